@@ -1,0 +1,141 @@
+#include "athanor/base/parallel.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <sched.h>
+#include <thread>
+
+#ifdef ATHANOR_STD_THREAD_POOL
+#include <vector>
+#else
+#include <omp.h>
+#endif
+
+#include "athanor/base/error.h"
+
+namespace athanor {
+namespace {
+
+int env_threads(const char* name) {
+  const char* text = std::getenv(name);
+  const int n = text ? std::atoi(text) : 0;
+  return n > 0 ? n : 0;
+}
+
+int cgroup_quota() {
+  std::FILE* f = std::fopen("/sys/fs/cgroup/cpu.max", "r");
+  if (!f) return 0;
+  long long quota = 0, period = 0;
+  const int got = std::fscanf(f, "%lld %lld", &quota, &period);
+  std::fclose(f);
+  if (got != 2 || quota <= 0 || period <= 0) return 0;
+  return static_cast<int>((quota + period - 1) / period);
+}
+
+int default_threads() {
+  if (int n = env_threads("ATHANOR_NUM_THREADS")) return n;
+  if (int n = env_threads("OMP_NUM_THREADS")) return n;
+  cpu_set_t set;
+  int n = 1;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) n = CPU_COUNT(&set);
+  if (int quota = cgroup_quota(); quota && quota < n) n = quota;
+  return n > 0 ? n : 1;
+}
+
+std::atomic<int>& global_threads() {
+  static std::atomic<int> value{default_threads()};
+  return value;
+}
+
+thread_local int guarded_threads = 0;  // 0: follows the global value
+thread_local bool in_region = false;
+
+/// Keeps the first exception of a region.
+struct FirstError {
+  std::exception_ptr error;
+  std::mutex mutex;
+  void keep() {
+    const std::lock_guard lock(mutex);
+    if (!error) error = std::current_exception();
+  }
+};
+
+void run_slice(std::int64_t begin, std::int64_t end, detail::RangeFn fn, void* context, FirstError& first) {
+  in_region = true;
+  try {
+    fn(context, begin, end);
+  } catch (...) {
+    first.keep();
+  }
+  in_region = false;
+}
+
+}  // namespace
+
+int get_num_threads() { return guarded_threads ? guarded_threads : global_threads().load(std::memory_order_relaxed); }
+
+void set_num_threads(int n) {
+  ATHANOR_CHECK_VALUE(n >= 1, "set_num_threads: expected a positive number, got ", n);
+  global_threads() = n;
+#ifndef ATHANOR_STD_THREAD_POOL
+  omp_set_num_threads(n);
+#endif
+}
+
+bool in_parallel_region() { return in_region; }
+
+ThreadTeamGuard::ThreadTeamGuard(int threads) : previous_(guarded_threads) {
+  ATHANOR_CHECK_VALUE(threads >= 1, "ThreadTeamGuard: expected a positive number, got ", threads);
+  guarded_threads = threads;
+#ifndef ATHANOR_STD_THREAD_POOL
+  omp_set_num_threads(threads);
+#endif
+}
+
+ThreadTeamGuard::~ThreadTeamGuard() {
+  guarded_threads = previous_;
+#ifndef ATHANOR_STD_THREAD_POOL
+  omp_set_num_threads(get_num_threads());
+#endif
+}
+
+namespace detail {
+
+void parallel_for_impl(std::int64_t begin, std::int64_t end, std::int64_t grain, RangeFn fn, void* context) {
+  if (grain < 1) grain = 1;
+  const std::int64_t count = end - begin;
+  std::int64_t team = in_region ? 1 : get_num_threads();
+  if (team > (count + grain - 1) / grain) team = (count + grain - 1) / grain;
+  if (team <= 1) {
+    fn(context, begin, end);
+    return;
+  }
+  FirstError first;
+  const std::int64_t share = (count + team - 1) / team;
+  auto slice = [&](std::int64_t i) {
+    const std::int64_t b = begin + i * share;
+    const std::int64_t e = b + share < end ? b + share : end;
+    if (b < e) run_slice(b, e, fn, context, first);
+  };
+#ifdef ATHANOR_STD_THREAD_POOL
+  std::vector<std::thread> others;
+  others.reserve(static_cast<std::size_t>(team - 1));
+  for (std::int64_t i = 1; i < team; ++i) others.emplace_back([&slice, i] { slice(i); });
+  slice(0);
+  for (auto& t : others) t.join();
+#else
+#pragma omp parallel num_threads(static_cast<int>(team))
+  {
+    // The runtime may grant fewer threads than asked for.
+    const std::int64_t stride = omp_get_num_threads();
+    for (std::int64_t i = omp_get_thread_num(); i < team; i += stride) slice(i);
+  }
+#endif
+  if (first.error) std::rethrow_exception(first.error);
+}
+
+}  // namespace detail
+}  // namespace athanor
