@@ -1,0 +1,39 @@
+#pragma once
+/// Seam of the convolutions over 1 to 3 spatial dimensions. Activations are (batch, channels, spatial…), any strides;
+/// contiguous and channels-last ones are fastest. All operands of a call have one dtype (every dtype but bool); sums
+/// are formed as in matmul.h. Empty batches are fine: weight gradients of nothing are zero.
+
+#include <array>
+
+#include "athanor/ops/kernels/matmul.h"
+
+namespace athanor {
+
+/// Geometry of a convolution. With `transposed`, what is called forward is the map that PyTorch's conv_transpose
+/// computes: weight is (in_channels, out_channels / groups, kernel…) instead of (out_channels, in_channels / groups,
+/// kernel…), and `output_padding` extends the far side of the output. The shape of the output is the op's affair; the
+/// kernels only need it to be consistent.
+struct ConvParams {
+  int spatial = 2;  ///< 1, 2 or 3; entries beyond it are not read
+  std::array<std::int64_t, 3> stride{1, 1, 1};
+  std::array<std::int64_t, 3> padding{0, 0, 0};  ///< zeros on both sides
+  std::array<std::int64_t, 3> dilation{1, 1, 1};
+  std::array<std::int64_t, 3> output_padding{0, 0, 0};
+  std::int64_t groups = 1;
+  bool transposed = false;
+};
+
+/// out = epilogue(conv(in, weight) + bias); bias (out_channels) or absent.
+extern Kernel<void(const View& out, const View& in, const View& weight, const View& bias, const ConvParams& params,
+                   Epilogue epilogue)>
+    conv_forward_kernel;
+
+/// din = gradient of conv with respect to its input, given dout.
+extern Kernel<void(const View& din, const View& dout, const View& weight, const ConvParams& params)>
+    conv_backward_input_kernel;
+
+/// dweight and, unless absent, dbias: gradients with respect to the parameters.
+extern Kernel<void(const View& dweight, const View& dbias, const View& dout, const View& in, const ConvParams& params)>
+    conv_backward_weight_kernel;
+
+}  // namespace athanor
