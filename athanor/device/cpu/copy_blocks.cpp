@@ -1,0 +1,216 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "athanor/device/cpu/copy_blocks.cpp"
+#include "athanor/device/cpu/copy_blocks.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "athanor/device/cpu/simd_targets.h"
+#include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+void half_to_float(float* HWY_RESTRICT to, const std::uint16_t* HWY_RESTRICT from, std::int64_t n) {
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SSE4  // Highway's SSE4 emulation knows neither infinities nor NaN
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto* half = reinterpret_cast<const hwy::float16_t*>(from);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, half + i)), d, to + i);
+#endif
+  for (; i < n; ++i) to[i] = athanor::detail::half_bits_to_float(from[i]);
+}
+
+void float_to_half(std::uint16_t* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::int64_t n) {
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SSE4
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto* half = reinterpret_cast<hwy::float16_t*>(to);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::DemoteTo(dh, hn::LoadU(d, from + i)), dh, half + i);
+#endif
+  for (; i < n; ++i) to[i] = athanor::detail::float_to_half_bits(from[i]);
+}
+
+void bfloat16_to_float(float* HWY_RESTRICT to, const std::uint16_t* HWY_RESTRICT from, std::int64_t n) {
+  auto* bits = reinterpret_cast<std::uint32_t*>(to);
+  for (std::int64_t i = 0; i < n; ++i) bits[i] = static_cast<std::uint32_t>(from[i]) << 16;
+}
+
+void float_to_bfloat16(std::uint16_t* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::int64_t n) {
+  const auto* bits = reinterpret_cast<const std::uint32_t*>(from);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint32_t u = bits[i];
+    const std::uint32_t rounded = (u + 0x7fffU + ((u >> 16) & 1U)) >> 16;
+    const std::uint32_t nan = (u >> 16) | 0x40U;
+    to[i] = static_cast<std::uint16_t>((u & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
+  }
+}
+
+void stream(void* to, const void* from, std::int64_t bytes) {
+  auto* out = static_cast<std::uint8_t*>(to);
+  const auto* in = static_cast<const std::uint8_t*>(from);
+  const std::int64_t head = std::min(bytes, static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(to) & 63U));
+  if (head > 0) std::memcpy(out, in, static_cast<std::size_t>(head));
+  const hn::ScalableTag<std::uint8_t> d;
+  constexpr std::int64_t kLine = 64;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = head;
+  for (; i + kLine <= bytes; i += kLine)
+    for (std::int64_t k = 0; k < kLine; k += lanes) hn::Stream(hn::LoadU(d, in + i + k), d, out + i + k);
+  if (i < bytes) std::memcpy(out + i, in + i, static_cast<std::size_t>(bytes - i));
+}
+
+void stream_fence() { hwy::FlushStream(); }
+
+/// Float to integer by truncation, any value defined: what does not fit gives the integer's most negative value. Narrow
+/// integers take the low bits of the int32 conversion.
+template <class To, class From>
+HWY_INLINE To convert_value(From x) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return x != 0;
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    using Wide = std::conditional_t<sizeof(To) == 8, std::int64_t, std::int32_t>;
+    constexpr From kLow = static_cast<From>(std::numeric_limits<Wide>::min());
+    return static_cast<To>(x >= kLow && x < -kLow ? static_cast<Wide>(x) : std::numeric_limits<Wide>::min());
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+template <class To, class From>
+void convert(char* const* ptrs, const std::int64_t*, std::int64_t n, const void*) {
+  // bool is stored as 0 or 1 and read as a byte: other bytes must not be undefined behaviour.
+  using In = std::conditional_t<std::is_same_v<From, bool>, std::uint8_t, From>;
+  auto* HWY_RESTRICT to = reinterpret_cast<To*>(ptrs[0]);
+  const auto* HWY_RESTRICT from = reinterpret_cast<const In*>(ptrs[1]);
+  for (std::int64_t i = 0; i < n; ++i) to[i] = convert_value<To>(from[i]);
+}
+
+template <class From>
+void fill_row(LoopFn* row) {
+  row[static_cast<int>(DType::Byte)] = &convert<std::uint8_t, From>;
+  row[static_cast<int>(DType::Char)] = &convert<std::int8_t, From>;
+  row[static_cast<int>(DType::Short)] = &convert<std::int16_t, From>;
+  row[static_cast<int>(DType::Int)] = &convert<std::int32_t, From>;
+  row[static_cast<int>(DType::Long)] = &convert<std::int64_t, From>;
+  row[static_cast<int>(DType::Float)] = &convert<float, From>;
+  row[static_cast<int>(DType::Double)] = &convert<double, From>;
+  row[static_cast<int>(DType::Bool)] = &convert<bool, From>;
+}
+
+/// N vectors of N lanes within each 128-bit block, transposed by log2(N) perfect shuffles.
+template <std::size_t N, class D, class V>
+HWY_INLINE void transpose_lanes(D d, V* v) {
+  for (std::size_t stage = 1; stage < N; stage *= 2) {
+    V w[N];
+    for (std::size_t i = 0; i < N / 2; ++i) {
+      w[2 * i] = hn::InterleaveLower(d, v[i], v[i + N / 2]);
+      w[2 * i + 1] = hn::InterleaveUpper(d, v[i], v[i + N / 2]);
+    }
+    for (std::size_t i = 0; i < N; ++i) v[i] = w[i];
+  }
+}
+
+/// Lane block k holds 16 bytes from `from + k * step`.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load_blocks(D d, const T* from, std::int64_t step) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(T) == 16) {
+    return hn::LoadU(d, from);
+  } else {
+    const hn::Half<D> dh;
+    constexpr std::int64_t kHalfBlocks = hn::MaxLanes(D()) * sizeof(T) / 32;
+    return hn::Combine(d, load_blocks(dh, from + kHalfBlocks * step, step), load_blocks(dh, from, step));
+  }
+}
+
+/// Rows [r, r + lanes(d)) of a block of columns: each column becomes one full vector of the result.
+template <bool kStream, class T, class D>
+HWY_INLINE void transpose_strip(D d, T* to, std::int64_t ts, const T* from, std::int64_t fs) {
+  constexpr std::size_t kPerBlock = 16 / sizeof(T);
+  using V = hn::Vec<D>;
+  V v[kPerBlock];
+  for (std::size_t i = 0; i < kPerBlock; ++i)
+    v[i] = load_blocks(d, from + static_cast<std::int64_t>(i) * fs, fs * static_cast<std::int64_t>(kPerBlock));
+  transpose_lanes<kPerBlock>(d, v);
+  for (std::size_t i = 0; i < kPerBlock; ++i) {
+    T* place = to + static_cast<std::int64_t>(i) * ts;
+    if constexpr (kStream)
+      hn::Stream(v[i], d, place);
+    else
+      hn::StoreU(v[i], d, place);
+  }
+}
+
+template <bool kStream, class T>
+void transpose_tiles(T* to, std::int64_t ts, const T* from, std::int64_t fs, std::int64_t rows, std::int64_t cols) {
+  const hn::ScalableTag<T> d;
+  constexpr auto kRows = static_cast<std::int64_t>(hn::MaxLanes(d));
+  constexpr std::int64_t kCols = 16 / sizeof(T);
+  constexpr std::int64_t kLine = 64 / sizeof(T);  // rows of one cache line of the result
+  std::int64_t r = 0;
+  for (; r + kLine <= rows; r += kLine) {
+    std::int64_t c = 0;
+    for (; c + kCols <= cols; c += kCols)
+      for (std::int64_t k = 0; k < kLine; k += kRows)
+        transpose_strip<kStream>(d, to + c * ts + r + k, ts, from + (r + k) * fs + c, fs);
+    for (; c < cols; ++c)
+      for (std::int64_t k = 0; k < kLine; ++k) to[c * ts + r + k] = from[(r + k) * fs + c];
+  }
+  for (std::int64_t c = 0; c < cols; ++c)
+    for (std::int64_t k = r; k < rows; ++k) to[c * ts + k] = from[k * fs + c];
+}
+
+template <class T>
+void transpose(void* to, std::int64_t ts, const void* from, std::int64_t fs, std::int64_t rows, std::int64_t cols,
+               bool streams) {
+  auto* out = static_cast<T*>(to);
+  const auto* in = static_cast<const T*>(from);
+  const bool aligned = (reinterpret_cast<std::uintptr_t>(to) | (static_cast<std::uintptr_t>(ts) * sizeof(T))) % 64 == 0;
+  if (streams && aligned)
+    transpose_tiles<true>(out, ts, in, fs, rows, cols);
+  else
+    transpose_tiles<false>(out, ts, in, fs, rows, cols);
+}
+
+BlockOps make_block_ops() {
+  BlockOps ops{&half_to_float, &bfloat16_to_float, &float_to_half, &float_to_bfloat16, &stream, &stream_fence, {}, {}};
+  fill_row<std::uint8_t>(ops.convert[static_cast<int>(DType::Byte)]);
+  fill_row<std::int8_t>(ops.convert[static_cast<int>(DType::Char)]);
+  fill_row<std::int16_t>(ops.convert[static_cast<int>(DType::Short)]);
+  fill_row<std::int32_t>(ops.convert[static_cast<int>(DType::Int)]);
+  fill_row<std::int64_t>(ops.convert[static_cast<int>(DType::Long)]);
+  fill_row<float>(ops.convert[static_cast<int>(DType::Float)]);
+  fill_row<double>(ops.convert[static_cast<int>(DType::Double)]);
+  fill_row<bool>(ops.convert[static_cast<int>(DType::Bool)]);
+  ops.transpose[0] = &transpose<std::uint8_t>;
+  ops.transpose[1] = &transpose<std::uint16_t>;
+  ops.transpose[2] = &transpose<std::uint32_t>;
+  ops.transpose[3] = &transpose<std::uint64_t>;
+  return ops;
+}
+
+}  // namespace athanor::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace athanor::cpu {
+namespace {
+HWY_EXPORT(make_block_ops);
+}
+
+const BlockOps& block_ops() {
+  static const BlockOps ops = HWY_DYNAMIC_DISPATCH(make_block_ops)();
+  return ops;
+}
+
+}  // namespace athanor::cpu
+#endif

@@ -1,0 +1,30 @@
+#pragma once
+/// Moves of dense memory that need vector instructions: half conversions and stores that bypass the caches.
+
+#include <cstdint>
+
+#include "athanor/device/cpu/strided_loop.h"
+#include "athanor/tensor/dtype.h"
+
+namespace athanor::cpu {
+
+struct BlockOps {
+  void (*half_to_float)(float* to, const std::uint16_t* from, std::int64_t n);
+  void (*bfloat16_to_float)(float* to, const std::uint16_t* from, std::int64_t n);
+  void (*float_to_half)(std::uint16_t* to, const float* from, std::int64_t n);
+  void (*float_to_bfloat16)(std::uint16_t* to, const float* from, std::int64_t n);
+  /// Copies with streaming stores; call stream_fence before another thread may read.
+  void (*stream)(void* to, const void* from, std::int64_t bytes);
+  void (*stream_fence)();
+  /// Dense conversion between dtypes other than the halves; both operands dense.
+  LoopFn convert[kNumDTypes][kNumDTypes];
+  /// to[c * to_stride + r] = from[r * from_stride + c], for 0 <= r < rows, 0 <= c < cols; strides in elements of
+  /// 1 << log2_size bytes. `stream`: with streaming stores where alignment allows.
+  void (*transpose[4])(void* to, std::int64_t to_stride, const void* from, std::int64_t from_stride, std::int64_t rows,
+                       std::int64_t cols, bool stream);
+};
+
+/// Those of the best instruction set of this CPU.
+const BlockOps& block_ops();
+
+}  // namespace athanor::cpu

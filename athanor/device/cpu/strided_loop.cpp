@@ -1,0 +1,298 @@
+#include "athanor/device/cpu/strided_loop.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "athanor/base/error.h"
+#include "athanor/device/cpu/copy_blocks.h"
+
+namespace athanor::cpu {
+namespace {
+
+/// True if dim `a` should be inside dim `b`'s place, that is: a's elements lie further apart than b's.
+bool is_outer(const LoopPlan& p, int a, int b) {
+  for (int i = 0; i < p.operands; ++i) {
+    const std::int64_t sa = p.strides[i][a], sb = p.strides[i][b];
+    if (sa == 0 || sb == 0 || sa == sb) continue;
+    return sa > sb;
+  }
+  return false;
+}
+
+void swap_dims(LoopPlan& p, int a, int b) {
+  std::swap(p.sizes[a], p.sizes[b]);
+  for (int i = 0; i < p.operands; ++i) std::swap(p.strides[i][a], p.strides[i][b]);
+}
+
+void sort_dims(LoopPlan& p) {
+  for (int d = 1; d < p.ndim; ++d)
+    for (int e = d; e > 0 && is_outer(p, e - 1, e); --e) swap_dims(p, e - 1, e);
+}
+
+void merge_dims(LoopPlan& p) {
+  int last = 0;
+  for (int d = 1; d < p.ndim; ++d) {
+    bool joins = true;
+    for (int i = 0; i < p.operands && joins; ++i) joins = p.strides[i][d] == p.strides[i][last] * p.sizes[last];
+    if (joins) {
+      p.sizes[last] *= p.sizes[d];
+    } else if (++last != d) {
+      p.sizes[last] = p.sizes[d];
+      for (int i = 0; i < p.operands; ++i) p.strides[i][last] = p.strides[i][d];
+    }
+  }
+  p.ndim = last + 1;
+}
+
+/// A block of each operand, on the stack. The odd spacing keeps equal offsets of two blocks off the same cache set.
+struct Blocks {
+  static constexpr std::int64_t kSpacing = kBlock * 8 + 192;
+  alignas(64) char room[kMaxOperands * kSpacing];
+  alignas(64) std::uint16_t halves[kBlock];
+  char* of(int operand) { return room + operand * kSpacing; }
+};
+
+template <class U>
+void fill_run(char* to, const char* from, std::int64_t n) {
+  U value;
+  std::memcpy(&value, from, sizeof value);
+  std::fill_n(reinterpret_cast<U*>(to), n, value);
+}
+
+template <class U>
+void move_run(char* to, std::int64_t to_stride, const char* from, std::int64_t from_stride, std::int64_t n) {
+  constexpr std::int64_t kSize = sizeof(U);
+  if (from_stride == kSize && to_stride == kSize) {
+    std::memcpy(to, from, static_cast<std::size_t>(n * kSize));
+  } else if (from_stride == 0 && to_stride == kSize) {
+    fill_run<U>(to, from, n);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * to_stride, from + i * from_stride, kSize);
+  }
+}
+
+/// Position in a plan's space: coordinates, innermost first.
+struct Position {
+  std::int64_t at[kMaxLoopDims];
+
+  Position(const LoopPlan& p, std::int64_t linear) {
+    for (int d = 0; d < p.ndim; ++d) {
+      at[d] = linear % p.sizes[d];
+      linear /= p.sizes[d];
+    }
+  }
+  void advance(const LoopPlan& p, std::int64_t n) {
+    at[0] += n;
+    for (int d = 0; d + 1 < p.ndim && at[d] >= p.sizes[d]; ++d) {
+      at[d + 1] += at[d] / p.sizes[d];
+      at[d] %= p.sizes[d];
+    }
+  }
+  std::int64_t offset(const LoopPlan& p, int operand) const {
+    std::int64_t sum = 0;
+    for (int d = 0; d < p.ndim; ++d) sum += at[d] * p.strides[operand][d];
+    return sum;
+  }
+};
+
+/// Moves n elements of an operand, from `start` on in iteration order, to (or from) dense memory.
+template <class U, bool kGather>
+void move_block(const LoopPlan& p, int operand, const Position& start, char* dense, std::int64_t n) {
+  const std::int64_t* strides = p.strides[operand];
+  std::int64_t at[kMaxLoopDims];
+  std::copy(start.at, start.at + p.ndim, at);
+  char* place = p.data[operand] + start.offset(p, operand);
+  while (n > 0) {
+    const std::int64_t m = std::min(n, p.sizes[0] - at[0]);
+    if constexpr (kGather)
+      move_run<U>(dense, sizeof(U), place, strides[0], m);
+    else
+      move_run<U>(place, strides[0], dense, sizeof(U), m);
+    dense += m * static_cast<std::int64_t>(sizeof(U));
+    n -= m;
+    place -= at[0] * strides[0];
+    at[0] = 0;
+    for (int d = 1; d < p.ndim; ++d) {
+      place += strides[d];
+      if (++at[d] < p.sizes[d]) break;
+      place -= at[d] * strides[d];
+      at[d] = 0;
+    }
+  }
+}
+
+template <bool kGather>
+void move_block(std::size_t size, const LoopPlan& p, int operand, const Position& at, char* dense, std::int64_t n) {
+  switch (size) {
+    case 1:
+      return move_block<std::uint8_t, kGather>(p, operand, at, dense, n);
+    case 2:
+      return move_block<std::uint16_t, kGather>(p, operand, at, dense, n);
+    case 4:
+      return move_block<std::uint32_t, kGather>(p, operand, at, dense, n);
+    default:
+      return move_block<std::uint64_t, kGather>(p, operand, at, dense, n);
+  }
+}
+
+/// One thread's walk over [begin, end) of the iteration space.
+class Walk {
+ public:
+  Walk(const LoopSpec& spec, const LoopPlan& plan, bool stream) : s_(spec), p_(plan) {
+    rows_ = plan.ndim == 1 || plan.sizes[0] >= kLongRow;
+    for (int i = 0; i < plan.operands; ++i) {
+      size_[i] = static_cast<std::int64_t>(item_size(spec.storage[i]));
+      inner_[i] = spec.widen[i] ? 4 : size_[i];
+      dense_[i] = rows_ ? plan.strides[i][0] == size_[i] : is_linear(i);
+      const bool repeats = i > 0 && spec.takes_scalars && (rows_ ? plan.strides[i][0] == 0 : is_constant(i));
+      staged_[i] = spec.widen[i] || !(dense_[i] || repeats);
+      if (repeats && !spec.widen[i]) inner_[i] = 0;
+    }
+    stream_ = stream && dense_[0];
+    staged_[0] |= stream_;
+    for (int i = 0; i < plan.operands; ++i) any_staged_ |= staged_[i];
+  }
+
+  void run(std::int64_t begin, std::int64_t end) {
+    Position at(p_, begin);
+    char* ptrs[kMaxOperands];
+    while (begin < end) {
+      std::int64_t n = end - begin;
+      if (rows_) n = std::min(n, p_.sizes[0] - at.at[0]);
+      if (any_staged_) n = std::min(n, kBlock);
+      for (int i = 0; i < p_.operands; ++i) ptrs[i] = staged_[i] ? blocks_.of(i) : p_.data[i] + at.offset(p_, i);
+      for (int i = 1; i < p_.operands; ++i)
+        if (staged_[i]) load(i, at, n);
+      s_.fn(ptrs, inner_, n, s_.params);
+      if (staged_[0]) store(at, n);
+      begin += n;
+      if (begin < end) at.advance(p_, n);
+    }
+    if (stream_) block_ops().stream_fence();
+  }
+
+ private:
+  /// Rows shorter than this are gathered several at a time.
+  static constexpr std::int64_t kLongRow = 128;
+
+  bool is_linear(int i) const {
+    std::int64_t expected = size_[i];
+    for (int d = 0; d < p_.ndim; ++d) {
+      if (p_.strides[i][d] != expected) return false;
+      expected *= p_.sizes[d];
+    }
+    return true;
+  }
+  bool is_constant(int i) const {
+    return std::all_of(p_.strides[i], p_.strides[i] + p_.ndim, [](std::int64_t s) { return s == 0; });
+  }
+
+  void load(int i, const Position& at, std::int64_t n) {
+    if (!s_.widen[i]) return move_block<true>(static_cast<std::size_t>(size_[i]), p_, i, at, blocks_.of(i), n);
+    const auto widen = s_.storage[i] == DType::Half ? block_ops().half_to_float : block_ops().bfloat16_to_float;
+    const void* from = p_.data[i] + at.offset(p_, i);
+    if (!dense_[i]) {
+      move_block<true>(2, p_, i, at, reinterpret_cast<char*>(blocks_.halves), n);
+      from = blocks_.halves;
+    }
+    widen(reinterpret_cast<float*>(blocks_.of(i)), static_cast<const std::uint16_t*>(from), n);
+  }
+
+  void store(const Position& at, std::int64_t n) {
+    char* from = blocks_.of(0);
+    char* to = p_.data[0] + at.offset(p_, 0);
+    if (s_.widen[0]) {
+      const auto narrow = s_.storage[0] == DType::Half ? block_ops().float_to_half : block_ops().float_to_bfloat16;
+      const bool direct = dense_[0] && !stream_;
+      narrow(direct ? reinterpret_cast<std::uint16_t*>(to) : blocks_.halves, reinterpret_cast<const float*>(from), n);
+      if (direct) return;
+      from = reinterpret_cast<char*>(blocks_.halves);
+    }
+    if (stream_)
+      block_ops().stream(to, from, n * size_[0]);
+    else
+      move_block<false>(static_cast<std::size_t>(size_[0]), p_, 0, at, from, n);
+  }
+
+  const LoopSpec& s_;
+  const LoopPlan& p_;
+  bool rows_ = false, any_staged_ = false, stream_ = false;
+  bool dense_[kMaxOperands] = {}, staged_[kMaxOperands] = {};
+  std::int64_t size_[kMaxOperands] = {}, inner_[kMaxOperands] = {};
+  Blocks blocks_;
+};
+
+bool writes_over_input(const LoopPlan& p) {
+  for (int i = 1; i < p.operands; ++i)
+    if (p.data[i] == p.data[0]) return true;
+  return false;
+}
+
+}  // namespace
+
+void plan_loop(LoopPlan& p, const View* const* views, int operands) {
+  const View& out = *views[0];
+  ATHANOR_CHECK(out.ndim <= kMaxLoopDims, "expected at most ", kMaxLoopDims, " dimensions, got ", int{out.ndim});
+  p.operands = operands;
+  p.numel = out.numel;
+  p.ndim = 0;
+  for (int i = 0; i < operands; ++i) p.data[i] = static_cast<char*>(views[i]->data);
+  for (int d = out.ndim - 1; d >= 0; --d) {
+    const std::int64_t size = out.sizes[d];
+    for (int i = 0; i < operands; ++i) {
+      const View& v = *views[i];
+      const int own = d - (out.ndim - v.ndim);
+      const bool repeats = own < 0 || v.sizes[own] == 1;
+      ATHANOR_CHECK(repeats || v.sizes[own] == size, "The size of tensor ", i, " (", v.shape(),
+                    ") does not broadcast to ", out.shape(), " at dimension ", d);
+      p.strides[i][p.ndim] = repeats ? 0 : v.strides[own] * static_cast<std::int64_t>(v.item_size());
+    }
+    if (size == 1) continue;
+    p.sizes[p.ndim++] = size;
+  }
+  if (p.ndim == 0) {
+    p.ndim = 1;
+    p.sizes[0] = 1;
+    for (int i = 0; i < operands; ++i) p.strides[i][0] = static_cast<std::int64_t>(views[i]->item_size());
+    return;
+  }
+  sort_dims(p);
+  merge_dims(p);
+}
+
+void run_loop(const LoopSpec& spec, const LoopPlan& plan) {
+  if (plan.numel == 0) return;
+  const bool stream =
+      plan.numel * static_cast<std::int64_t>(item_size(spec.storage[0])) >= kStreamBytes && !writes_over_input(plan);
+  parallel_blocks(plan.numel, spec.grain,
+                  [&](std::int64_t begin, std::int64_t end) { Walk(spec, plan, stream).run(begin, end); });
+}
+
+void run_dense_loop(const LoopSpec& spec, char* const* data, const bool* repeats, int operands, std::int64_t numel) {
+  bool direct = numel * static_cast<std::int64_t>(item_size(spec.storage[0])) < kStreamBytes;
+  std::int64_t strides[kMaxOperands];
+  for (int i = 0; i < operands; ++i) {
+    direct = direct && !spec.widen[i] && (!repeats[i] || spec.takes_scalars);
+    strides[i] = repeats[i] ? 0 : static_cast<std::int64_t>(item_size(spec.storage[i]));
+  }
+  if (direct) {
+    parallel_blocks(numel, spec.grain, [&](std::int64_t begin, std::int64_t end) {
+      char* ptrs[kMaxOperands];
+      for (int i = 0; i < operands; ++i) ptrs[i] = data[i] + begin * strides[i];
+      spec.fn(ptrs, strides, end - begin, spec.params);
+    });
+    return;
+  }
+  LoopPlan plan;
+  plan.operands = operands;
+  plan.numel = numel;
+  plan.ndim = 1;
+  plan.sizes[0] = numel;
+  for (int i = 0; i < operands; ++i) {
+    plan.data[i] = data[i];
+    plan.strides[i][0] = strides[i];
+  }
+  run_loop(spec, plan);
+}
+
+}  // namespace athanor::cpu
