@@ -1,0 +1,247 @@
+#include "athanor/io/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "athanor/base/error.h"
+
+namespace athanor::io {
+
+namespace detail {
+
+void throw_errno(std::string_view action, const std::string& path, int error) {
+  ATHANOR_THROW(IoError, "cannot ", action, " '", path, "': ", std::generic_category().message(error));
+}
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+int Descriptor::release() { return std::exchange(fd_, -1); }
+
+}  // namespace detail
+
+namespace {
+
+using detail::Descriptor;
+using detail::throw_errno;
+
+constexpr std::size_t kBufferSize = std::size_t{1} << 18;
+// read() and write() move at most this much per call on Linux.
+constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
+
+struct OpenedFile {
+  Descriptor fd;
+  std::uint64_t size;
+};
+
+OpenedFile open_regular(const std::string& path, std::uint64_t max_bytes) {
+  // O_NONBLOCK: a named pipe without a writer must be refused, not waited for.
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) throw_errno("open", path, errno);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) throw_errno("examine", path, errno);
+  ATHANOR_CHECK_TYPE(IoError, !S_ISDIR(status.st_mode), "cannot read '", path, "': it is a folder");
+  ATHANOR_CHECK_TYPE(IoError, S_ISREG(status.st_mode), "cannot read '", path, "': it is not a regular file");
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  ATHANOR_CHECK_TYPE(IoError, size <= max_bytes, "cannot read '", path, "': it has ", size,
+                     " bytes, more than the limit of ", max_bytes);
+  return {std::move(fd), size};
+}
+
+template <class Container>
+Container read_all(const std::string& path, std::uint64_t max_bytes) {
+  const OpenedFile file = open_regular(path, max_bytes);
+  Container content;
+  try {
+    content.resize(file.size);
+  } catch (const std::exception&) {
+    ATHANOR_THROW(OutOfMemoryError, "cannot read '", path, "': no memory for its ", file.size, " bytes");
+  }
+  std::size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t n = ::read(file.fd.get(), content.data() + done, std::min(content.size() - done, kMaxTransfer));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno("read", path, errno);
+    ATHANOR_CHECK_TYPE(IoError, n > 0, "cannot read '", path, "': it shrank to ", done, " bytes while it was read");
+    done += static_cast<std::size_t>(n);
+  }
+  return content;
+}
+
+// Some file systems cannot flush a folder; the rename itself has happened by then.
+void flush_folder(const std::string& folder) {
+  const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0) return;
+  if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
+    throw_errno("flush folder", folder, errno);
+}
+
+// The file that writing to `path` replaces: the end of a chain of links, or the path itself.
+std::string resolve_target(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT) throw_errno("write", path, errno);
+    return path;
+  }
+  ATHANOR_CHECK_TYPE(IoError, !S_ISDIR(status.st_mode), "cannot write '", path, "': it is a folder");
+  ATHANOR_CHECK_TYPE(IoError, S_ISREG(status.st_mode), "cannot write '", path,
+                     "': it exists and is not a regular file");
+  if (::lstat(path.c_str(), &status) != 0) throw_errno("write", path, errno);
+  if (!S_ISLNK(status.st_mode)) return path;
+  const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr), std::free);
+  if (!real) throw_errno("follow the link", path, errno);
+  return real.get();
+}
+
+std::string temporary_name(const std::string& target) {
+  static std::atomic<unsigned> counter{0};
+  const auto slash = target.rfind('/');
+  const auto name_at = slash == std::string::npos ? 0 : slash + 1;
+  // A name may have 255 bytes at most: the prefix is there for people only.
+  return athanor::detail::str(target.substr(0, name_at), ".", target.substr(name_at, 180), ".", ::getpid(), ".",
+                              counter.fetch_add(1), ".tmp");
+}
+
+}  // namespace
+
+std::vector<std::byte> read_file(const std::string& path, std::uint64_t max_bytes) {
+  return read_all<std::vector<std::byte>>(path, max_bytes);
+}
+
+std::string read_text(const std::string& path, std::uint64_t max_bytes) {
+  return read_all<std::string>(path, max_bytes);
+}
+
+MappedFile::MappedFile(std::string path, std::uint64_t max_bytes) : path_(std::move(path)) {
+  const OpenedFile file = open_regular(path_, std::min(max_bytes, static_cast<std::uint64_t>(PTRDIFF_MAX)));
+  if (file.size == 0) return;
+  void* address = ::mmap(nullptr, file.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.fd.get(), 0);
+  if (address == MAP_FAILED) throw_errno("map", path_, errno);
+  data_ = static_cast<std::byte*>(address);
+  size_ = file.size;
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(data_, size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void MappedFile::will_read_all() const {
+  if (data_) ::madvise(data_, size_, MADV_SEQUENTIAL);
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  ATHANOR_CHECK_TYPE(IoError, !path_.empty(), "cannot write a file with an empty name");
+  target_ = resolve_target(path_);
+  for (int attempt = 0; fd_ < 0; ++attempt) {
+    temporary_ = temporary_name(target_);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    // A name can be taken by what a killed process with the same number left behind.
+    if (fd_ < 0 && (errno != EEXIST || attempt == 100)) throw_errno("write", path_, errno);
+  }
+  struct stat status {};
+  if (::stat(target_.c_str(), &status) == 0) (void)::fchmod(fd_, status.st_mode & 07777);
+  buffer_.reserve(kBufferSize);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write_through(const std::byte* data, std::size_t size) {
+  while (size > 0) {
+    const ssize_t n = ::write(fd_, data, std::min(size, kMaxTransfer));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno("write", path_, errno);
+    data += n;
+    size -= static_cast<std::size_t>(n);
+  }
+}
+
+void AtomicFile::flush() {
+  write_through(buffer_.data(), buffer_.size());
+  buffer_.clear();
+}
+
+void AtomicFile::write(const void* data, std::size_t size) {
+  ATHANOR_CHECK(fd_ >= 0, "AtomicFile: write to '", path_, "' after commit");
+  if (size == 0) return;
+  const auto* bytes = static_cast<const std::byte*>(data);
+  size_ += size;
+  if (buffer_.size() + size > kBufferSize) flush();
+  if (size >= kBufferSize)
+    write_through(bytes, size);
+  else
+    buffer_.insert(buffer_.end(), bytes, bytes + size);
+}
+
+void AtomicFile::commit() {
+  ATHANOR_CHECK(fd_ >= 0, "AtomicFile: second commit of '", path_, "'");
+  flush();
+  if (::fsync(fd_) != 0) throw_errno("flush", path_, errno);
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_errno("replace", path_, errno);
+  // From here on the temporary name is gone: the destructor must not remove it.
+  const Descriptor closing(std::exchange(fd_, -1));
+  flush_folder(folder_of(target_));
+}
+
+void write_file(const std::string& path, Bytes content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  write_file(path, std::as_bytes(std::span(content.data(), content.size())));
+}
+
+void rename_durably(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) throw_errno(athanor::detail::str("rename '", from, "' to"), to, errno);
+  flush_folder(folder_of(to));
+}
+
+void make_folders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error && !std::filesystem::is_directory(path)) throw_errno("create folder", path, error.value());
+}
+
+std::string folder_of(const std::string& path) {
+  const auto slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace athanor::io

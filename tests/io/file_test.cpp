@@ -1,0 +1,177 @@
+#include "athanor/io/file.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "helpers.h"
+
+namespace athanor::io {
+
+TEST(ReadFile, ReturnsTheWholeContent) {
+  const TempFolder folder;
+  const std::string text("a\0b\n", 4);
+  write_file(folder / "f", text);
+  EXPECT_EQ(read_text(folder / "f"), text);
+  EXPECT_EQ(text_of(read_file(folder / "f")), text);
+}
+
+TEST(ReadFile, EmptyFileIsEmpty) {
+  const TempFolder folder;
+  write_file(folder / "f", "");
+  EXPECT_TRUE(read_file(folder / "f").empty());
+  EXPECT_EQ(MappedFile(folder / "f").size(), 0U);
+}
+
+TEST(ReadFile, ErrorsNameActionPathAndReason) {
+  const TempFolder folder;
+  const auto missing = error_of([&] { read_file(folder / "none"); });
+  EXPECT_CONTAINS(missing, "cannot open '" + folder / "none" + "': No such file or directory");
+  EXPECT_CONTAINS(error_of([&] { read_file(folder.path()); }), "it is a folder");
+  EXPECT_CONTAINS(error_of([&] { MappedFile{folder.path()}; }), "it is a folder");
+  EXPECT_CONTAINS(error_of([&] { read_file("/dev/zero"); }), "not a regular file");
+}
+
+TEST(ReadFile, NamedPipeIsRefusedWithoutWaiting) {
+  const TempFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_CONTAINS(error_of([&] { read_file(folder / "pipe"); }), "not a regular file");
+}
+
+TEST(ReadFile, RefusesMoreThanTheLimit) {
+  const TempFolder folder;
+  write_file(folder / "f", "12345");
+  EXPECT_EQ(read_text(folder / "f", 5), "12345");
+  EXPECT_CONTAINS(error_of([&] { read_text(folder / "f", 4); }), "5 bytes, more than the limit of 4");
+  EXPECT_CONTAINS(error_of([&] { MappedFile(folder / "f", 4); }), "more than the limit of 4");
+}
+
+TEST(MappedFile, ShowsTheContentAndWritesOnlyToItsOwnCopy) {
+  const TempFolder folder;
+  write_file(folder / "f", "abc");
+  const MappedFile file(folder / "f");
+  EXPECT_EQ(text_of(file.bytes()), "abc");
+  file.mutable_data()[0] = std::byte{'X'};
+  EXPECT_EQ(text_of(file.bytes()), "Xbc");
+  EXPECT_EQ(read_text(folder / "f"), "abc");
+}
+
+TEST(MappedFile, KeepsItsContentWhenTheFileIsReplaced) {
+  const TempFolder folder;
+  write_file(folder / "f", "old content");
+  MappedFile file(folder / "f");
+  write_file(folder / "f", "new");
+  EXPECT_EQ(text_of(file.bytes()), "old content");
+  MappedFile moved = std::move(file);
+  EXPECT_EQ(text_of(moved.bytes()), "old content");
+  EXPECT_EQ(file.size(), 0U);  // NOLINT: the moved-from state is documented
+  moved = MappedFile(folder / "f");
+  EXPECT_EQ(text_of(moved.bytes()), "new");
+}
+
+TEST(AtomicFile, NothingIsVisibleBeforeCommit) {
+  const TempFolder folder;
+  write_file(folder / "f", "old");
+  {
+    AtomicFile file(folder / "f");
+    file.write("new");
+    EXPECT_EQ(read_text(folder / "f"), "old");
+    EXPECT_EQ(folder.names().size(), 2U);
+    file.commit();
+    EXPECT_EQ(read_text(folder / "f"), "new");
+    EXPECT_EQ(file.size(), 3U);
+    EXPECT_THROW(file.write("more"), Error);
+    EXPECT_THROW(file.commit(), Error);
+  }
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"f"});
+}
+
+TEST(AtomicFile, DestroyedWithoutCommitLeavesTheOldFileAndNoTemporary) {
+  const TempFolder folder;
+  write_file(folder / "f", "old");
+  { AtomicFile(folder / "f").write("half"); }
+  EXPECT_EQ(read_text(folder / "f"), "old");
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"f"});
+}
+
+TEST(AtomicFile, SmallAndLargePiecesArriveInOrder) {
+  const TempFolder folder;
+  std::string expected;
+  AtomicFile file(folder / "f");
+  for (int i = 0; i < 200; ++i) {
+    const std::string piece(static_cast<std::size_t>(i * i * 31 % 400000), static_cast<char>('a' + i % 26));
+    file.write(piece);
+    expected += piece;
+  }
+  file.commit();
+  EXPECT_EQ(file.size(), expected.size());
+  EXPECT_TRUE(read_text(folder / "f") == expected);
+}
+
+TEST(AtomicFile, ErrorsNameThePathAskedFor) {
+  const TempFolder folder;
+  EXPECT_CONTAINS(error_of([&] { write_file(folder / "none/f", "x"); }), "none/f': No such file or directory");
+  EXPECT_CONTAINS(error_of([&] { write_file(folder.path(), "x"); }), "it is a folder");
+  EXPECT_CONTAINS(error_of([&] { write_file("", "x"); }), "empty name");
+}
+
+TEST(AtomicFile, NeverReplacesADevice) {
+  const auto message = error_of([] { write_file("/dev/null", "x"); });
+  EXPECT_CONTAINS(message, "/dev/null': it exists and is not a regular file");
+  struct stat status {};
+  ASSERT_EQ(stat("/dev/null", &status), 0);
+  EXPECT_TRUE(S_ISCHR(status.st_mode));
+}
+
+TEST(AtomicFile, FollowsASymbolicLinkAndKeepsTheMode) {
+  const TempFolder folder;
+  write_file(folder / "real", "old");
+  ASSERT_EQ(chmod((folder / "real").c_str(), 0640), 0);
+  ASSERT_EQ(symlink("real", (folder / "link").c_str()), 0);
+  write_file(folder / "link", "new");
+  EXPECT_EQ(read_text(folder / "real"), "new");
+  struct stat status {};
+  ASSERT_EQ(lstat((folder / "link").c_str(), &status), 0);
+  EXPECT_TRUE(S_ISLNK(status.st_mode));
+  ASSERT_EQ(stat((folder / "real").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0640U);
+}
+
+TEST(AtomicFile, LongNamesAreWritten) {
+  const TempFolder folder;
+  const std::string name(255, 'n');
+  write_file(folder / name, "x");
+  EXPECT_EQ(read_text(folder / name), "x");
+}
+
+TEST(AtomicFile, AFailingWriteLeavesTheOldFile) {
+  const TempFolder folder;
+  write_file(folder / "f", "old");
+  const auto previous_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit{};
+  getrlimit(RLIMIT_FSIZE, &old_limit);
+  rlimit limit = old_limit;
+  limit.rlim_cur = 1000;
+  setrlimit(RLIMIT_FSIZE, &limit);
+  const auto message = error_of([&] { write_file(folder / "f", std::string(1 << 20, 'x')); });
+  setrlimit(RLIMIT_FSIZE, &old_limit);
+  std::signal(SIGXFSZ, previous_handler);
+  EXPECT_CONTAINS(message, "cannot write '" + folder / "f" + "': File too large");
+  EXPECT_EQ(read_text(folder / "f"), "old");
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"f"});
+}
+
+TEST(Folders, AreMadeWithTheirParents) {
+  const TempFolder folder;
+  make_folders(folder / "a/b/c");
+  make_folders(folder / "a/b/c");
+  write_file(folder / "a/b/c/f", "x");
+  EXPECT_CONTAINS(error_of([&] { make_folders(folder / "a/b/c/f/d"); }), "cannot create folder");
+  EXPECT_EQ(folder_of("/f"), "/");
+  EXPECT_EQ(folder_of("f"), ".");
+  EXPECT_EQ(folder_of("a/b/f"), "a/b");
+}
+
+}  // namespace athanor::io
