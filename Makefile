@@ -1,0 +1,73 @@
+# The way in: every target does its own set-up (packages, configure, compile) and is quiet when nothing is to do.
+#   make build test demo bench format lint asan tsan install clean help
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+# Arguments passed on: make test TESTS=Softmax, make demo DEMO="--net tutorial", make bench BENCH="--quick --filter gemm"
+TESTS ?=
+DEMO ?= --net conv --epochs 1 --log-interval 100
+BENCH ?=
+export CCACHE_MAXSIZE ?= 5G
+
+configured = build/build.ninja
+# Says nothing when nothing is to do.
+ninja = ninja -C $(1) -n | grep -q 'no work to do' || ninja -C $(1) -j $(JOBS)
+run_tests = python3 tools/run_tests.py --jobs $(JOBS) $(if $(TESTS),--filter '$(TESTS)') $(1)
+
+.PHONY: build test demo bench format format-check lint check asan tsan debug install clean help dependencies
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+dependencies:
+	@[[ -n "$$ATHANOR_SKIP_DEPENDENCIES" ]] || tools/install_dependencies.sh
+
+build/build.ninja: CMakePresets.json | dependencies
+	@cmake --preset release >/dev/null && touch $@
+build-debug/build.ninja: CMakePresets.json | dependencies
+	@cmake --preset debug >/dev/null && touch $@
+build-asan/build.ninja: CMakePresets.json | dependencies
+	@cmake --preset asan >/dev/null && touch $@
+build-tsan/build.ninja: CMakePresets.json | dependencies
+	@cmake --preset tsan >/dev/null && touch $@
+
+build: build/build.ninja ## compile everything into build/ (programs in build/bin, the library in build/lib)
+	@$(call ninja,build)
+
+test: build ## build, then run every test; TESTS=regex for some
+	@$(call run_tests,build)
+
+demo: build ## build, then train a network on MNIST; DEMO="flags" for build/bin/mnist
+	@build/bin/mnist $(DEMO)
+
+bench: build ## build, then compare with PyTorch side by side; BENCH="--quick --filter gemm"
+	@python3 benchmarks/run.py $(BENCH)
+
+debug: build-debug/build.ninja ## unoptimized build with assertions in build-debug/
+	@$(call ninja,build-debug)
+
+asan: build-asan/build.ninja ## build with the address and undefined-behaviour sanitizers and run every test
+	@$(call ninja,build-asan)
+	@$(call run_tests,build-asan --sanitizer address)
+
+tsan: build-tsan/build.ninja ## build with the thread sanitizer and run every test
+	@$(call ninja,build-tsan)
+	@$(call run_tests,build-tsan --sanitizer thread)
+
+format: dependencies ## format all C++ files in place
+	@python3 tools/format.py --fix
+
+format-check: dependencies ## fail when a C++ file is not formatted
+	@python3 tools/format.py
+
+lint: build/build.ninja ## format check, then clang-tidy on what changed since main; LINT=--all for everything
+	@python3 tools/format.py
+	@ninja --quiet -C build athanor_generated
+	@python3 tools/lint.py --jobs $(JOBS) $(LINT)
+
+install: build ## install below PREFIX (default /usr/local); DESTDIR is honoured
+	@cmake --install build --prefix $(PREFIX) | tail -n 1
+
+clean: ## remove every build folder
+	@rm -rf build build-debug build-asan build-tsan
