@@ -1,6 +1,7 @@
 # The way in: every target does its own set-up (packages, configure, compile) and is quiet when nothing is to do.
 #   make build test demo bench format lint asan tsan install clean help
 SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := build
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -12,7 +13,7 @@ export CCACHE_MAXSIZE ?= 5G
 
 configured = build/build.ninja
 # Says nothing when nothing is to do.
-ninja = ninja -C $(1) -n | grep -q 'no work to do' || ninja -C $(1) -j $(JOBS)
+ninja = ninja -C $(1) -j $(JOBS) | sed -u '/^ninja: no work to do\|^ninja: Entering directory\|Re-checking globbed/d'
 run_tests = python3 tools/run_tests.py --jobs $(JOBS) $(if $(TESTS),--filter '$(TESTS)') $(1)
 
 .PHONY: build test demo bench format format-check lint check asan tsan debug install clean help dependencies
