@@ -1,0 +1,32 @@
+# Installs the library, its headers (generated ones included), a package for find_package(Athanor) and one for
+# pkg-config. All of it finds its way from where it stands, so the installed tree can be moved.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(ATHANOR_TARGETS athanor)
+# Present from when libtorch's names are served: supplies <torch/torch.h>.
+if(TARGET athanor_torch)
+  list(APPEND ATHANOR_TARGETS athanor_torch)
+endif()
+install(TARGETS ${ATHANOR_TARGETS} EXPORT AthanorTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+# Headers of the interface; those of the kernels stay inside.
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/athanor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.h" PATTERN "device/*" EXCLUDE)
+install(DIRECTORY ${GENERATED}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Athanor)
+install(EXPORT AthanorTargets NAMESPACE Athanor:: DESTINATION ${package_dir})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/AthanorConfig.cmake.in
+                              ${CMAKE_BINARY_DIR}/package/AthanorConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/package/AthanorConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/package/AthanorConfig.cmake ${CMAKE_BINARY_DIR}/package/AthanorConfigVersion.cmake
+        DESTINATION ${package_dir})
+
+# The .pc file stands in <libdir>/pkgconfig and names everything relative to itself.
+file(RELATIVE_PATH PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" PC_TO_PREFIX "${PC_TO_PREFIX}")
+configure_file(${CMAKE_CURRENT_LIST_DIR}/athanor.pc.in ${CMAKE_BINARY_DIR}/package/athanor.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/package/athanor.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

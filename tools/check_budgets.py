@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Checks the budgets a user feels: size of the library, compile time of a program, start-up time and memory.
+
+    tools/check_budgets.py size     --library FILE --limit-mb 15
+    tools/check_budgets.py compile  --source FILE --limit-s 4 --limit-mb 400 -- COMPILER FLAGS...
+    tools/check_budgets.py start-up --program FILE --limit-ms 20 --limit-mb 30
+
+Prints what was measured. Exit status: 0 within the budget, 1 over it (or the thing measured does not work), 77 when a
+file it needs does not exist (with a line `SKIP: why`). 1 MB = 1e6 bytes.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIPPED = 77
+
+
+class Usage:
+    """What one finished command took, its children included."""
+
+    def __init__(self, command: list):
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        self.wall_s = time.perf_counter() - start
+        self.cpu_s = usage.ru_utime + usage.ru_stime
+        self.memory_mb = usage.ru_maxrss * 1024 / 1e6
+        self.status = process.returncode = os.waitstatus_to_exitcode(status)
+
+
+def best_usage(command: list, tries: int, within) -> Usage:
+    """The first run for which within(run) holds, else the quickest of `tries`; None when the command fails."""
+    best = None
+    for _ in range(tries):
+        usage = Usage(command)
+        if usage.status != 0:
+            print(f"{command[0]} ended with status {usage.status}")
+            return None
+        if best is None or usage.cpu_s < best.cpu_s:
+            best = usage
+        if within(usage):
+            return usage
+    return best
+
+
+def verdict(checks: list) -> int:
+    """checks: (what, measured, limit, unit)."""
+    for what, measured, limit, unit in checks:
+        print(f"{what}: {measured:.2f} {unit}, budget {limit:g} {unit}{'' if measured < limit else '  OVER'}")
+    return 0 if all(measured < limit for _, measured, limit, _ in checks) else 1
+
+
+def check_size(arguments) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        stripped = os.path.join(folder, "library.so")
+        shutil.copyfile(arguments.library, stripped)
+        subprocess.run(["strip", "--strip-unneeded", stripped], check=True)
+        size_mb = os.path.getsize(stripped) / 1e6
+    return verdict([("stripped library", size_mb, arguments.limit_mb, "MB")])
+
+
+def check_compile(arguments) -> int:
+    def within(u):
+        return u.cpu_s < arguments.limit_s and u.memory_mb < arguments.limit_mb
+
+    with tempfile.TemporaryDirectory() as folder:
+        # Processor time, so that a busy machine does not fail it; the compiler uses one core.
+        usage = best_usage(arguments.command + ["-c", arguments.source, "-o", os.path.join(folder, "program.o")], 3, within)
+    if usage is None:
+        return 1
+    return verdict([("compile time", usage.cpu_s, arguments.limit_s, "s"),
+                    ("compiler memory", usage.memory_mb, arguments.limit_mb, "MB")])
+
+
+def check_start_up(arguments) -> int:
+    def within(u):
+        return u.wall_s * 1e3 < arguments.limit_ms and u.memory_mb < arguments.limit_mb
+
+    usage = best_usage([arguments.program], 20, within)
+    if usage is None:
+        return 1
+    return verdict([("start-up", usage.wall_s * 1e3, arguments.limit_ms, "ms"),
+                    ("resident memory", usage.memory_mb, arguments.limit_mb, "MB")])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_subparsers(dest="what", required=True)
+    size = what.add_parser("size")
+    size.add_argument("--library", required=True)
+    size.add_argument("--limit-mb", type=float, required=True)
+    size.set_defaults(check=check_size, needs=lambda a: [a.library])
+    compiling = what.add_parser("compile")
+    compiling.add_argument("--source", required=True)
+    compiling.add_argument("--requires", action="append", default=[], help="skip unless this file exists")
+    compiling.add_argument("--limit-s", type=float, required=True)
+    compiling.add_argument("--limit-mb", type=float, required=True)
+    compiling.add_argument("command", nargs="+")
+    compiling.set_defaults(check=check_compile, needs=lambda a: [a.source] + a.requires)
+    start_up = what.add_parser("start-up")
+    start_up.add_argument("--program", required=True)
+    start_up.add_argument("--limit-ms", type=float, required=True)
+    start_up.add_argument("--limit-mb", type=float, required=True)
+    start_up.set_defaults(check=check_start_up, needs=lambda a: [a.program])
+    arguments = parser.parse_args()
+    for path in arguments.needs(arguments):
+        if not os.path.exists(path):
+            print(f"SKIP: {path} does not exist")
+            return SKIPPED
+    return arguments.check(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
