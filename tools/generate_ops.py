@@ -1,3 +1,307 @@
-import argparse, pathlib
-p = argparse.ArgumentParser(); p.add_argument("--out"); p.add_argument("sources", nargs="*"); a = p.parse_args()
-out = pathlib.Path(a.out); out.mkdir(parents=True, exist_ok=True); (out / "ops.stamp").touch()
+#!/usr/bin/env python3
+"""Generates declarations, methods and glue of the ops from the schemas in athanor/ops/*.cpp.
+
+A schema is the argument of ATHANOR_OP, ATHANOR_VIEW (inside the op's struct) or ATHANOR_FUNCTION (above a function):
+
+    name.overload(Type arg, Type arg=default, *, ...) -> Return | flag flag
+
+Flags: inplace (adds name_), out (adds name_out), function (no method), method (no free function).
+Written per source file STEM.cpp: athanor/ops/STEM.h (declarations for library code, on TensorBase) and STEM.glue.inc
+(definitions, included at the end of the .cpp). Written once: methods.inc and functions.inc (class Tensor's methods and
+the public functions), op_list.inc (one ATHANOR_OP_ROW per schema, for tests and documentation).
+A file is only touched when its content changes, so a new op rebuilds only what includes its family.
+"""
+import argparse
+import pathlib
+import re
+import sys
+
+MACRO = re.compile(r'ATHANOR_(OP|VIEW|FUNCTION)\(\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\)')
+STRUCT = re.compile(r"^\s*struct\s+(\w+)", re.M)
+SCHEMA = re.compile(r"^\s*([A-Za-z_]\w*)(?:\.(\w+))?\((.*)\)\s*->\s*([^|]+?)\s*(?:\|\s*(.*))?$", re.S)
+
+# schema type: C++ parameter type. {T} is the tensor class: TensorBase inside the library, Tensor outside.
+TYPES = {
+    "Tensor": "const {T}&",
+    "Tensor?": "const {T}&",
+    "Tensor[]": "{L}",
+    "int": "std::int64_t",
+    "int?": "std::optional<std::int64_t>",
+    "int[]": "IntArrayRef",
+    "int[]?": "std::optional<IntArrayRef>",
+    "float": "double",
+    "float?": "std::optional<double>",
+    "float[]": "ArrayRef<double>",
+    "bool": "bool",
+    "bool?": "std::optional<bool>",
+    "Scalar": "const Scalar&",
+    "Scalar?": "const std::optional<Scalar>&",
+    "ScalarType": "DType",
+    "ScalarType?": "std::optional<DType>",
+    "str": "std::string_view",
+    "str?": "std::optional<std::string_view>",
+    "TensorOptions": "const TensorOptions&",
+    "Generator?": "std::optional<Generator>",
+    "Device": "Device",
+    "MemoryFormat": "MemoryFormat",
+    "MemoryFormat?": "std::optional<MemoryFormat>",
+}
+DEFAULTS = {"None": "{}", "False": "false", "True": "true", "[]": "IntArrayRef{}", "inf": "INFINITY", "{}": "{}"}
+
+
+class Argument:
+    def __init__(self, text, where):
+        m = re.match(r"^([A-Za-z]+(?:\[\])?\??)\s+(\w+)(?:=(.*))?$", text.strip(), re.S)
+        if not m or m.group(1) not in TYPES:
+            sys.exit(f"{where}: cannot read argument '{text}'; known types: {', '.join(TYPES)}")
+        self.type, self.name, self.default = m.groups()
+
+    @property
+    def is_tensor(self):
+        return self.type.startswith("Tensor") and self.type != "TensorOptions"
+
+    def default_text(self):
+        if self.default is None:
+            return ""
+        d = self.default.strip()
+        if d in ("None", "[]", "{}") and self.type == "int[]":
+            return " = IntArrayRef{}"
+        if self.type == "str":
+            return ' = "' + d.strip("'\"") + '"'
+        return " = " + DEFAULTS.get(d, d)
+
+    def declare(self, tensor, defaults):
+        listing = "TensorList"
+        text = TYPES[self.type].replace("{T}", tensor).replace("{L}", listing)
+        return f"{text} {self.name}" + (self.default_text() if defaults else "")
+
+
+class Op:
+    def __init__(self, kind, schema, struct, doc, where):
+        m = SCHEMA.match(schema)
+        if not m:
+            sys.exit(f"{where}: cannot read schema '{schema}'")
+        self.kind, self.schema, self.struct, self.doc, self.where = kind, schema, struct, doc, where
+        self.name, self.overload = m.group(1), m.group(2) or ""
+        parts, depth, current = [], 0, ""
+        for c in m.group(3):
+            depth += c in "([{"
+            depth -= c in ")]}"
+            if c == "," and depth == 0:
+                parts.append(current)
+                current = ""
+            else:
+                current += c
+        if current.strip():
+            parts.append(current)
+        self.args = [Argument(p, where) for p in parts if p.strip() != "*"]
+        self.returns = m.group(4).strip()
+        self.flags = set((m.group(5) or "").split())
+        unknown = self.flags - {"inplace", "out", "function", "method"}
+        if unknown:
+            sys.exit(f"{where}: unknown flags {unknown} in '{schema}'")
+        self.mutates = self.name.endswith("_") and not self.name.endswith("__")
+
+    @property
+    def has_method(self):
+        return bool(self.args) and self.args[0].name == "self" and "function" not in self.flags
+
+    @property
+    def results(self):
+        return len(self.returns.strip("()").split(",")) if self.returns.startswith("(") else 1
+
+    def return_type(self, tensor):
+        r = self.returns
+        if self.mutates or r == "()":
+            return "void"
+        if r == "Tensor":
+            return tensor
+        if r == "Tensor[]":
+            return f"std::vector<{tensor}>"
+        if r.startswith("("):
+            return "std::tuple<" + ", ".join([tensor] * self.results) + ">"
+        return {"Scalar": "Scalar", "bool": "bool", "int": "std::int64_t", "float": "double"}[r]
+
+    def params(self, tensor, defaults, skip_self=False):
+        return ", ".join(a.declare(tensor, defaults) for a in self.args[1 if skip_self else 0:])
+
+
+def read_ops(path):
+    text = path.read_text()
+    code = re.sub(r"//[^\n]*", lambda m: " " * len(m.group(0)), text)  # schemas in comments do not count
+    ops = []
+    for m in MACRO.finditer(code):
+        where = f"{path}:{text.count(chr(10), 0, m.start()) + 1}"
+        schema = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', m.group(2)))
+        struct, anchor = None, m.start()
+        if m.group(1) != "FUNCTION":
+            structs = [s for s in STRUCT.finditer(code, 0, m.start())]
+            if not structs:
+                sys.exit(f"{where}: ATHANOR_{m.group(1)} outside a struct")
+            struct = structs[-1].group(1)
+            anchor = text.index("struct", structs[-1].start())
+        lines = text[:anchor].split("\n")[:-1]
+        doc = []
+        while lines and lines[-1].lstrip().startswith("///"):
+            doc.insert(0, lines.pop().strip())
+        ops.append(Op(m.group(1), schema, struct, doc, where))
+    return ops
+
+
+HEADER = "// Generated from athanor/ops/{stem}.cpp; edit the schemas there.\n"
+
+
+def declarations(stem, ops):
+    out = [HEADER.format(stem=stem), "#pragma once\n\n#include <cmath>\n#include <optional>\n#include <string_view>\n"
+           "#include <tuple>\n#include <vector>\n\n#include \"athanor/tensor/generator.h\"\n"
+           "#include \"athanor/tensor/tensor_base.h\"\n\nnamespace athanor::ops {\nusing Tensor = TensorBase;\n"
+           "using TensorList = TensorBaseList;\n\n"]
+    for op in ops:
+        out += [d + "\n" for d in op.doc]
+        out.append(f"{op.return_type('Tensor')} {op.name}({op.params('Tensor', True)});\n")
+        if "inplace" in op.flags:
+            out.append(f"void {op.name}_({op.params('Tensor', True)});\n")
+        if "out" in op.flags:
+            out.append(f"void {op.name}_out(const Tensor& out{''.join(', ' + a.declare('Tensor', True) for a in op.args)});\n")
+    out.append("\n}  // namespace athanor::ops\n")
+    return "".join(out)
+
+
+def glue(stem, ops):
+    out = [HEADER.format(stem=stem), "namespace athanor::ops {\n\n"]
+    for op in ops:
+        names = [a.name for a in op.args]
+        tensors = [a.name for a in op.args if a.is_tensor]
+        settings = "".join(f"  op.{a.name} = {a.name};\n" for a in op.args if not a.is_tensor)
+        if op.kind == "OP":
+            head = f"  {op.struct} op{{}};\n{settings}"
+            if op.results == 1:
+                body = f"{head}  return call(std::move(op), {', '.join(tensors)});\n"
+            else:
+                types = ", ".join(a_type(op, a) for a in op.args if a.is_tensor)
+                pick = ", ".join(f"std::move(r[{i}])" for i in range(op.results))
+                body = (f"{head}  auto r = call_n<{op.struct}, {op.results}{', ' + types if types else ''}>"
+                        f"(std::move(op), {', '.join(tensors)});\n  return {{{pick}}};\n")
+            out.append(f"{op.return_type('Tensor')} {op.name}({op.params('Tensor', False)}) {{\n{body}}}\n")
+            if "inplace" in op.flags:
+                out.append(f"void {op.name}_({op.params('Tensor', False)}) {{\n{head}"
+                           f"  call_inplace(std::move(op), {', '.join(tensors)});\n}}\n")
+            if "out" in op.flags:
+                out.append(f"void {op.name}_out(const Tensor& out, {op.params('Tensor', False)}) {{\n{head}"
+                           f"  call_out(std::move(op), out, {', '.join(tensors)});\n}}\n")
+        elif op.kind == "VIEW":
+            out.append(f"Tensor {op.name}({op.params('Tensor', False)}) {{\n  {op.struct} op{{}};\n{settings}"
+                       f"  return call_view(std::move(op), {tensors[0]});\n}}\n")
+        else:
+            if "inplace" in op.flags:
+                out.append(f"void {op.name}_({op.params('Tensor', False)}) {{\n"
+                           f"  composite_inplace(\"{op.name}_\", self, [&] {{ return {op.name}({', '.join(names)}); }});\n}}\n")
+            if "out" in op.flags:
+                comma = ", " if op.args else ""
+                out.append(f"void {op.name}_out(const Tensor& out{comma}{op.params('Tensor', False)}) {{\n"
+                           f"  composite_out(\"{op.name}\", out, {op.name}({', '.join(names)}));\n}}\n")
+        out.append("\n")
+    out.append("}  // namespace athanor::ops\n")
+    return "".join(out)
+
+
+def a_type(_op, a):
+    return "TensorList" if a.type == "Tensor[]" else "Tensor"
+
+
+def forward(op):
+    return ", ".join(("detail::base_list(%s)" if a.type == "Tensor[]" else "%s") % a.name for a in op.args)
+
+
+def method_declarations(ops):
+    out = []
+    for op in ops:
+        if not op.has_method:
+            continue
+        params = op.params("Tensor", True, skip_self=True)
+        if op.mutates:
+            out.append(f"Tensor& {op.name}({params}) const;\n")
+        else:
+            out.append(f"{op.return_type('Tensor')} {op.name}({params}) const;\n")
+        if "inplace" in op.flags:
+            out.append(f"Tensor& {op.name}_({params}) const;\n")
+    return "".join(out)
+
+
+def function_definitions(ops):
+    out = []
+    for op in ops:
+        ret = op.return_type("Tensor")
+        call = f"ops::{op.name}({forward(op)})"
+        rest = op.params("Tensor", False, skip_self=True)
+        self_call = re.sub(r"\bself\b", "*this", forward(op), count=1)
+        if op.mutates:
+            if op.has_method:
+                out.append(f"inline Tensor& Tensor::{op.name}({rest}) const {{\n  ops::{op.name}({self_call});\n"
+                           f"  return const_cast<Tensor&>(*this);\n}}\n")
+            if "method" not in op.flags:
+                first = op.args[0].name
+                more = "".join(", " + a.declare("Tensor", True) for a in op.args[1:])
+                out.append(f"inline Tensor& {op.name}(Tensor& {first}{more}) {{\n  {call};\n  return {first};\n}}\n"
+                           if op.name not in ("detach_",) else "")
+            continue
+        returning = f"return detail::wrap({{}})" if "Tensor" in op.returns else "return {}"
+        if op.has_method:
+            out.append(f"inline {ret} Tensor::{op.name}({rest}) const {{ "
+                       f"{returning.format(f'ops::{op.name}({self_call})')}; }}\n")
+            if "inplace" in op.flags:
+                out.append(f"inline Tensor& Tensor::{op.name}_({rest}) const {{\n  ops::{op.name}_({self_call});\n"
+                           f"  return const_cast<Tensor&>(*this);\n}}\n")
+        if "method" not in op.flags:
+            out += [d + "\n" for d in op.doc]
+            out.append(f"inline {ret} {op.name}({op.params('Tensor', True)}) {{ {returning.format(call)}; }}\n")
+            if "inplace" in op.flags and op.args[0].name == "self":
+                more = "".join(", " + a.declare("Tensor", True) for a in op.args[1:])
+                out.append(f"inline Tensor& {op.name}_(Tensor& self{more}) {{\n  ops::{op.name}_({forward(op)});\n"
+                           f"  return self;\n}}\n")
+            if "out" in op.flags:
+                more = "".join(", " + a.declare("Tensor", True) for a in op.args)
+                comma = ", " if op.args else ""
+                out.append(f"inline Tensor& {op.name}_out(Tensor& out{more}) {{\n"
+                           f"  ops::{op.name}_out(out{comma}{forward(op)});\n  return out;\n}}\n")
+    return "".join(out)
+
+
+def write_if_changed(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", required=True)
+    parser.add_argument("sources", nargs="+")
+    args = parser.parse_args()
+    out = pathlib.Path(args.out)
+    folder = out / "athanor" / "ops"
+    everything, includes, seen = [], [], {}
+    for source in sorted(args.sources):
+        path = pathlib.Path(source)
+        ops = read_ops(path)
+        if not ops:
+            continue
+        for op in ops:
+            key = (op.name, op.overload)
+            if key in seen:
+                sys.exit(f"{op.where}: {op.name}.{op.overload} is already declared at {seen[key]}")
+            seen[key] = op.where
+        everything += ops
+        includes.append(f'#include "athanor/ops/{path.stem}.h"\n')
+        write_if_changed(folder / f"{path.stem}.h", declarations(path.stem, ops))
+        write_if_changed(folder / f"{path.stem}.glue.inc", glue(path.stem, ops))
+    write_if_changed(folder / "all_ops.h", "#pragma once\n" + "".join(includes))
+    write_if_changed(folder / "methods.inc", method_declarations(everything))
+    write_if_changed(folder / "functions.inc", function_definitions(everything))
+    write_if_changed(folder / "op_list.inc", "".join(
+        f'ATHANOR_OP_ROW("{op.name}", "{op.overload}", "{op.kind}", "{op.schema}")\n' for op in everything))
+    (out / "ops.stamp").touch()
+
+
+if __name__ == "__main__":
+    main()

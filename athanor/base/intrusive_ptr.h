@@ -2,7 +2,9 @@
 /// Reference-counted objects with the count inside the object: one word per pointer, no control block.
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 namespace athanor {
@@ -15,6 +17,13 @@ class RefCounted {
   RefCounted(const RefCounted&) {}
   RefCounted& operator=(const RefCounted&) { return *this; }
   std::uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
+  /// Takes a share unless the last one is already gone; for holders of weak references, under their lock.
+  bool try_retain() const {
+    std::uint32_t n = refs_.load(std::memory_order_relaxed);
+    while (n != 0)
+      if (refs_.compare_exchange_weak(n, n + 1, std::memory_order_acq_rel)) return true;
+    return false;
+  }
 
  private:
   template <class T>
@@ -32,13 +41,10 @@ class IntrusivePtr {
   IntrusivePtr(const IntrusivePtr& o) : p_(o.p_) { retain(); }
   IntrusivePtr(IntrusivePtr&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
   template <class U>
-    requires std::is_convertible_v<U*, T*>
-  IntrusivePtr(const IntrusivePtr<U>& o) : p_(o.get()) {
-    retain();
-  }
+  requires std::is_convertible_v<U*, T*> IntrusivePtr(const IntrusivePtr<U>& o) : p_(o.get()) { retain(); }
   template <class U>
-    requires std::is_convertible_v<U*, T*>
-  IntrusivePtr(IntrusivePtr<U>&& o) noexcept : p_(o.release()) {}
+  requires std::is_convertible_v<U*, T*> IntrusivePtr(IntrusivePtr<U>&& o)
+  noexcept : p_(o.release()) {}
   IntrusivePtr& operator=(const IntrusivePtr& o) {
     IntrusivePtr(o).swap(*this);
     return *this;
@@ -72,13 +78,20 @@ class IntrusivePtr {
   }
   void drop() {
     if (!p_) return;
-    // A sole owner needs no atomic write: nobody else can take a share meanwhile.
-    if (p_->refs_.load(std::memory_order_acquire) == 1 || p_->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      if constexpr (requires { T::destroy(p_); })
-        T::destroy(p_);
-      else
-        delete p_;
+    // A sole owner needs no atomic write: nobody else can take a share meanwhile, unless T allows weak references.
+    if constexpr (!requires { T::kHasWeakReferences; }) {
+      if (p_->refs_.load(std::memory_order_acquire) == 1) {
+        dispose();
+        return;
+      }
     }
+    if (p_->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) dispose();
+  }
+  void dispose() {
+    if constexpr (requires { T::destroy(p_); })
+      T::destroy(p_);
+    else
+      delete p_;
   }
   T* p_ = nullptr;
 };

@@ -1,0 +1,159 @@
+#include "athanor/autograd/autograd.h"
+
+#include "athanor/autograd/engine.h"
+
+namespace athanor::autograd {
+namespace {
+
+std::vector<TensorBase> root_gradients(const variable_list& tensors, const variable_list& given) {
+  ATHANOR_CHECK(given.empty() || given.size() == tensors.size(), "got ", tensors.size(), " tensors and ", given.size(),
+                " gradients");
+  std::vector<TensorBase> out;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& t = tensors[i];
+    ATHANOR_CHECK(t.requires_grad(), "element ", i, " of tensors does not require grad and does not have a grad_fn");
+    if (i < given.size() && given[i].defined()) {
+      ATHANOR_CHECK(given[i].sizes() == t.sizes(), "Mismatch in shape: grad_output[", i, "] has a shape of ",
+                    given[i].sizes(), " and output[", i, "] has a shape of ", t.sizes(), ".");
+      out.push_back(given[i]);
+    } else {
+      ATHANOR_CHECK(t.numel() == 1, "grad can be implicitly created only for scalar outputs; this one has shape ",
+                    t.sizes(), ": pass a gradient of that shape");
+      out.push_back(ops::ones_like(t));
+    }
+  }
+  return out;
+}
+
+std::vector<Edge> edges_of(const variable_list& tensors) {
+  std::vector<Edge> out;
+  for (const Tensor& t : tensors) out.push_back(gradient_edge(t));
+  return out;
+}
+
+}  // namespace
+
+void backward(const variable_list& tensors, const variable_list& grad_tensors, std::optional<bool> retain_graph,
+              bool create_graph, const variable_list& inputs) {
+  auto gradients = root_gradients(tensors, grad_tensors);
+  for (const Tensor& t : inputs) ATHANOR_CHECK(t.requires_grad(), "backward: one of the inputs does not require grad");
+  run_backward(edges_of(tensors), std::move(gradients), retain_graph.value_or(create_graph), create_graph,
+               edges_of(inputs), true);
+}
+
+variable_list grad(const variable_list& outputs, const variable_list& inputs, const variable_list& grad_outputs,
+                   std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
+  ATHANOR_CHECK(!inputs.empty(), "grad requires non-empty inputs.");
+  auto gradients = root_gradients(outputs, grad_outputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    ATHANOR_CHECK(inputs[i].requires_grad(), "One of the differentiated Tensors does not require grad (input ", i, ")");
+  auto got = run_backward(edges_of(outputs), std::move(gradients), retain_graph.value_or(create_graph), create_graph,
+                          edges_of(inputs), false);
+  variable_list result;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ATHANOR_CHECK(
+        got[i].defined() || allow_unused, "One of the differentiated Tensors (input ", i,
+        ") appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
+    result.emplace_back(std::move(got[i]));
+  }
+  return result;
+}
+
+}  // namespace athanor::autograd
+
+namespace athanor {
+
+void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
+                      TensorList inputs) const {
+  autograd::variable_list grads;
+  if (gradient.defined()) grads.push_back(gradient);
+  autograd::backward({*this}, grads, retain_graph, create_graph, inputs.vec());
+}
+
+namespace {
+
+/// The position of t among the results of its node.
+std::uint32_t result_nr(const Tensor& t) { return t.output_nr(); }
+
+}  // namespace
+
+std::uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+  ATHANOR_CHECK(requires_grad(), "cannot register a hook on a tensor that doesn't require gradient");
+  const std::uint64_t id = detail::next_hook_id();
+  if (auto fn = grad_fn()) {
+    const auto nr = result_nr(*this);
+    fn->hooks().pre.emplace_back(id, [hook = std::move(hook), nr](GradList& grads) {
+      if (nr >= grads.size() || !grads[nr].defined()) return;
+      if (Tensor changed = hook(Tensor(grads[nr])); changed.defined()) grads[nr] = changed;
+    });
+    return id;
+  }
+  AutogradMeta& meta = detail::autograd_meta(*this);
+  if (!meta.hooks) meta.hooks = std::make_unique<TensorHooks>();
+  meta.hooks->hooks.emplace_back(id, [hook = std::move(hook)](const TensorBase& g) { return TensorBase(hook(g)); });
+  return id;
+}
+
+std::uint64_t Tensor::register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook) const {
+  ATHANOR_CHECK(requires_grad() && is_leaf(),
+                "post accumulate grad hooks cannot be registered on non-leaf tensors or ones that do not require grad");
+  AutogradMeta& meta = detail::autograd_meta(*this);
+  if (!meta.hooks) meta.hooks = std::make_unique<TensorHooks>();
+  const std::uint64_t id = detail::next_hook_id();
+  meta.hooks->post_accumulate.emplace_back(id, [hook = std::move(hook)](const TensorBase& t) { hook(t); });
+  return id;
+}
+
+void Tensor::remove_hook(std::uint64_t id) const {
+  auto drop = [id](auto& list) { std::erase_if(list, [id](const auto& h) { return h.first == id; }); };
+  if (auto fn = grad_fn(); fn && fn->hooks_or_null()) {
+    drop(fn->hooks().pre);
+    drop(fn->hooks().retain);
+  }
+  if (AutogradMeta* meta = detail::autograd_meta_or_null(*this); meta && meta->hooks) {
+    drop(meta->hooks->hooks);
+    drop(meta->hooks->post_accumulate);
+  }
+}
+
+void Tensor::retain_grad() const {
+  ATHANOR_CHECK(requires_grad(), "can't retain_grad on Tensor that has requires_grad=False");
+  auto fn = grad_fn();
+  if (!fn || retains_grad()) return;
+  AutogradMeta& meta = detail::autograd_meta(*this);
+  meta.retains_grad = true;
+  // The node must not keep the tensor alive, nor write to one that is gone.
+  if (!meta.self) meta.self = std::make_shared<TensorImpl*>(impl());
+  const auto nr = result_nr(*this);
+  fn->hooks().retain.emplace_back(detail::next_hook_id(), [self = meta.self, nr](GradList& grads) {
+    if (nr >= grads.size() || !grads[nr].defined()) return;
+    if (!*self) return;
+    const TensorBase keep{IntrusivePtr<TensorImpl>(*self)};
+    TensorBase& grad = keep.impl()->autograd->grad;
+    grad = grad.defined() ? ops::add(grad, grads[nr]) : ops::clone(grads[nr]);
+  });
+}
+
+Tensor Tensor::data() const {
+  Tensor out = ops::detach(*this);
+  out.impl()->own_version = true;
+  return out;
+}
+
+void Tensor::set_data(const Tensor& other) const {
+  ATHANOR_CHECK(defined() && other.defined(), "set_data: both tensors must be defined");
+  TensorImpl* to = impl();
+  const TensorImpl* from = other.impl();
+  DimVector sizes(from->sizes()), strides(from->strides());
+  if (to->dims != to->inline_dims) {
+    delete[] to->dims;
+    to->dims = to->inline_dims;
+  }
+  to->set_geometry(sizes, strides);
+  to->storage = from->storage;
+  to->storage_offset = from->storage_offset;
+  to->dtype = from->dtype;
+  to->device = from->device;
+}
+
+}  // namespace athanor

@@ -1,0 +1,229 @@
+#include "athanor/autograd/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "athanor/ops/copy.h"
+#include "athanor/ops/op.h"
+#include "athanor/ops/pointwise.h"
+#include "athanor/ops/reduce.h"
+#include "athanor/ops/view.h"
+#include "athanor/tape/grad_mode.h"
+
+namespace athanor::autograd {
+namespace {
+
+std::atomic<bool> anomaly_on{false}, anomaly_nan{true};
+
+/// Gradients on their way to one node.
+struct Pending {
+  IntrusivePtr<Node> node;
+  GradList grads;
+};
+
+/// Nodes that have received a gradient, largest sequence number first.
+class ReadyQueue {
+ public:
+  GradList& slot(const Edge& e) {
+    if (last_ && last_->node.get() == e.node.get()) return last_->grads;
+    Pending*& p = by_node_[e.node.get()];
+    if (!p) {
+      p = take_spare();
+      p->node = e.node;
+      p->grads = GradList(std::max<std::size_t>(e.node->num_outputs(), 1));
+      heap_.push_back(p);
+      std::push_heap(heap_.begin(), heap_.end(), later);
+    }
+    return p->grads;
+  }
+  bool empty() const { return heap_.empty(); }
+  /// The caller gives it back with `recycle`.
+  Pending* pop() {
+    std::pop_heap(heap_.begin(), heap_.end(), later);
+    Pending* p = heap_.back();
+    heap_.pop_back();
+    by_node_.erase(p->node.get());
+    return p;
+  }
+  void recycle(Pending* p) {
+    p->node.reset();
+    p->grads = GradList(0);
+    spare_.push_back(p);
+  }
+
+ private:
+  static bool later(const Pending* a, const Pending* b) { return a->node->sequence_nr() < b->node->sequence_nr(); }
+  Pending* take_spare() {
+    if (!spare_.empty()) {
+      Pending* p = spare_.back();
+      spare_.pop_back();
+      return p;
+    }
+    all_.push_back(std::make_unique<Pending>());
+    return all_.back().get();
+  }
+  std::vector<std::unique_ptr<Pending>> all_;
+  std::vector<Pending*> heap_, spare_;
+  std::unordered_map<Node*, Pending*> by_node_;
+  Pending* last_ = nullptr;
+};
+
+/// Nodes from which some input edge can be reached; only they need to run.
+class Needed {
+ public:
+  Needed(const std::vector<Edge>& roots, const std::vector<Edge>& inputs) {
+    std::unordered_set<Node*> seen;
+    std::vector<Node*> order, stack;
+    std::uint64_t oldest = UINT64_MAX;
+    for (const Edge& e : inputs)
+      if (e.node) {
+        needed_.insert(e.node.get());
+        oldest = std::min(oldest, e.node->sequence_nr());
+      }
+    for (const Edge& e : roots)
+      if (e.node && seen.insert(e.node.get()).second) stack.push_back(e.node.get());
+    while (!stack.empty()) {
+      Node* n = stack.back();
+      stack.pop_back();
+      order.push_back(n);
+      for (const Edge& e : n->next_edges())
+        if (e.node && e.node->sequence_nr() >= oldest && seen.insert(e.node.get()).second)
+          stack.push_back(e.node.get());
+    }
+    std::sort(order.begin(), order.end(), [](Node* a, Node* b) { return a->sequence_nr() < b->sequence_nr(); });
+    for (Node* n : order)
+      for (const Edge& e : n->next_edges())
+        if (e.node && needed_.count(e.node.get())) {
+          needed_.insert(n);
+          break;
+        }
+  }
+  bool contains(Node* n) const { return needed_.count(n) != 0; }
+
+ private:
+  std::unordered_set<Node*> needed_;
+};
+
+/// Brings a gradient to the shape, dtype and device its target expects: sums what broadcasting had repeated.
+void conform(TensorBase& g, const Edge& target, const Node& from) {
+  if (target.nr >= target.node->num_outputs()) return;
+  const OutputMeta& want = target.node->output(target.nr);
+  if (g.dtype() != want.dtype && is_floating_point(want.dtype)) g = ops::to_dtype(g, want.dtype);
+  if (__builtin_expect(g.sizes() == IntArrayRef(want.sizes), 1)) return;
+  bool expandable = g.dim() >= static_cast<std::int64_t>(want.sizes.size());
+  for (std::size_t i = 0; expandable && i < want.sizes.size(); ++i) {
+    const std::int64_t have = g.sizes()[g.sizes().size() - 1 - i], w = want.sizes[want.sizes.size() - 1 - i];
+    expandable = have == w || w == 1;
+  }
+  if (expandable) {
+    g = ops::sum_to_size(g, want.sizes);
+    return;
+  }
+  ATHANOR_THROW(Error, "Function ", from.name(), " returned an invalid gradient at an input of ", target.node->name(),
+                " - got ", g.sizes(), " but expected shape compatible with ", IntArrayRef(want.sizes));
+}
+
+void add_to(TensorBase& slot, TensorBase g) {
+  if (!slot.defined()) {
+    slot = std::move(g);
+    return;
+  }
+  // Nobody else sees a sum made here, so the third gradient is added in place.
+  const bool own = !GradMode::is_enabled() && slot.use_count() == 1 && slot.storage()->use_count() == 1 &&
+                   !slot.impl()->tracked && slot.is_non_overlapping_and_dense() && slot.sizes() == g.sizes();
+  if (own)
+    ops::add_(slot, g);
+  else
+    slot = ops::add(slot, g);
+}
+
+void check_nan(const GradList& grads, const Node& node) {
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined() || !grads[i].is_floating_point()) continue;
+    const TensorBase s = ops::sum(ops::sub(grads[i], grads[i]));
+    const double v = s.item().toDouble();  // NaN as soon as one element is NaN or infinite
+    if (v == v) continue;
+    const TensorBase total = ops::sum(grads[i]);
+    const double t = total.item().toDouble();
+    if (t == t) continue;
+    const std::string* trace = node.forward_trace_or_null();
+    ATHANOR_THROW(Error, "Function '", node.name(), "' returned nan values in its ", i, "th output.",
+                  trace ? "\nForward call was made at:\n" + *trace : "");
+  }
+}
+
+struct GradModeScope {
+  explicit GradModeScope(bool on) : saved(GradMode::is_enabled()) { GradMode::set_enabled(on); }
+  ~GradModeScope() { GradMode::set_enabled(saved); }
+  bool saved;
+};
+
+struct Capture {
+  std::uint32_t nr;
+  std::size_t index;
+};
+
+void run_hooks(Node& node, GradList& grads) {
+  NodeHooks* hooks = node.hooks_or_null();
+  if (!hooks) return;
+  for (auto& [id, hook] : hooks->pre) hook(grads);
+  for (auto& [id, hook] : hooks->retain) hook(grads);
+}
+
+}  // namespace
+
+bool anomaly_enabled() { return anomaly_on.load(std::memory_order_relaxed); }
+bool anomaly_checks_nan() { return anomaly_nan.load(std::memory_order_relaxed); }
+void set_anomaly(bool enabled, bool check_nan_values) {
+  anomaly_on = enabled;
+  anomaly_nan = check_nan_values;
+}
+
+std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients, bool keep_graph,
+                                     bool create_graph, const std::vector<Edge>& inputs, bool accumulate) {
+  const GradModeScope mode(create_graph);
+  std::vector<TensorBase> captured(inputs.size());
+  std::unordered_map<Node*, std::vector<Capture>> captures;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].node) captures[inputs[i].node.get()].push_back({inputs[i].nr, i});
+  std::unique_ptr<Needed> needed;
+  if (!inputs.empty()) needed = std::make_unique<Needed>(roots, inputs);
+
+  ReadyQueue ready;
+  for (std::size_t i = 0; i < roots.size(); ++i)
+    if (roots[i].node) add_to(ready.slot(roots[i])[roots[i].nr], std::move(gradients[i]));
+
+  while (!ready.empty()) {
+    Pending* p = ready.pop();
+    Node& node = *p->node;
+    run_hooks(node, p->grads);
+    if (!captures.empty()) {
+      if (const auto it = captures.find(&node); it != captures.end())
+        for (const Capture& c : it->second) captured[c.index] = p->grads[c.nr];
+    }
+    const bool leaf = node.variable() != nullptr;
+    if (needed && (!needed->contains(&node) || (leaf && !accumulate))) {
+      ready.recycle(p);
+      continue;
+    }
+    GradList out(node.num_edges());
+    node.apply(p->grads, out);
+    if (__builtin_expect(anomaly_enabled() && anomaly_checks_nan(), 0)) check_nan(out, node);
+    if (NodeHooks* hooks = node.hooks_or_null())
+      for (auto& [id, hook] : hooks->post) hook(out, p->grads);
+    if (!keep_graph) node.release();
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const Edge& e = node.edge(i);
+      if (!e.node || !out[i].defined() || (needed && !needed->contains(e.node.get()))) continue;
+      conform(out[i], e, node);
+      TensorBase& slot = ready.slot(e)[e.nr];
+      add_to(slot, std::move(out[i]));
+    }
+    ready.recycle(p);
+  }
+  return captured;
+}
+
+}  // namespace athanor::autograd

@@ -1,0 +1,262 @@
+#include "athanor/ops/history.h"
+
+#include <mutex>
+
+#include "athanor/ops/copy.h"
+#include "athanor/ops/create.h"
+#include "athanor/ops/pointwise.h"
+#include "athanor/ops/view.h"
+
+namespace athanor {
+
+AccumulateGrad::AccumulateGrad(TensorBase variable) : variable_(std::move(variable)) { add_output(variable_); }
+
+AccumulateGrad::~AccumulateGrad() {
+  AutogradMeta& meta = *variable_.impl()->autograd;
+  const std::lock_guard lock(meta.lock);
+  if (meta.accumulator == this) meta.accumulator = nullptr;
+}
+
+namespace {
+
+/// The gradient may become `.grad` as it is if nobody else can see it change.
+bool may_steal(const TensorBase& grad) {
+  return !GradMode::is_enabled() && grad.use_count() <= 2 && grad.storage()->use_count() == 1 &&
+         !grad.impl()->tracked && grad.is_non_overlapping_and_dense();
+}
+
+void accumulate(AutogradMeta& meta, const TensorBase& variable, const TensorBase& grad) {
+  if (!meta.grad.defined()) {
+    if (meta.gradient_home.defined()) {
+      ops::copy_(meta.gradient_home, grad);
+      meta.grad = meta.gradient_home;
+    } else if (may_steal(grad) && grad.strides() == variable.strides()) {
+      meta.grad = grad;
+    } else if (GradMode::is_enabled()) {
+      meta.grad = ops::clone(grad);
+    } else {
+      meta.grad = ops::empty_like(variable);
+      ops::copy_(meta.grad, grad);
+    }
+  } else if (!GradMode::is_enabled()) {
+    ops::add_(meta.grad, grad);
+  } else {
+    meta.grad = ops::add(meta.grad, grad);
+  }
+}
+
+}  // namespace
+
+void AccumulateGrad::apply(const GradList& in, GradList&) {
+  if (!in[0].defined()) return;
+  AutogradMeta& meta = *variable_.impl()->autograd;
+  TensorBase grad = in[0];
+  if (meta.hooks)
+    for (auto& [id, hook] : meta.hooks->hooks)
+      if (TensorBase changed = hook(grad); changed.defined()) grad = changed;
+  {
+    const std::lock_guard lock(meta.lock);
+    accumulate(meta, variable_, grad);
+  }
+  if (meta.hooks)
+    for (auto& [id, hook] : meta.hooks->post_accumulate) hook(variable_);
+}
+
+namespace {
+
+/// In-place change of a view, seen from its base: routes the gradient of the viewed part through the op's node.
+class CopySlices final : public Node {
+ public:
+  CopySlices(const TensorBase& base, const TensorBase& view, IntrusivePtr<Node> inner)
+      : base_sizes_(base.sizes()),
+        base_strides_(base.strides()),
+        view_sizes_(view.sizes()),
+        view_strides_(view.strides()),
+        offset_(view.storage_offset() - base.storage_offset()),
+        inner_(std::move(inner)) {
+    add_edge(gradient_edge(base));
+    for (std::size_t i = 1; i < inner_->num_edges(); ++i) add_edge(inner_->edge(i));
+  }
+
+  void apply(const GradList& in, GradList& out) override {
+    ATHANOR_CHECK(inner_,
+                  "Trying to backward through the graph a second time (or directly access saved tensors after "
+                  "they have already been freed). Specify retain_graph=true if you need it. In CopySlices");
+    if (!in[0].defined()) return;
+    TensorBase result = detail::empty_tensor(base_sizes_, in[0].dtype(), in[0].device(), base_strides_);
+    ops::copy_(result, in[0]);
+    TensorBase slice = ops::as_strided(result, view_sizes_, view_strides_, offset_);
+    GradList inner_in(1);
+    inner_in[0] = ops::clone(slice);
+    GradList inner_out(inner_->num_edges());
+    inner_->apply(inner_in, inner_out);
+    if (inner_out.size() > 0 && inner_out[0].defined())
+      ops::copy_(slice, inner_out[0]);
+    else
+      ops::zero_(slice);
+    out[0] = result;
+    for (std::size_t i = 1; i < inner_out.size(); ++i) out[i] = inner_out[i];
+  }
+  std::string name() const override { return "CopySlices"; }
+  void release() override {
+    if (inner_) inner_->release();
+    inner_.reset();
+  }
+
+ private:
+  DimVector base_sizes_, base_strides_, view_sizes_, view_strides_;
+  std::int64_t offset_;
+  IntrusivePtr<Node> inner_;
+};
+
+void attach(const TensorBase& t, const IntrusivePtr<Node>& node, std::uint32_t nr) {
+  AutogradMeta& meta = detail::autograd_meta(t);
+  meta.grad_fn = node;
+  meta.output_nr = nr;
+  t.impl()->tracked = true;
+}
+
+}  // namespace
+
+IntrusivePtr<Node> grad_fn(const TensorBase& t) {
+  AutogradMeta* meta = detail::autograd_meta_or_null(t);
+  if (!meta) return {};
+  if (meta->is_view && meta->view_base.impl()->tracked && !meta->requires_grad &&
+      meta->view_version != t.impl()->version()) {
+    auto node = ops::make_as_strided_node(meta->view_base, t.sizes(), t.strides(), t.storage_offset());
+    node->add_output(t);
+    attach(t, node, 0);
+    meta->view_version = t.impl()->version();
+  }
+  return meta->grad_fn;
+}
+
+Edge gradient_edge(const TensorBase& t) {
+  if (!t.requires_grad()) {
+    // A view of something that became tracked by an in-place op on another view.
+    const AutogradMeta* meta = detail::autograd_meta_or_null(t);
+    if (!meta || !meta->is_view || !meta->view_base.requires_grad() || meta->view_version == t.impl()->version())
+      return {};
+  }
+  if (auto fn = grad_fn(t)) return {std::move(fn), t.impl()->autograd->output_nr};
+  AutogradMeta& meta = *t.impl()->autograd;
+  const std::lock_guard lock(meta.lock);
+  if (meta.accumulator && meta.accumulator->try_retain()) return {IntrusivePtr<Node>::adopt(meta.accumulator), 0};
+  auto node = make_intrusive<AccumulateGrad>(t);
+  meta.accumulator = node.get();
+  return {IntrusivePtr<Node>(std::move(node)), 0};
+}
+
+void set_history(const TensorBase& t, const IntrusivePtr<Node>& node) {
+  const std::uint32_t nr = node->add_output(t);
+  attach(t, node, nr);
+  AutogradMeta& meta = *t.impl()->autograd;
+  if (meta.is_view) meta.view_version = t.impl()->version();
+}
+
+void rebase_history(const TensorBase& t, const IntrusivePtr<Node>& node) {
+  AutogradMeta* meta = detail::autograd_meta_or_null(t);
+  if (!meta || !meta->is_view) {
+    AutogradMeta& own = detail::autograd_meta(t);
+    own.hooks.reset();
+    set_history(t, node);
+    return;
+  }
+  const TensorBase base = meta->view_base;
+  node->add_output(t);
+  auto slices = make_intrusive<CopySlices>(base, t, node);
+  slices->add_output(base);
+  attach(base, IntrusivePtr<Node>(std::move(slices)), 0);
+  t.impl()->tracked = true;
+  meta->view_version = t.impl()->version() - 1;  // grad_fn() makes a new node from the base
+  grad_fn(t);
+}
+
+namespace {
+
+void check_inplace_slow(const TensorBase& t, std::string_view op) {
+  const TensorImpl* i = t.impl();
+  ATHANOR_CHECK(i, op, ": an undefined tensor cannot be changed in place");
+  if (__builtin_expect(i->inference && !InferenceMode::is_enabled(), 0))
+    ATHANOR_THROW(Error, "Inplace update to inference tensor outside InferenceMode is not allowed (", op,
+                  "). You can make a clone to get a normal tensor before doing inplace update.");
+  const AutogradMeta* meta = i->autograd;
+  if (!GradMode::is_enabled() || !meta) return;
+  ATHANOR_CHECK(!(i->tracked && is_leaf(t)), op,
+                ": a leaf Variable that requires grad is being used in an in-place operation.");
+  if (!meta->is_view) return;
+  ATHANOR_CHECK(!(meta->view_base.requires_grad() && is_leaf(meta->view_base)), op,
+                ": a view of a leaf Variable that requires grad is being used in an in-place operation.");
+  ATHANOR_CHECK(meta->origin != ViewOrigin::NoGrad || !meta->view_base.requires_grad(), op,
+                ": A view was created in no_grad mode and is being modified inplace with grad mode enabled. Make the "
+                "view and the change in the same mode.");
+  ATHANOR_CHECK(
+      meta->origin != ViewOrigin::MultiOutput || !meta->view_base.requires_grad(), op,
+      ": this view is the output of a function that returns multiple views. Such functions do not allow the "
+      "output views to be modified inplace. You should replace the inplace operation by an out-of-place one.");
+}
+
+}  // namespace
+
+void check_inplace(const TensorBase& t, const char* op) {
+  if (__builtin_expect(t.impl() && !t.impl()->inference && !t.impl()->autograd, 1)) return;
+  check_inplace_slow(t, std::string_view(op).substr(0, std::string_view(op).find_first_of(".(")));
+}
+
+void note_view(const TensorBase& view, const TensorBase& base, ViewOrigin origin) {
+  if (InferenceMode::is_enabled()) return;
+  AutogradMeta& meta = detail::autograd_meta(view);
+  const AutogradMeta* base_meta = detail::autograd_meta_or_null(base);
+  meta.is_view = true;
+  meta.origin = GradMode::is_enabled() ? origin : ViewOrigin::NoGrad;
+  if (base_meta && base_meta->is_view) {
+    if (base_meta->origin != ViewOrigin::Ordinary && meta.origin == ViewOrigin::Ordinary)
+      meta.origin = base_meta->origin;
+    meta.view_base = base_meta->view_base;
+  } else {
+    meta.view_base = base;
+  }
+  meta.view_version = view.impl()->version();
+}
+
+bool is_leaf(const TensorBase& t) {
+  const AutogradMeta* meta = detail::autograd_meta_or_null(t);
+  if (!meta) return true;
+  return !grad_fn(t);
+}
+
+void set_requires_grad(const TensorBase& t, bool on) {
+  ATHANOR_CHECK(t.defined(), "requires_grad_: the tensor is not defined");
+  ATHANOR_CHECK(!on || t.is_floating_point(), "only Tensors of floating point dtype can require gradients, got ",
+                t.dtype());
+  ATHANOR_CHECK(is_leaf(t) || on,
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
+                "a subgraph that doesn't require differentiation use var_no_grad = var.detach().");
+  ATHANOR_CHECK(!(on && t.impl()->inference && !InferenceMode::is_enabled()),
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
+  if (!on && !t.impl()->autograd) return;
+  AutogradMeta& meta = detail::autograd_meta(t);
+  if (meta.grad_fn) return;
+  meta.requires_grad = on;
+  t.impl()->tracked = on;
+}
+
+const TensorBase& grad_of(const TensorBase& t) {
+  static const TensorBase none;
+  const AutogradMeta* meta = detail::autograd_meta_or_null(t);
+  return meta ? meta->grad : none;
+}
+
+void set_grad(const TensorBase& t, const TensorBase& grad) {
+  if (grad.defined()) {
+    ATHANOR_CHECK(grad.sizes() == t.sizes(), "assigned grad has data of a different size: expected ", t.sizes(),
+                  ", got ", grad.sizes());
+    ATHANOR_CHECK(grad.dtype() == t.dtype(), "assigned grad has data of a different type: expected ", t.dtype(),
+                  ", got ", grad.dtype());
+    ATHANOR_CHECK(grad.device() == t.device(), "assigned grad has data located on a different device: expected ",
+                  t.device(), ", got ", grad.device());
+  }
+  detail::autograd_meta(t).grad = grad;
+}
+
+}  // namespace athanor

@@ -1,0 +1,44 @@
+#include "athanor/ops/launch.h"
+
+namespace athanor::detail {
+
+OwnedView Capture::operator()(const TensorBase& t) {
+  OwnedView o;
+  const bool is_output = outputs_left_-- > 0;
+  if (!t.defined()) return o;
+  o.view = view_of(t);
+  o.dims = DimVector(t.impl()->dims, t.impl()->dims + 2 * t.impl()->ndim);
+  Storage& storage = *t.storage();
+  if (t.device().is_host()) {
+    if (t.numel() == 1 && !is_output) {
+      std::memcpy(o.value, o.view.data, t.itemsize());
+      o.by_value = true;
+    } else {
+      exposed_ = true;  // a copy between host and queue: the host's side must not change meanwhile
+    }
+    return o;
+  }
+  exposed_ = exposed_ || storage.host_exposed();
+  if (is_output)
+    task_->writes.push_back({storage.validity(), t.nbytes() == storage.nbytes()});
+  else
+    task_->reads.push_back(storage.validity());
+  if (Queue* home = queue_of(t.device()); home != queue_) {
+    task_->after.push_back(home->record());
+    storage.add_foreign_use(queue_->record());
+  } else if (is_output) {
+    for (Event& e : storage.pending_foreign_uses()) task_->after.push_back(e);
+  }
+  return o;
+}
+
+OwnedViews Capture::operator()(const TensorBaseList& list) {
+  outputs_left_ = 0;
+  OwnedViews all;
+  for (const auto& t : list) all.owned.push_back((*this)(t));
+  return all;
+}
+
+void run_exposed(Queue* queue) { queue->synchronize(); }
+
+}  // namespace athanor::detail

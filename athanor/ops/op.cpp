@@ -1,0 +1,124 @@
+#include "athanor/ops/op.h"
+
+#include "athanor/ops/copy.h"
+#include "athanor/ops/create.h"
+
+namespace athanor::ops {
+
+std::string op_name(const char* schema) {
+  const std::string_view text(schema);
+  return std::string(text.substr(0, text.find_first_of(".(")));
+}
+
+std::string default_grad_name(const char* schema) {
+  std::string out;
+  bool upper = true;
+  for (const char c : op_name(schema)) {
+    if (c == '_') {
+      upper = true;
+      continue;
+    }
+    out += upper && c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    upper = false;
+  }
+  return out + "Backward0";
+}
+
+Tensor GradCall::grad_or_zeros(std::size_t i) const {
+  if (in_[i].defined()) return in_[i];
+  const OutputMeta& m = node_->output(i);
+  return zeros(m.sizes, TensorOptions(m.dtype).device(m.device));
+}
+
+void fail_released(const Node& node) {
+  ATHANOR_THROW(Error,
+                "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+                "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+                "autograd::grad(). Specify retain_graph=true if you need to backward through the graph a second time. "
+                "In ",
+                node.name());
+}
+
+void check_device_list(const char* schema, const std::vector<const Tensor*>& tensors) {
+  const Tensor* first = nullptr;
+  for (const Tensor* t : tensors) {
+    if (!t->defined() || (t->dim() == 0 && t->device().is_host())) continue;
+    if (!first) first = t;
+    ATHANOR_CHECK(t->device() == first->device(), op_name(schema),
+                  ": Expected all tensors to be on the same device, but found at least two devices, ", first->device(),
+                  " and ", t->device(), "; move one with .to(device)");
+  }
+}
+
+void check_result_fits(const char* schema, const Meta& m, const Tensor& self) {
+  ATHANOR_CHECK(IntArrayRef(m.sizes) == self.sizes(), op_name(schema), "_: output with shape ", self.sizes(),
+                " doesn't match the broadcast shape ", IntArrayRef(m.sizes));
+  ATHANOR_CHECK(can_cast(m.dtype, self.dtype()), op_name(schema), "_: result type ", dtype_libtorch_name(m.dtype),
+                " can't be cast to the desired output type ", dtype_libtorch_name(self.dtype()));
+}
+
+void check_no_internal_overlap(const Tensor& t, const char* schema) {
+  const TensorImpl* i = t.impl();
+  if (i->contiguous) return;
+  for (int d = 0; d < i->ndim; ++d)
+    ATHANOR_CHECK(i->dims[d] <= 1 || i->dims[i->ndim + d] != 0, op_name(schema),
+                  ": unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                  "location. Please clone() the tensor before performing the operation.");
+}
+
+Tensor without_overlap(const Tensor& in, const Tensor& out) {
+  if (!in.defined() || in.storage().get() != out.storage().get()) return in;
+  if (in.storage_offset() == out.storage_offset() && in.sizes() == out.sizes() && in.strides() == out.strides())
+    return in;
+  auto end_of = [](const Tensor& t) {
+    std::int64_t last = t.storage_offset();
+    for (std::int64_t d = 0; d < t.dim(); ++d) last += (t.size(d) - 1) * t.stride(d);
+    return last;
+  };
+  if (in.numel() == 0 || out.numel() == 0 || end_of(in) < out.storage_offset() || end_of(out) < in.storage_offset())
+    return in;
+  return clone(in);
+}
+
+namespace {
+
+/// Gives `out` the shape of m, with new storage if it is too small; its identity stays.
+void resize_to(const Tensor& out, const Meta& m) {
+  TensorImpl* i = out.impl();
+  ATHANOR_CHECK(!i->autograd || !i->autograd->is_view, "out=: a view cannot be resized to ", IntArrayRef(m.sizes),
+                "; give a tensor of that shape");
+  if (i->dims != i->inline_dims) {
+    delete[] i->dims;
+    i->dims = i->inline_dims;
+  }
+  i->set_contiguous(m.sizes);
+  const std::size_t bytes = static_cast<std::size_t>(i->numel) * item_size(i->dtype);
+  if (bytes > i->storage->nbytes()) i->storage = Storage::allocate(i->device, bytes);
+  i->storage_offset = 0;
+}
+
+}  // namespace
+
+void prepare_out(const char* schema, const Meta& m, const Tensor& out, bool any_requires_grad) {
+  ATHANOR_CHECK(!GradMode::is_enabled() || !(any_requires_grad || out.requires_grad()), op_name(schema),
+                "(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                "arguments requires grad. Use NoGradGuard or the form without out.");
+  ATHANOR_CHECK(can_cast(m.dtype, out.dtype()), op_name(schema), ": result type ", dtype_libtorch_name(m.dtype),
+                " can't be cast to the desired output type ", dtype_libtorch_name(out.dtype()));
+  ATHANOR_CHECK(out.device() == m.device, op_name(schema), ": out= is on ", out.device(), ", expected ", m.device);
+  if (out.sizes() == IntArrayRef(m.sizes))
+    check_no_internal_overlap(out, schema);
+  else
+    resize_to(out, m);
+}
+
+void copy_into(const Tensor& out, const Tensor& value) { copy_(out, value); }
+
+void composite_out(const char* name, const Tensor& out, const Tensor& value) {
+  ATHANOR_CHECK(out.defined(), name, ": out= is not defined; make it with empty({0})");
+  const Meta m{DimVector(value.sizes()), value.dtype(), value.device(), {}};
+  prepare_out(name, m, out, value.requires_grad());
+  copy_(out, value);
+}
+
+}  // namespace athanor::ops

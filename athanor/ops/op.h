@@ -1,0 +1,290 @@
+#pragma once
+/// The pattern of an op. An op is one struct in a .cpp file of athanor/ops:
+///
+///     struct Softmax {
+///       ATHANOR_OP("_softmax(Tensor self, int dim) -> Tensor");
+///       std::int64_t dim;                                   // its parameters, named as in the schema
+///       SavedTensor y;                                      // what backward needs
+///       Meta infer(const Tensor& self);                     // checks, result shape and dtype
+///       void run(const Tensor& out, const Tensor& self);    // launches the kernel into `out`
+///       void save_results(Node* n, const Tensor& out) { y.save_result(out, n); }
+///       void grad(GradCall& g) { g.set(0, softmax_backward(g.grad(), g.get(y), dim)); }
+///     };
+///
+/// From the schema the generator makes the function, the method and, if marked after the return type with
+/// `| inplace out`, the in-place and out forms; `call` and its siblings below do the rest: allocation, grad recording,
+/// version counting, view bookkeeping. Optional members: `save(const Node&, inputs...)`, called before run;
+/// `save_results(Node*, outputs...)`, called after; `prepare(inputs&...)`, which may replace inputs (type promotion);
+/// `grad_name`, PyTorch's name of the node where it is not the op's own name. No `grad`: not differentiable.
+/// Gradients are written with public ops, so they can be differentiated again; the engine reduces a gradient to its
+/// input's shape and dtype, so broadcasting needs no code.
+///
+/// A view op (ATHANOR_VIEW) has `Geometry view(const Tensor& self)` instead of infer and run.
+/// A composite (ATHANOR_FUNCTION) is a plain function written with other ops; only its declaration is generated.
+
+#include <array>
+#include <optional>
+#include <tuple>
+
+#include "athanor/ops/history.h"
+#include "athanor/ops/launch.h"
+#include "athanor/tensor/generator.h"
+
+#define ATHANOR_OP(text) static constexpr const char* schema = text
+#define ATHANOR_VIEW(text) static constexpr const char* schema = text
+#define ATHANOR_FUNCTION(text) static_assert(sizeof(text) > 1)
+
+namespace athanor::ops {
+
+/// In this room a tensor has no methods; programs see athanor::Tensor.
+using Tensor = TensorBase;
+using TensorList = TensorBaseList;
+
+/// Shape, dtype and device of a result to be made; no strides means row-major.
+struct Meta {
+  DimVector sizes;
+  DType dtype = DType::Undefined;
+  Device device;
+  DimVector strides;
+};
+
+/// Geometry of a view.
+struct Geometry {
+  DimVector sizes, strides;
+  std::int64_t offset = 0;
+};
+
+/// "softmax" of "softmax.int(Tensor self, …)".
+std::string op_name(const char* schema);
+/// "SoftmaxBackward0".
+std::string default_grad_name(const char* schema);
+
+/// What grad() works on.
+class GradCall {
+ public:
+  GradCall(Node* node, const GradList& in, GradList& out) : node_(node), in_(in), out_(out) {}
+  /// Gradient of result i; undefined if nothing flowed there.
+  const Tensor& grad(std::size_t i = 0) const { return in_[i]; }
+  bool has(std::size_t i) const { return i < in_.size() && in_[i].defined(); }
+  /// The same with zeros in place of undefined.
+  Tensor grad_or_zeros(std::size_t i) const;
+  /// True if input i (tensors counted in schema order, lists element by element) wants its gradient.
+  bool needs(std::size_t i) const { return node_->needs(i); }
+  void set(std::size_t i, Tensor g) { out_[i] = std::move(g); }
+  Tensor get(const SavedTensor& s) const { return s.get(node_); }
+  Node* node() const { return node_; }
+  std::size_t num_inputs() const { return node_->num_edges(); }
+
+ private:
+  Node* node_;
+  const GradList& in_;
+  GradList& out_;
+};
+
+[[noreturn]] void fail_released(const Node& node);
+
+template <class Op>
+class OpNode final : public Node {
+ public:
+  explicit OpNode(Op&& o) : op_(std::move(o)) {}
+  Op& op() { return *op_; }
+  void apply(const GradList& in, GradList& out) override {
+    if (__builtin_expect(!op_.has_value(), 0)) fail_released(*this);
+    GradCall call(this, in, out);
+    op_->grad(call);
+  }
+  std::string name() const override {
+    if constexpr (requires { Op::grad_name; })
+      return Op::grad_name;
+    else
+      return default_grad_name(Op::schema);
+  }
+  void release() override { op_.reset(); }
+
+ private:
+  std::optional<Op> op_;
+};
+
+template <class Op>
+inline constexpr bool is_differentiable = requires(Op& o, GradCall& g) {
+  o.grad(g);
+};
+
+inline bool wants_grad(const Tensor& t) {
+  return t.requires_grad() || (t.impl() && t.impl()->autograd && gradient_edge(t).is_valid());
+}
+inline bool wants_grad(const TensorList& list) {
+  for (const auto& t : list)
+    if (wants_grad(t)) return true;
+  return false;
+}
+inline void add_edges(Node& n, const Tensor& t) { n.add_edge(gradient_edge(t)); }
+inline void add_edges(Node& n, const TensorList& list) {
+  for (const auto& t : list) n.add_edge(gradient_edge(t));
+}
+
+/// Throws unless all tensors are on one device; 0-d host tensors go anywhere.
+void check_device_list(const char* schema, const std::vector<const Tensor*>& tensors);
+
+template <class Op, class... In>
+IntrusivePtr<OpNode<Op>> make_node(Op& op, const In&... in) {
+  auto node = IntrusivePtr<OpNode<Op>>(new OpNode<Op>(std::move(op)));
+  (add_edges(*node, in), ...);
+  if constexpr (requires { node->op().save(std::as_const(static_cast<Node&>(*node)), in...); })
+    node->op().save(static_cast<const Node&>(*node), in...);
+  return node;
+}
+
+inline Tensor allocate(const Meta& m) { return detail::empty_tensor(m.sizes, m.dtype, m.device, m.strides); }
+inline void mark_inference(const Tensor& t) {
+  if (__builtin_expect(InferenceMode::is_enabled(), 0)) t.impl()->inference = true;
+}
+
+template <class... In>
+inline void check_inputs(const char* schema, const In&... in) {
+  bool host = true;
+  auto look = [&](const auto& t) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(t)>, Tensor>)
+      host = host && (!t.defined() || t.impl()->device.is_host());
+    else
+      for (const auto& e : t) host = host && e.impl()->device.is_host();
+  };
+  (look(in), ...);
+  if (__builtin_expect(!host, 0)) {
+    std::vector<const Tensor*> all;
+    auto add = [&](const auto& t) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(t)>, Tensor>)
+        all.push_back(&t);
+      else
+        for (const auto& e : t) all.push_back(&e);
+    };
+    (add(in), ...);
+    check_device_list(schema, all);
+  }
+}
+
+template <class Node, class Out, std::size_t... I>
+void attach_results(const Node& node, const Out& outs, std::index_sequence<I...>) {
+  auto one = [&](const Tensor& t) {
+    if (t.defined() && t.is_floating_point())
+      set_history(t, IntrusivePtr<athanor::Node>(node));
+    else
+      node->add_output(t);
+  };
+  (one(outs[I]), ...);
+  if constexpr (requires { node->op().save_results(static_cast<athanor::Node*>(node.get()), outs[I]...); })
+    node->op().save_results(static_cast<athanor::Node*>(node.get()), outs[I]...);
+}
+
+template <class Op, std::size_t N, class... In>
+std::array<Tensor, N> call_n(Op op, In... in) {
+  if constexpr (requires { op.prepare(in...); }) op.prepare(in...);
+  check_inputs(Op::schema, in...);
+  std::array<Tensor, N> outs;
+  auto spec = op.infer(in...);
+  if constexpr (N == 1)
+    outs[0] = allocate(spec);
+  else
+    for (std::size_t i = 0; i < N; ++i)
+      if (spec[i].dtype != DType::Undefined) outs[i] = allocate(spec[i]);
+  auto run = [&]<std::size_t... I>(Op & o, std::index_sequence<I...>) { o.run(outs[I]..., in...); };
+  constexpr auto indices = std::make_index_sequence<N>();
+  if constexpr (is_differentiable<Op>) {
+    if (GradMode::is_enabled() && (wants_grad(in) || ...)) {
+      auto node = make_node(op, in...);
+      run(node->op(), indices);
+      attach_results(node, outs, indices);
+      return outs;
+    }
+  }
+  run(op, indices);
+  for (const Tensor& t : outs)
+    if (t.defined()) mark_inference(t);
+  return outs;
+}
+
+/// Runs an op with one result.
+template <class Op, class... In>
+inline Tensor call(Op op, const In&... in) {
+  return std::move(call_n<Op, 1, In...>(std::move(op), in...)[0]);
+}
+
+void check_result_fits(const char* schema, const Meta& m, const Tensor& self);
+void check_no_internal_overlap(const Tensor& t, const char* schema);
+/// `in` itself, or a copy if it shares memory with `out` in another geometry.
+Tensor without_overlap(const Tensor& in, const Tensor& out);
+inline TensorList without_overlap(const TensorList& in, const Tensor&) { return in; }
+/// Resizes `out` to fit; throws unless autograd allows an out= call.
+void prepare_out(const char* schema, const Meta& m, const Tensor& out, bool any_requires_grad);
+/// out = value converted; used where the result's dtype is not the destination's.
+void copy_into(const Tensor& out, const Tensor& value);
+/// The in-place and out= forms of composites: computed aside, then copied.
+void composite_out(const char* name, const Tensor& out, const Tensor& value);
+template <class F>
+void composite_inplace(const char* name, const Tensor& self, F&& compute) {
+  check_inplace(self, name);
+  copy_into(self, compute());
+}
+
+/// The in-place form: the same kernel with out = self.
+template <class Op, class... In>
+void call_inplace(Op op, const Tensor& self_, In... in) {
+  check_inplace(self_, Op::schema);
+  Tensor self = self_;
+  if constexpr (requires { op.prepare(self, in...); }) op.prepare(self, in...);
+  check_inputs(Op::schema, self, in...);
+  const Meta m = op.infer(self, in...);
+  check_result_fits(Op::schema, m, self_);
+  check_no_internal_overlap(self_, Op::schema);
+  if (__builtin_expect(m.dtype != self_.dtype() || !self.is_same(self_), 0)) {
+    copy_into(self_, call(std::move(op), self_, in...));
+    return;
+  }
+  ((in = without_overlap(in, self)), ...);
+  if constexpr (is_differentiable<Op>) {
+    if (GradMode::is_enabled() && (wants_grad(self) || ... || wants_grad(in))) {
+      auto node = make_node(op, self, in...);
+      node->op().run(self, self, in...);
+      self.impl()->bump_version();
+      rebase_history(self, IntrusivePtr<Node>(node));
+      if constexpr (requires { node->op().save_results(static_cast<Node*>(node.get()), self); })
+        node->op().save_results(static_cast<Node*>(node.get()), self);
+      return;
+    }
+  }
+  op.run(self, self, in...);
+  self.impl()->bump_version();
+}
+
+/// The out= form. `out` is resized if its shape differs; it may be one of the inputs.
+template <class Op, class... In>
+void call_out(Op op, const Tensor& out, In... in) {
+  ATHANOR_CHECK(out.defined(), op_name(Op::schema), ": out= is not defined; make it with empty({0})");
+  if constexpr (requires { op.prepare(in...); }) op.prepare(in...);
+  check_inputs(Op::schema, in...);
+  const Meta m = op.infer(in...);
+  prepare_out(Op::schema, m, out, (wants_grad(in) || ...));
+  if (m.dtype != out.dtype()) {
+    copy_into(out, call(std::move(op), in...));
+    return;
+  }
+  ((in = without_overlap(in, out)), ...);
+  op.run(out, in...);
+  out.impl()->bump_version();
+}
+
+/// Runs a view op: shares storage, records, notes the base.
+template <class Op>
+Tensor call_view(Op op, const Tensor& self, ViewOrigin origin = ViewOrigin::Ordinary) {
+  ATHANOR_CHECK(self.defined(), op_name(Op::schema), ": expected a tensor, got an undefined one");
+  const Geometry g = op.view(self);
+  Tensor out = detail::alias(self, g.sizes, g.strides, g.offset);
+  note_view(out, self, origin);
+  if (GradMode::is_enabled() && wants_grad(self)) {
+    auto node = make_node(op, self);
+    set_history(out, IntrusivePtr<Node>(node));
+  }
+  return out;
+}
+
+}  // namespace athanor::ops

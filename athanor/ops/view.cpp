@@ -1,0 +1,419 @@
+// Views: results that share their input's storage.
+#include "athanor/ops/view.h"
+
+#include <numeric>
+
+#include "athanor/ops/copy.h"
+#include "athanor/ops/create.h"
+#include "athanor/ops/op.h"
+#include "athanor/ops/pointwise.h"
+#include "athanor/ops/reduce.h"
+
+namespace athanor::ops {
+
+namespace {
+
+Geometry same_geometry(const Tensor& t) { return {DimVector(t.sizes()), DimVector(t.strides()), t.storage_offset()}; }
+
+/// Replaces one -1 in `shape` by what numel demands.
+DimVector infer_size(IntArrayRef shape, std::int64_t numel, const char* op) {
+  DimVector out(shape);
+  std::int64_t known = 1;
+  int unknown = -1;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == -1) {
+      ATHANOR_CHECK(unknown < 0, op, ": only one dimension can be inferred, got shape ", shape);
+      unknown = static_cast<int>(i);
+    } else {
+      ATHANOR_CHECK(shape[i] >= 0, op, ": invalid shape dimension ", shape[i], " in ", shape);
+      known *= shape[i];
+    }
+  }
+  if (unknown >= 0) {
+    ATHANOR_CHECK(known != 0, op, ": cannot reshape tensor of ", numel, " elements into shape ", shape,
+                  " because the unspecified dimension size -1 can be any value and is ambiguous");
+    if (numel % known == 0) {
+      out[static_cast<std::size_t>(unknown)] = numel / known;
+      known = numel;
+    }
+  }
+  ATHANOR_CHECK(known == numel, op, ": shape ", shape, " is invalid for input of size ", numel);
+  return out;
+}
+
+/// Strides under which `t`'s memory reads as `shape`, or nothing if a copy is needed.
+std::optional<DimVector> view_strides(const Tensor& t, IntArrayRef shape) {
+  DimVector strides(shape.size());
+  if (t.numel() == 0 || t.is_contiguous()) {
+    std::int64_t step = 1;
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      strides[d] = step;
+      step *= std::max<std::int64_t>(shape[d], 1);
+    }
+    return strides;
+  }
+  // Old dims are merged into runs of regular memory; each run must be cut exactly by new dims.
+  const IntArrayRef old = t.sizes(), old_strides = t.strides();
+  std::ptrdiff_t view_d = static_cast<std::ptrdiff_t>(shape.size()) - 1;
+  std::int64_t base = old.empty() ? 1 : old_strides[old.size() - 1], run = 1, taken = 1;
+  for (std::ptrdiff_t d = static_cast<std::ptrdiff_t>(old.size()) - 1; d >= 0; --d) {
+    const auto ud = static_cast<std::size_t>(d);
+    run *= old[ud];
+    if (d > 0 && (old[ud - 1] == 1 || old_strides[ud - 1] == run * base)) continue;
+    while (view_d >= 0 && (taken < run || shape[static_cast<std::size_t>(view_d)] == 1)) {
+      strides[static_cast<std::size_t>(view_d)] = taken * base;
+      taken *= shape[static_cast<std::size_t>(view_d)];
+      --view_d;
+    }
+    if (taken != run) return std::nullopt;
+    if (d > 0) {
+      base = old_strides[ud - 1];
+      run = 1;
+      taken = 1;
+    }
+  }
+  if (view_d != -1) return std::nullopt;
+  return strides;
+}
+
+}  // namespace
+
+/// The memory of self read with other sizes, strides and offset (in elements, absolute in the storage).
+struct AsStrided {
+  ATHANOR_VIEW("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor");
+  DimVector size, stride;
+  std::optional<std::int64_t> storage_offset;
+  DimVector in_sizes, in_strides;
+  std::int64_t in_offset = 0, offset = 0;
+
+  void note(const Tensor& self) {
+    in_sizes = DimVector(self.sizes());
+    in_strides = DimVector(self.strides());
+    in_offset = self.storage_offset();
+    offset = storage_offset.value_or(in_offset);
+  }
+  Geometry view(const Tensor& self) {
+    ATHANOR_CHECK(size.size() == stride.size(), "as_strided: got ", size.size(), " sizes and ", stride.size(),
+                  " strides");
+    note(self);
+    ATHANOR_CHECK(offset >= 0, "as_strided: storage_offset must not be negative, got ", offset);
+    std::int64_t last = offset;
+    for (std::size_t d = 0; d < size.size(); ++d) {
+      ATHANOR_CHECK(stride[d] >= 0, "as_strided: negative strides are not supported, got ", IntArrayRef(stride));
+      last += (size[d] - 1) * stride[d];
+    }
+    const auto room = static_cast<std::int64_t>(self.storage()->nbytes() / self.itemsize());
+    if (checked_numel(size, "as_strided") != 0)
+      ATHANOR_CHECK(last < room, "as_strided: sizes ", IntArrayRef(size), ", strides ", IntArrayRef(stride),
+                    " and offset ", offset, " need ", last + 1, " elements, the storage has ", room);
+    return {size, stride, offset};
+  }
+  void grad(GradCall& g) {
+    // The gradient of the storage's used part: what several elements of the view read is summed.
+    std::int64_t extent = 1;
+    for (std::size_t d = 0; d < in_sizes.size(); ++d)
+      extent += std::max<std::int64_t>(in_sizes[d] - 1, 0) * in_strides[d];
+    extent = std::max(extent, end() - in_offset);
+    const TensorOptions options = g.grad().options();
+    Tensor flat = zeros({extent}, options);
+    if (overlapping()) {
+      ATHANOR_THROW(NotImplementedError, "gradient of an overlapping as_strided");
+    } else {
+      copy_(as_strided(flat, size, stride, offset - in_offset), g.grad());
+    }
+    g.set(0, as_strided(flat, in_sizes, in_strides, 0));
+  }
+  std::int64_t end() const {
+    std::int64_t last = offset + 1;
+    for (std::size_t d = 0; d < size.size(); ++d) last += std::max<std::int64_t>(size[d] - 1, 0) * stride[d];
+    return last;
+  }
+  bool overlapping() const {
+    SmallVector<std::size_t, 8> order(size.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(), [&](auto a, auto b) { return stride[a] < stride[b]; });
+    std::int64_t covered = 0;
+    for (const auto d : order) {
+      if (size[d] <= 1) continue;
+      if (stride[d] <= covered) return true;
+      covered += (size[d] - 1) * stride[d];
+    }
+    return false;
+  }
+};
+
+IntrusivePtr<Node> make_as_strided_node(const Tensor& base, IntArrayRef size, IntArrayRef stride, std::int64_t offset) {
+  AsStrided op{DimVector(size), DimVector(stride), offset, {}, {}};
+  op.note(base);
+  return IntrusivePtr<Node>(make_node(op, base));
+}
+
+/// The same elements in another shape, without copying; one size may be -1. Throws if the strides do not allow it.
+struct ViewAs {
+  ATHANOR_VIEW("view(Tensor self, int[] size) -> Tensor | method");
+  DimVector size;
+  DimVector from;
+  Geometry view(const Tensor& self) {
+    from = DimVector(self.sizes());
+    const DimVector shape = infer_size(size, self.numel(), "view");
+    auto strides = view_strides(self, shape);
+    ATHANOR_CHECK(strides,
+                  "view size is not compatible with input tensor's size and stride (at least one dimension "
+                  "spans across two contiguous subspaces). Use .reshape(...) instead. Got size ",
+                  IntArrayRef(size), " for sizes ", self.sizes(), " and strides ", self.strides());
+    return {shape, *strides, self.storage_offset()};
+  }
+  void grad(GradCall& g) { g.set(0, reshape(g.grad(), from)); }
+};
+
+/// A view if possible, else a copy.
+ATHANOR_FUNCTION("reshape(Tensor self, int[] shape) -> Tensor");
+Tensor reshape(const Tensor& self, IntArrayRef shape) {
+  const DimVector size = infer_size(shape, self.numel(), "reshape");
+  if (view_strides(self, size)) return view(self, size);
+  return view(clone(self, MemoryFormat::Contiguous), size);
+}
+
+/// self repeated along dims of size 1 (or new leading ones) without copying; -1 keeps a size.
+struct Expand {
+  ATHANOR_VIEW("expand(Tensor self, int[] size, *, bool implicit=False) -> Tensor");
+  DimVector size;
+  bool implicit;
+  Geometry view(const Tensor& self) {
+    const auto n = self.dim();
+    const auto m = static_cast<std::int64_t>(size.size());
+    ATHANOR_CHECK(m >= n, "expand: the number of sizes provided (", m,
+                  ") must be greater or equal to the number of dimensions in the tensor (", n, ")");
+    Geometry g{DimVector(size.size()), DimVector(size.size()), self.storage_offset()};
+    for (std::int64_t d = 0; d < m; ++d) {
+      const auto u = static_cast<std::size_t>(d);
+      const std::int64_t from = d - (m - n);
+      const std::int64_t have = from < 0 ? 1 : self.impl()->dims[from];
+      ATHANOR_CHECK(size[u] != -1 || from >= 0, "expand: -1 is not allowed in a leading, non-existing dimension ", d);
+      const std::int64_t want = size[u] == -1 ? have : size[u];
+      ATHANOR_CHECK(want >= 0 && (have == want || have == 1), "expand: The expanded size of the tensor (", want,
+                    ") must match the existing size (", have, ") at non-singleton dimension ", d,
+                    ". Target sizes: ", IntArrayRef(size), ". Tensor sizes: ", self.sizes());
+      g.sizes[u] = want;
+      g.strides[u] = have == 1 && want != 1 ? 0 : from < 0 ? 0 : self.impl()->dims[n + from];
+    }
+    return g;
+  }
+  void grad(GradCall& g) { g.set(0, g.grad()); }  // the engine sums over what was repeated
+};
+
+ATHANOR_FUNCTION("expand_as(Tensor self, Tensor other) -> Tensor | method");
+Tensor expand_as(const Tensor& self, const Tensor& other) { return expand(self, other.sizes()); }
+
+/// Dimensions dim0 and dim1 exchanged.
+struct Transpose {
+  ATHANOR_VIEW("transpose(Tensor self, int dim0, int dim1) -> Tensor");
+  std::int64_t dim0, dim1;
+  Geometry view(const Tensor& self) {
+    Geometry g = same_geometry(self);
+    if (self.dim() == 0) {
+      wrap_dim(dim0, 0, "transpose");
+      wrap_dim(dim1, 0, "transpose");
+      return g;
+    }
+    const auto a = static_cast<std::size_t>(wrap_dim(dim0, self.dim(), "transpose"));
+    const auto b = static_cast<std::size_t>(wrap_dim(dim1, self.dim(), "transpose"));
+    std::swap(g.sizes[a], g.sizes[b]);
+    std::swap(g.strides[a], g.strides[b]);
+    return g;
+  }
+  void grad(GradCall& g) { g.set(0, transpose(g.grad(), dim0, dim1)); }
+};
+
+/// A matrix transposed; 0-d and 1-d tensors as they are.
+struct MatrixTranspose {
+  ATHANOR_VIEW("t(Tensor self) -> Tensor");
+  Geometry view(const Tensor& self) {
+    ATHANOR_CHECK(self.dim() <= 2, "t() expects a tensor with <= 2 dimensions, but self is ", self.dim(), "D");
+    Geometry g = same_geometry(self);
+    if (self.dim() == 2) {
+      std::swap(g.sizes[0], g.sizes[1]);
+      std::swap(g.strides[0], g.strides[1]);
+    }
+    return g;
+  }
+  void grad(GradCall& g) { g.set(0, t(g.grad())); }
+};
+
+/// Dimensions in a new order.
+struct Permute {
+  ATHANOR_VIEW("permute(Tensor self, int[] dims) -> Tensor");
+  DimVector dims;
+  Geometry view(const Tensor& self) {
+    ATHANOR_CHECK(static_cast<std::int64_t>(dims.size()) == self.dim(),
+                  "permute: number of dimensions in the tensor input does not match the length of the desired ordering "
+                  "of dimensions i.e. input.dim() = ",
+                  self.dim(), " is not equal to len(dims) = ", dims.size());
+    Geometry g{DimVector(dims.size()), DimVector(dims.size()), self.storage_offset()};
+    std::uint64_t seen = 0;
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      dims[i] = wrap_dim(dims[i], self.dim(), "permute");
+      ATHANOR_CHECK(!(seen >> dims[i] & 1), "permute: repeated dim ", dims[i], " in ", IntArrayRef(dims));
+      seen |= std::uint64_t{1} << dims[i];
+      g.sizes[i] = self.impl()->dims[dims[i]];
+      g.strides[i] = self.impl()->dims[self.dim() + dims[i]];
+    }
+    return g;
+  }
+  void grad(GradCall& g) {
+    DimVector back(dims.size());
+    for (std::size_t i = 0; i < dims.size(); ++i)
+      back[static_cast<std::size_t>(dims[i])] = static_cast<std::int64_t>(i);
+    g.set(0, permute(g.grad(), back));
+  }
+};
+
+/// A new dimension of size 1 at dim.
+struct Unsqueeze {
+  ATHANOR_VIEW("unsqueeze(Tensor self, int dim) -> Tensor");
+  std::int64_t dim;
+  Geometry view(const Tensor& self) {
+    dim = wrap_dim(dim, self.dim() + 1, "unsqueeze");
+    Geometry g = same_geometry(self);
+    const auto at = static_cast<std::size_t>(dim);
+    const std::int64_t step = at < g.sizes.size() ? g.sizes[at] * g.strides[at] : 1;
+    g.sizes.insert(at, 1);
+    g.strides.insert(at, step);
+    return g;
+  }
+  void grad(GradCall& g) { g.set(0, squeeze(g.grad(), dim)); }
+};
+
+/// Dimension dim removed if its size is 1.
+struct SqueezeDim {
+  ATHANOR_VIEW("squeeze.dim(Tensor self, int dim) -> Tensor");
+  static constexpr const char* grad_name = "SqueezeBackward1";
+  std::int64_t dim;
+  bool removed = false;
+  Geometry view(const Tensor& self) {
+    dim = wrap_dim(dim, self.dim(), "squeeze");
+    Geometry g = same_geometry(self);
+    removed = self.dim() > 0 && g.sizes[static_cast<std::size_t>(dim)] == 1;
+    if (removed) {
+      g.sizes.erase(static_cast<std::size_t>(dim));
+      g.strides.erase(static_cast<std::size_t>(dim));
+    }
+    return g;
+  }
+  void grad(GradCall& g) { g.set(0, removed ? unsqueeze(g.grad(), dim) : g.grad()); }
+};
+
+/// All dimensions of size 1 removed.
+struct Squeeze {
+  ATHANOR_VIEW("squeeze(Tensor self) -> Tensor");
+  DimVector from;
+  Geometry view(const Tensor& self) {
+    from = DimVector(self.sizes());
+    Geometry g{{}, {}, self.storage_offset()};
+    for (std::int64_t d = 0; d < self.dim(); ++d)
+      if (self.size(d) != 1) {
+        g.sizes.push_back(self.size(d));
+        g.strides.push_back(self.stride(d));
+      }
+    return g;
+  }
+  void grad(GradCall& g) { g.set(0, reshape(g.grad(), from)); }
+};
+
+/// Elements start, start + step, … before end along dim.
+struct SliceOp {
+  ATHANOR_VIEW("slice(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor");
+  std::int64_t dim;
+  std::optional<std::int64_t> start, end;
+  std::int64_t step;
+  DimVector from;
+  Geometry view(const Tensor& self) {
+    ATHANOR_CHECK_INDEX(self.dim() > 0, "slice() cannot be applied to a 0-dim tensor.");
+    dim = wrap_dim(dim, self.dim(), "slice");
+    ATHANOR_CHECK_VALUE(step > 0, "slice step must be positive, got ", step);
+    from = DimVector(self.sizes());
+    Geometry g = same_geometry(self);
+    const auto d = static_cast<std::size_t>(dim);
+    const std::int64_t n = g.sizes[d];
+    auto clip = [n](std::int64_t i) { return std::clamp<std::int64_t>(i < 0 ? i + n : i, 0, n); };
+    const std::int64_t b = clip(start.value_or(0));
+    const std::int64_t e = std::max(b, end ? (*end == INT64_MAX ? n : clip(*end)) : n);
+    g.sizes[d] = (e - b + step - 1) / step;
+    g.offset += b * g.strides[d];
+    g.strides[d] *= step;
+    start = b;
+    end = e;
+    return g;
+  }
+  void grad(GradCall& g) { g.set(0, slice_backward(g.grad(), from, dim, *start, *end, step)); }
+};
+
+/// Index `index` along dim, which disappears.
+struct Select {
+  ATHANOR_VIEW("select(Tensor self, int dim, int index) -> Tensor");
+  std::int64_t dim, index;
+  DimVector from;
+  Geometry view(const Tensor& self) {
+    ATHANOR_CHECK_INDEX(self.dim() > 0, "select() cannot be applied to a 0-dim tensor.");
+    dim = wrap_dim(dim, self.dim(), "select");
+    from = DimVector(self.sizes());
+    Geometry g = same_geometry(self);
+    const auto d = static_cast<std::size_t>(dim);
+    ATHANOR_CHECK_INDEX(index >= -g.sizes[d] && index < g.sizes[d], "index ", index, " is out of bounds for dimension ",
+                        dim, " with size ", g.sizes[d]);
+    if (index < 0) index += g.sizes[d];
+    g.offset += index * g.strides[d];
+    g.sizes.erase(d);
+    g.strides.erase(d);
+    return g;
+  }
+  void grad(GradCall& g) { g.set(0, slice_backward(unsqueeze(g.grad(), dim), from, dim, index, index + 1, 1)); }
+};
+
+/// Zeros of `input_sizes` with grad written to the slice: the gradient of slice and select.
+ATHANOR_FUNCTION(
+    "slice_backward(Tensor grad_output, int[] input_sizes, int dim, int start, int end, int step) -> Tensor");
+Tensor slice_backward(const Tensor& grad_output, IntArrayRef input_sizes, std::int64_t dim, std::int64_t start,
+                      std::int64_t end, std::int64_t step) {
+  Tensor full = zeros(input_sizes, grad_output.options());
+  copy_(slice(full, dim, start, end, step), grad_output);
+  return full;
+}
+
+ATHANOR_FUNCTION("narrow(Tensor self, int dim, int start, int length) -> Tensor");
+Tensor narrow(const Tensor& self, std::int64_t dim, std::int64_t start, std::int64_t length) {
+  ATHANOR_CHECK(self.dim() > 0, "narrow() cannot be applied to a 0-dim tensor.");
+  ATHANOR_CHECK(length >= 0, "narrow(): length must be non-negative, got ", length);
+  const std::int64_t n = self.size(dim);
+  ATHANOR_CHECK_INDEX(start >= -n && start <= n, "narrow(): start ", start, " is out of range for size ", n);
+  if (start < 0) start += n;
+  ATHANOR_CHECK(start + length <= n, "narrow(): start (", start, ") + length (", length, ") exceeds dimension size (",
+                n, ").");
+  return slice(self, dim, start, start + length, 1);
+}
+
+/// Dimensions start_dim … end_dim merged into one.
+ATHANOR_FUNCTION("flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor");
+Tensor flatten(const Tensor& self, std::int64_t start_dim, std::int64_t end_dim) {
+  start_dim = wrap_dim(start_dim, self.dim(), "flatten");
+  end_dim = wrap_dim(end_dim, self.dim(), "flatten");
+  ATHANOR_CHECK(start_dim <= end_dim, "flatten() has invalid args: start_dim cannot come after end_dim, got ",
+                start_dim, " and ", end_dim);
+  if (self.dim() == 0) return reshape(self, {1});
+  if (start_dim == end_dim) return self;
+  DimVector shape;
+  std::int64_t merged = 1;
+  for (std::int64_t d = 0; d < self.dim(); ++d) {
+    if (d < start_dim || d > end_dim) {
+      shape.push_back(self.size(d));
+    } else {
+      merged *= self.size(d);
+      if (d == end_dim) shape.push_back(merged);
+    }
+  }
+  return reshape(self, shape);
+}
+
+}  // namespace athanor::ops
+
+#include "athanor/ops/view.glue.inc"

@@ -1,0 +1,126 @@
+#include "athanor/tape/node.h"
+
+#include <atomic>
+
+#include "athanor/tape/autograd_meta.h"
+#include "athanor/tape/grad_mode.h"
+#include "athanor/tape/saved_tensor.h"
+
+namespace athanor {
+
+namespace detail {
+
+thread_local TapeState tape_state __attribute__((tls_model("initial-exec")));
+
+void destroy_autograd_meta(AutogradMeta* meta) { delete meta; }
+
+AutogradMeta& autograd_meta(const TensorBase& t) {
+  TensorImpl* i = t.impl();
+  ATHANOR_CHECK(i, "autograd was asked about a tensor that is not defined");
+  if (!i->autograd) i->autograd = new AutogradMeta;
+  return *i->autograd;
+}
+
+std::uint64_t next_hook_id() {
+  static std::atomic<std::uint64_t> next{0};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace detail
+
+namespace {
+
+std::atomic<std::uint64_t> next_sequence{1};
+
+/// Nodes whose deletion was asked for while another one is being deleted.
+struct Graveyard {
+  bool open = false;
+  std::vector<Node*> nodes;
+};
+thread_local Graveyard graveyard __attribute__((tls_model("initial-exec")));
+
+}  // namespace
+
+Node::Node() : sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) { edges_.reserve(2); }
+Node::~Node() = default;
+
+void Node::destroy(Node* node) {
+  if (graveyard.open) {
+    graveyard.nodes.push_back(node);
+    return;
+  }
+  graveyard.open = true;
+  delete node;
+  while (!graveyard.nodes.empty()) {
+    Node* next = graveyard.nodes.back();
+    graveyard.nodes.pop_back();
+    delete next;
+  }
+  graveyard.open = false;
+}
+
+std::uint32_t Node::add_output(const TensorBase& t) {
+  const std::size_t nr = num_outputs();
+  if (nr > 0) more_outputs_.emplace_back();
+  set_output(nr, t);
+  return static_cast<std::uint32_t>(nr);
+}
+
+void Node::set_output(std::size_t i, const TensorBase& t) {
+  OutputMeta& m = i == 0 ? first_output_ : more_outputs_[i - 1];
+  m.sizes = DimVector(t.sizes());
+  m.dtype = t.dtype();
+  m.device = t.device();
+}
+
+NodeHooks& Node::hooks() {
+  if (!hooks_) hooks_ = std::make_unique<NodeHooks>();
+  return *hooks_;
+}
+
+std::string& Node::forward_trace() {
+  if (!trace_) trace_ = std::make_unique<std::string>();
+  return *trace_;
+}
+
+void SavedTensor::save(const TensorBase& t) {
+  tensor_ = t;
+  if (t.defined()) version_ = t.impl()->version();
+  is_result_ = false;
+}
+
+void SavedTensor::save_result(const TensorBase& t, Node* node) {
+  if (!t.defined()) return;
+  version_ = t.impl()->version();
+  tensor_ = detail::alias(t, t.sizes(), t.strides(), t.storage_offset());
+  is_result_ = true;
+  const AutogradMeta* meta = t.impl()->autograd;
+  result_nr_ = meta && meta->grad_fn.get() == node ? meta->output_nr : 0;
+}
+
+TensorBase SavedTensor::get(Node* node) const {
+  if (!tensor_.defined()) return {};
+  const std::uint32_t now = tensor_.impl()->version();
+  if (__builtin_expect(now != version_, 0)) {
+    std::string which = "";
+    const AutogradMeta* meta = tensor_.impl()->autograd;
+    if (is_result_)
+      which = detail::str(", which is output ", result_nr_, " of ", node->name(), ",");
+    else if (meta && meta->grad_fn)
+      which = detail::str(", which is output ", meta->output_nr, " of ", meta->grad_fn->name(), ",");
+    ATHANOR_THROW(Error,
+                  "one of the variables needed for gradient computation has been modified by an inplace operation: [",
+                  dtype_libtorch_name(tensor_.dtype()), "Tensor ", tensor_.sizes(), "]", which, " is at version ", now,
+                  "; expected version ", version_, " instead. Hint: it was saved by ", node->name(),
+                  "; clone it before the in-place change, or enable anomaly detection to find the call.");
+  }
+  if (!is_result_) return tensor_;
+  TensorBase t = detail::alias(tensor_, tensor_.sizes(), tensor_.strides(), tensor_.storage_offset());
+  AutogradMeta& meta = detail::autograd_meta(t);
+  meta.grad_fn = IntrusivePtr<Node>(node);
+  meta.output_nr = result_nr_;
+  t.impl()->tracked = true;
+  return t;
+}
+
+}  // namespace athanor

@@ -1,0 +1,111 @@
+#pragma once
+/// Node: one recorded call. Backward walks nodes in reverse order of their sequence numbers; edges always lead to nodes
+/// with smaller numbers, so no dependency counting is needed.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "athanor/base/intrusive_ptr.h"
+#include "athanor/tensor/tensor_base.h"
+
+namespace athanor {
+
+class Node;
+
+/// Where a gradient goes: input `nr` of `node`; no node means nobody wants it.
+struct Edge {
+  IntrusivePtr<Node> node;
+  std::uint32_t nr = 0;
+  bool is_valid() const { return static_cast<bool>(node); }
+};
+
+/// A short list of tensors, the first four inside it.
+class GradList {
+ public:
+  explicit GradList(std::size_t n = 0) { resize(n); }
+  GradList(const GradList&) = delete;
+  GradList& operator=(const GradList&) = delete;
+  GradList(GradList&& o) noexcept = default;
+  GradList& operator=(GradList&& o) noexcept = default;
+  void resize(std::size_t n) {
+    size_ = n;
+    if (n > kInline) more_.resize(n);
+  }
+  std::size_t size() const { return size_; }
+  TensorBase& operator[](std::size_t i) { return size_ > kInline ? more_[i] : few_[i]; }
+  const TensorBase& operator[](std::size_t i) const { return size_ > kInline ? more_[i] : few_[i]; }
+  TensorBase* begin() { return size_ > kInline ? more_.data() : few_; }
+  TensorBase* end() { return begin() + size_; }
+
+ private:
+  static constexpr std::size_t kInline = 4;
+  TensorBase few_[kInline];
+  std::vector<TensorBase> more_;
+  std::size_t size_ = 0;
+};
+
+/// Shape, dtype and device of a forward result: what its gradient must look like.
+struct OutputMeta {
+  DimVector sizes;
+  DType dtype = DType::Undefined;
+  Device device;
+};
+
+/// Functions called before a node runs (on its incoming gradients) and after (on outgoing, then incoming).
+struct NodeHooks {
+  using Pre = std::function<void(GradList&)>;
+  using Post = std::function<void(GradList& out, const GradList& in)>;
+  std::vector<std::pair<std::uint64_t, Pre>> pre;
+  std::vector<std::pair<std::uint64_t, Pre>> retain;  ///< run last: they see what the other hooks made
+  std::vector<std::pair<std::uint64_t, Post>> post;
+};
+
+class Node : public RefCounted {
+ public:
+  static constexpr bool kHasWeakReferences = true;
+
+  Node();
+  virtual ~Node();
+  /// Deletes without recursion, however long the chain of nodes behind it.
+  static void destroy(Node* node);
+
+  /// Computes the gradients of the inputs (`out`, one per edge) from those of the outputs (`in`). Undefined means zero.
+  virtual void apply(const GradList& in, GradList& out) = 0;
+  /// PyTorch's name of it: "AddBackward0".
+  virtual std::string name() const = 0;
+  /// Drops what was saved; using the node again throws.
+  virtual void release() {}
+  /// The tensor that a leaf node accumulates into, else nullptr.
+  virtual TensorImpl* variable() const { return nullptr; }
+
+  std::uint64_t sequence_nr() const { return sequence_; }
+  std::size_t num_edges() const { return edges_.size(); }
+  const Edge& edge(std::size_t i) const { return edges_[i]; }
+  void add_edge(Edge e) { edges_.push_back(std::move(e)); }
+  const std::vector<Edge>& next_edges() const { return edges_; }
+  /// Notes one more forward result and returns its number.
+  std::uint32_t add_output(const TensorBase& t);
+  std::size_t num_outputs() const { return first_output_.dtype == DType::Undefined ? 0 : 1 + more_outputs_.size(); }
+  const OutputMeta& output(std::size_t i) const { return i == 0 ? first_output_ : more_outputs_[i - 1]; }
+  void set_output(std::size_t i, const TensorBase& t);
+  bool needs(std::size_t i) const { return i < edges_.size() && edges_[i].is_valid(); }
+
+  NodeHooks& hooks();
+  NodeHooks* hooks_or_null() const { return hooks_.get(); }
+  /// Where the call was made, if anomaly mode was on.
+  std::string& forward_trace();
+  const std::string* forward_trace_or_null() const { return trace_.get(); }
+
+ private:
+  std::uint64_t sequence_;
+  std::vector<Edge> edges_;
+  OutputMeta first_output_;
+  std::vector<OutputMeta> more_outputs_;
+  std::unique_ptr<NodeHooks> hooks_;
+  std::unique_ptr<std::string> trace_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,83 @@
+#pragma once
+/// Storage: the bytes behind tensors, shared by all views of them, with the version that counts their in-place changes.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "athanor/base/intrusive_ptr.h"
+#include "athanor/tensor/device.h"
+#include "athanor/tensor/dtype.h"
+#include "athanor/tensor/stream.h"
+
+namespace athanor {
+
+/// A physical layout other than the logical one, owned by the room that made it (oneDNN's blocked formats). The
+/// storage's plain bytes do not exist until `restore` is asked for.
+class HiddenLayout : public RefCounted {
+ public:
+  virtual ~HiddenLayout() = default;
+  /// Writes the plain, row-major values to `plain`.
+  virtual void restore(void* plain) const = 0;
+};
+
+class Storage : public RefCounted {
+ public:
+  /// New uninitialized bytes on `device`. One allocation: the header sits in front of the data. Throws
+  /// OutOfMemoryError.
+  static IntrusivePtr<Storage> allocate(Device device, std::size_t bytes);
+  /// Bytes owned elsewhere; `deleter(data)` runs when the last tensor is gone. Born host-exposed.
+  static IntrusivePtr<Storage> borrow(void* data, std::size_t bytes, std::function<void(void*)> deleter);
+  /// A storage whose values exist only in `hidden` for now; `bytes` is what the plain form will take.
+  static IntrusivePtr<Storage> with_hidden(IntrusivePtr<HiddenLayout> hidden, std::size_t bytes);
+  static void destroy(Storage* s);
+
+  /// The plain bytes. A hidden layout is restored first.
+  void* data() {
+    if (__builtin_expect(has_hidden_, 0)) restore_plain();
+    return data_;
+  }
+  std::size_t nbytes() const { return nbytes_; }
+  Device device() const { return device_; }
+  std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+  /// The hidden layout, or nullptr.
+  HiddenLayout* hidden() const { return has_hidden_ ? extra_->hidden.get() : nullptr; }
+
+  /// The host holds a raw pointer to the bytes: ops that touch them finish before returning.
+  bool host_exposed() const { return host_exposed_; }
+  /// Waits for pending work, then marks the storage as exposed.
+  void expose_to_host();
+  /// Queued devices only: the mark shared with tasks.
+  const IntrusivePtr<Validity>& validity();
+  /// Notes that `event`'s queue, not this storage's own, uses the bytes until then.
+  void add_foreign_use(Event event);
+  /// Later work on this storage's queue waits for these.
+  std::vector<Event> pending_foreign_uses();
+
+ private:
+  struct Extra {
+    std::function<void(void*)> deleter;
+    IntrusivePtr<HiddenLayout> hidden;
+    IntrusivePtr<Validity> validity;
+    std::vector<Event> foreign;
+  };
+  Storage() = default;
+  Extra& extra();
+  void restore_plain();
+
+  std::atomic<std::uint32_t> version_{0};
+  void* data_ = nullptr;
+  std::size_t nbytes_ = 0;
+  std::size_t block_bytes_ = 0;  // 0: not ours
+  Device device_;
+  bool host_exposed_ = false;
+  bool has_hidden_ = false;
+  bool data_apart_ = false;  // the data is a block of its own
+  std::unique_ptr<Extra> extra_;
+};
+
+}  // namespace athanor
