@@ -1,0 +1,33 @@
+#pragma once
+/// Runs Python for tests that compare with the reference implementation of a format. The interpreter is
+/// $ATHANOR_TEST_PYTHON, else python3.
+
+#include <cstdlib>
+#include <string>
+
+#include "helpers.h"
+
+namespace athanor::io {
+
+inline std::string python() {
+  const char* chosen = std::getenv("ATHANOR_TEST_PYTHON");
+  return chosen ? chosen : "python3";
+}
+
+/// True if the modules ("numpy, safetensors") can be imported.
+inline bool python_has(const std::string& modules) {
+  return std::system((python() + " -c 'import " + modules + "' >/dev/null 2>&1").c_str()) == 0;
+}
+
+/// Runs a script in `folder`; false, with the error shown, if it fails.
+inline ::testing::AssertionResult run_python(const TempFolder& folder, const std::string& script) {
+  write_file(folder / "script.py", script);
+  const std::string command = "cd '" + folder.path() + "' && " + python() + " script.py > script.out 2>&1";
+  if (std::system(command.c_str()) == 0) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << read_text(folder / "script.out");
+}
+
+}  // namespace athanor::io
+
+#define SKIP_WITHOUT_PYTHON(modules) \
+  if (!python_has(modules)) GTEST_SKIP() << python() << " has no " << (modules) << ": comparison with it left out"
