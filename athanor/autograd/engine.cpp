@@ -1,7 +1,6 @@
 #include "athanor/autograd/engine.h"
 
 #include <algorithm>
-#include <atomic>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -10,12 +9,11 @@
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/reduce.h"
 #include "athanor/ops/view.h"
+#include "athanor/tape/anomaly.h"
 #include "athanor/tape/grad_mode.h"
 
 namespace athanor::autograd {
 namespace {
-
-std::atomic<bool> anomaly_on{false}, anomaly_nan{true};
 
 /// Gradients on their way to one node.
 struct Pending {
@@ -88,14 +86,15 @@ class Needed {
       Node* n = stack.back();
       stack.pop_back();
       order.push_back(n);
-      for (const Edge& e : n->next_edges())
-        if (e.node && e.node->sequence_nr() >= oldest && seen.insert(e.node.get()).second)
+      for (std::size_t i = 0; i < n->num_edges(); ++i)
+        if (const Edge& e = n->edge(i);
+            e.node && e.node->sequence_nr() >= oldest && seen.insert(e.node.get()).second)
           stack.push_back(e.node.get());
     }
     std::sort(order.begin(), order.end(), [](Node* a, Node* b) { return a->sequence_nr() < b->sequence_nr(); });
     for (Node* n : order)
-      for (const Edge& e : n->next_edges())
-        if (e.node && needed_.count(e.node.get())) {
+      for (std::size_t i = 0; i < n->num_edges(); ++i)
+        if (const Edge& e = n->edge(i); e.node && needed_.count(e.node.get())) {
           needed_.insert(n);
           break;
         }
@@ -173,13 +172,6 @@ void run_hooks(Node& node, GradList& grads) {
 }
 
 }  // namespace
-
-bool anomaly_enabled() { return anomaly_on.load(std::memory_order_relaxed); }
-bool anomaly_checks_nan() { return anomaly_nan.load(std::memory_order_relaxed); }
-void set_anomaly(bool enabled, bool check_nan_values) {
-  anomaly_on = enabled;
-  anomaly_nan = check_nan_values;
-}
 
 std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients, bool keep_graph,
                                      bool create_graph, const std::vector<Edge>& inputs, bool accumulate) {

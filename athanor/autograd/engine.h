@@ -13,9 +13,4 @@ namespace athanor::autograd {
 std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients, bool keep_graph,
                                      bool create_graph, const std::vector<Edge>& inputs, bool accumulate);
 
-/// True while detect_anomaly is on in this process: calls note where they were made, and gradients are checked for NaN.
-bool anomaly_enabled();
-bool anomaly_checks_nan();
-void set_anomaly(bool enabled, bool check_nan);
-
 }  // namespace athanor::autograd

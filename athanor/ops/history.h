@@ -29,7 +29,7 @@ const TensorBase& grad_of(const TensorBase& t);
 void set_grad(const TensorBase& t, const TensorBase& grad);
 
 /// The leaf end of the tape: adds what arrives to `variable().grad`.
-class AccumulateGrad final : public Node {
+class AccumulateGrad final : public Node, public FreeList<AccumulateGrad> {
  public:
   explicit AccumulateGrad(TensorBase variable);
   ~AccumulateGrad() override;

@@ -84,7 +84,7 @@ class GradCall {
 [[noreturn]] void fail_released(const Node& node);
 
 template <class Op>
-class OpNode final : public Node {
+class OpNode final : public Node, public FreeList<OpNode<Op>> {
  public:
   explicit OpNode(Op&& o) : op_(std::move(o)) {}
   Op& op() { return *op_; }

@@ -22,7 +22,7 @@ struct TensorHooks {
   std::vector<std::pair<std::uint64_t, std::function<void(const TensorBase&)>>> post_accumulate;
 };
 
-struct AutogradMeta {
+struct AutogradMeta : FreeList<AutogradMeta> {
   TensorBase grad;
   IntrusivePtr<Node> grad_fn;
   std::uint32_t output_nr = 0;

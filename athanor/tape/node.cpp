@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "athanor/tape/anomaly.h"
 #include "athanor/tape/autograd_meta.h"
 #include "athanor/tape/grad_mode.h"
 #include "athanor/tape/saved_tensor.h"
@@ -41,7 +42,9 @@ thread_local Graveyard graveyard __attribute__((tls_model("initial-exec")));
 
 }  // namespace
 
-Node::Node() : sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) { edges_.reserve(2); }
+Node::Node() : sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
+  if (__builtin_expect(autograd::anomaly_enabled(), 0)) forward_trace() = autograd::current_backtrace();
+}
 Node::~Node() = default;
 
 void Node::destroy(Node* node) {

@@ -22,6 +22,26 @@ struct Edge {
   bool is_valid() const { return static_cast<bool>(node); }
 };
 
+/// The edges of a node, the first two inside it.
+class EdgeList {
+ public:
+  std::size_t size() const { return size_; }
+  const Edge& operator[](std::size_t i) const { return i < kInline ? few_[i] : more_[i - kInline]; }
+  void push_back(Edge e) {
+    if (size_ < kInline)
+      few_[size_] = std::move(e);
+    else
+      more_.push_back(std::move(e));
+    ++size_;
+  }
+
+ private:
+  static constexpr std::size_t kInline = 2;
+  Edge few_[kInline];
+  std::vector<Edge> more_;
+  std::size_t size_ = 0;
+};
+
 /// A short list of tensors, the first four inside it.
 class GradList {
  public:
@@ -85,7 +105,6 @@ class Node : public RefCounted {
   std::size_t num_edges() const { return edges_.size(); }
   const Edge& edge(std::size_t i) const { return edges_[i]; }
   void add_edge(Edge e) { edges_.push_back(std::move(e)); }
-  const std::vector<Edge>& next_edges() const { return edges_; }
   /// Notes one more forward result and returns its number.
   std::uint32_t add_output(const TensorBase& t);
   std::size_t num_outputs() const { return first_output_.dtype == DType::Undefined ? 0 : 1 + more_outputs_.size(); }
@@ -101,7 +120,7 @@ class Node : public RefCounted {
 
  private:
   std::uint64_t sequence_;
-  std::vector<Edge> edges_;
+  EdgeList edges_;
   OutputMeta first_output_;
   std::vector<OutputMeta> more_outputs_;
   std::unique_ptr<NodeHooks> hooks_;

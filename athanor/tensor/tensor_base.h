@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "athanor/base/array_ref.h"
+#include "athanor/base/free_list.h"
 #include "athanor/base/intrusive_ptr.h"
 #include "athanor/tensor/options.h"
 #include "athanor/tensor/scalar.h"
@@ -19,7 +20,7 @@ namespace athanor {
 struct AutogradMeta;
 
 /// What a handle points to: geometry, storage, and what autograd and Python hang on it.
-struct TensorImpl : RefCounted {
+struct TensorImpl : RefCounted, FreeList<TensorImpl> {
   static constexpr int kInlineDims = 5;
 
   DType dtype = DType::Undefined;

@@ -1,0 +1,202 @@
+#include "athanor/autograd/function.h"
+
+#include <cxxabi.h>
+
+#include "athanor/autograd/engine.h"
+
+namespace athanor::autograd {
+
+namespace detail {
+std::string function_name(const char* mangled) {
+  int status = 0;
+  char* name = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+  std::string out = status == 0 && name ? name : mangled;
+  std::free(name);
+  if (const auto colon = out.rfind("::"); colon != std::string::npos) out = out.substr(colon + 2);
+  return out;
+}
+}  // namespace detail
+
+variable_list AutogradContext::get_saved_variables() const {
+  ATHANOR_CHECK(!released_,
+                "Trying to backward through the graph a second time: the saved tensors of ", node_->name(),
+                " have already been freed. Specify retain_graph=true");
+  variable_list out;
+  for (const SavedTensor& s : saved_) out.emplace_back(s.get(node_));
+  return out;
+}
+
+void AutogradContext::mark_dirty(const variable_list& inputs) {
+  for (const Tensor& t : inputs) dirty_.insert(t.impl());
+}
+
+void AutogradContext::mark_non_differentiable(const variable_list& outputs) {
+  for (const Tensor& t : outputs) non_differentiable_.insert(t.impl());
+}
+
+bool AutogradContext::needs_input_grad(std::size_t i) const { return node_->needs(i); }
+
+void FunctionNode::apply(const GradList& in, GradList& out) {
+  variable_list grads;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (in[i].defined() || !ctx.materialize_ || output(i).dtype == DType::Undefined)
+      grads.emplace_back(in[i]);
+    else
+      grads.emplace_back(ops::zeros(output(i).sizes, TensorOptions(output(i).dtype).device(output(i).device)));
+  }
+  const variable_list result = backward_(&ctx, std::move(grads));
+  const std::size_t expected = argument_is_tensor.size();
+  ATHANOR_CHECK(result.size() >= expected, "function ", name_, " returned an incorrect number of gradients (expected ",
+                expected, ", got ", result.size(), ")");
+  for (std::size_t i = expected; i < result.size(); ++i)
+    ATHANOR_CHECK(!result[i].defined(), "function ", name_, " returned an incorrect number of gradients (expected ",
+                  expected, ", got ", result.size(), ")");
+  std::size_t edge_nr = 0;
+  for (std::size_t i = 0; i < expected; ++i) {
+    if (!argument_is_tensor[i]) {
+      ATHANOR_CHECK(!result[i].defined(), "function ", name_, " returned a gradient different from None at position ",
+                    i + 1, ", but the corresponding forward input was not a Tensor");
+      continue;
+    }
+    if (needs(edge_nr)) out[edge_nr] = result[i];
+    ++edge_nr;
+  }
+}
+
+void FunctionNode::release() {
+  ctx.saved_.clear();
+  ctx.saved_data.clear();
+  ctx.released_ = true;
+}
+
+void FunctionNode::attach(variable_list& outputs, const variable_list& inputs, bool record) {
+  const IntrusivePtr<Node> self(this);
+  std::unordered_set<TensorImpl*> input_impls;
+  for (const Tensor& t : inputs) input_impls.insert(t.impl());
+  for (Tensor& t : outputs) {
+    if (!t.defined()) {
+      ATHANOR_CHECK(!record, "function ", name_, " returned an undefined tensor from forward");
+      continue;
+    }
+    const bool dirty = ctx.dirty_.count(t.impl()) != 0, is_input = input_impls.count(t.impl()) != 0;
+    ATHANOR_CHECK(!dirty || is_input, "function ", name_, " marked a tensor dirty that is not an input");
+    if (dirty) {
+      if (record) check_inplace(t, name_.c_str());
+      t.impl()->bump_version();
+    } else if (is_input) {
+      // Returned as it came: the result needs a history of its own.
+      t = athanor::detail::alias(t, t.sizes(), t.strides(), t.storage_offset());
+    }
+    if (!record) continue;
+    if (ctx.non_differentiable_.count(t.impl()) || !t.is_floating_point()) {
+      add_output(t);
+    } else if (dirty) {
+      rebase_history(t, self);
+    } else {
+      set_history(t, self);
+    }
+  }
+  if (record) {
+    for (const Tensor& t : ctx.to_save_) {
+      SavedTensor s;
+      const bool is_result = t.defined() && t.impl()->autograd && t.impl()->autograd->grad_fn.get() == this;
+      if (is_result)
+        s.save_result(t, this);
+      else
+        s.save(t);
+      ctx.saved_.push_back(std::move(s));
+    }
+  }
+  ctx.to_save_.clear();
+  ctx.dirty_.clear();
+  ctx.non_differentiable_.clear();
+}
+
+namespace {
+
+/// Recomputes on backward. Not a Function: it needs the closure.
+class CheckpointNode final : public Node {
+ public:
+  using Fn = std::function<variable_list(const variable_list&)>;
+  CheckpointNode(Fn fn, const variable_list& inputs, std::optional<PhiloxState> rng) : fn_(std::move(fn)), rng_(rng) {
+    for (const Tensor& t : inputs) {
+      add_edge(t.defined() ? gradient_edge(t) : Edge{});
+      inputs_.emplace_back(t);
+    }
+  }
+  std::string name() const override { return "CheckpointBackward"; }
+  void release() override {
+    inputs_.clear();
+    released_ = true;
+  }
+
+  void apply(const GradList& in, GradList& out) override {
+    ATHANOR_CHECK(!released_,
+                  "checkpoint: Trying to backward through the graph a second time. Specify retain_graph=true");
+    ATHANOR_CHECK(!GradMode::is_enabled(), "checkpoint: create_graph is not supported; differentiate without it");
+    variable_list leaves;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      Tensor t(inputs_[i].get(this));
+      if (t.defined()) {
+        const bool on = needs(i);
+        t = t.detach();
+        if (on) t.requires_grad_();
+      }
+      leaves.push_back(t);
+    }
+    const variable_list results = recompute(leaves);
+    std::vector<Edge> roots;
+    std::vector<TensorBase> grads;
+    for (std::size_t i = 0; i < results.size() && i < in.size(); ++i) {
+      if (!in[i].defined() || !results[i].requires_grad()) continue;
+      roots.push_back(gradient_edge(results[i]));
+      grads.push_back(in[i]);
+    }
+    if (!roots.empty()) run_backward(roots, std::move(grads), false, false, {}, true);
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      if (needs(i)) out[i] = leaves[i].grad();
+  }
+
+ private:
+  variable_list recompute(const variable_list& leaves) {
+    const AutoGradMode on(true);
+    if (!rng_) return fn_(leaves);
+    struct Restore {
+      PhiloxState saved = default_generator().state();
+      ~Restore() { default_generator().set_state(saved); }
+    } restore;
+    default_generator().set_state(*rng_);
+    return fn_(leaves);
+  }
+  Fn fn_;
+  std::optional<PhiloxState> rng_;
+  std::vector<SavedTensor> inputs_;
+  bool released_ = false;
+};
+
+}  // namespace
+
+variable_list checkpoint(std::function<variable_list(const variable_list&)> fn, const variable_list& inputs,
+                         bool preserve_rng_state) {
+  std::optional<PhiloxState> rng;
+  if (preserve_rng_state) rng = default_generator().state();
+  variable_list outputs;
+  {
+    const NoGradGuard off;
+    outputs = fn(inputs);
+  }
+  if (!GradMode::is_enabled()) return outputs;
+  auto node = IntrusivePtr<Node>(new CheckpointNode(std::move(fn), inputs, rng));
+  for (Tensor& t : outputs) {
+    if (!t.defined() || !t.is_floating_point()) {
+      if (t.defined()) node->add_output(t);
+      continue;
+    }
+    // A view or an input returned as it is needs a history of its own.
+    if (t.impl()->autograd) t = athanor::detail::alias(t, t.sizes(), t.strides(), t.storage_offset());
+    set_history(t, node);
+  }
+  return outputs;
+}
+
+}  // namespace athanor::autograd
