@@ -1,0 +1,431 @@
+/// Elementary functions on full Highway vectors of float and double, for kernel files. Included once per target
+/// (after hwy/highway.h, inside a file that uses foreach_target.h), hence the unusual guard.
+///
+/// Errors are at most 4 units in the last place over the whole range (most are below 2), subnormal results included;
+/// NaN, infinities, zeros and out-of-domain arguments give what <cmath> gives. Functions without an own float32
+/// polynomial come from glibc's vector library; where that is missing, from <cmath>, lane by lane.
+/// The rational approximations are minimax fits (Lawson-weighted least squares) in float32.
+#if defined(ATHANOR_SIMD_MATH_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATHANOR_SIMD_MATH_H_
+#undef ATHANOR_SIMD_MATH_H_
+#else
+#define ATHANOR_SIMD_MATH_H_
+#endif
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "athanor/device/cpu/simd_math_tables.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+inline constexpr bool is_float32_v = sizeof(hn::TFromD<D>) == 4;
+
+/// f on each lane.
+template <class D, class F>
+HWY_INLINE hn::Vec<D> map_lanes(D d, hn::Vec<D> x, F&& f) {
+  alignas(64) hn::TFromD<D> lanes[hn::MaxLanes(d)];
+  hn::Store(x, d, lanes);
+  for (auto& lane : lanes) lane = static_cast<hn::TFromD<D>>(f(lane));
+  return hn::Load(d, lanes);
+}
+template <class D, class F>
+HWY_INLINE hn::Vec<D> map_lanes(D d, hn::Vec<D> x, hn::Vec<D> y, F&& f) {
+  alignas(64) hn::TFromD<D> a[hn::MaxLanes(d)], b[hn::MaxLanes(d)];
+  hn::Store(x, d, a);
+  hn::Store(y, d, b);
+  for (std::size_t i = 0; i < hn::MaxLanes(d); ++i) a[i] = static_cast<hn::TFromD<D>>(f(a[i], b[i]));
+  return hn::Load(d, a);
+}
+
+// The vector library of glibc 2.35 and later has these for each x86-64 vector length, within 4 ulp.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GLIBC_PREREQ)
+#if __GLIBC_PREREQ(2, 35)
+#define ATHANOR_HAVE_LIBMVEC 1
+#endif
+#endif
+
+#undef ATHANOR_VECTOR_FUNCTION
+#undef ATHANOR_VECTOR_FUNCTION_2
+#ifdef ATHANOR_HAVE_LIBMVEC
+#undef ATHANOR_MVEC_F32
+#undef ATHANOR_MVEC_F64
+#if HWY_TARGET == HWY_SSE4
+#define ATHANOR_MVEC_F32(kind, name) _ZGVbN4##kind##_##name
+#define ATHANOR_MVEC_F64(kind, name) _ZGVbN2##kind##_##name
+#elif HWY_TARGET == HWY_AVX2
+#define ATHANOR_MVEC_F32(kind, name) _ZGVdN8##kind##_##name
+#define ATHANOR_MVEC_F64(kind, name) _ZGVdN4##kind##_##name
+#else
+#define ATHANOR_MVEC_F32(kind, name) _ZGVeN16##kind##_##name
+#define ATHANOR_MVEC_F64(kind, name) _ZGVeN8##kind##_##name
+#endif
+using RawF32 = decltype(hn::Vec<hn::ScalableTag<float>>::raw);
+using RawF64 = decltype(hn::Vec<hn::ScalableTag<double>>::raw);
+#define ATHANOR_VECTOR_FUNCTION(name)                         \
+  extern "C" RawF32 ATHANOR_MVEC_F32(v, name##f)(RawF32);     \
+  extern "C" RawF64 ATHANOR_MVEC_F64(v, name)(RawF64);        \
+  template <class D>                                          \
+  HWY_INLINE hn::Vec<D> library_##name(D, hn::Vec<D> x) {     \
+    if constexpr (is_float32_v<D>)                            \
+      return hn::Vec<D>{ATHANOR_MVEC_F32(v, name##f)(x.raw)}; \
+    else                                                      \
+      return hn::Vec<D>{ATHANOR_MVEC_F64(v, name)(x.raw)};    \
+  }
+#define ATHANOR_VECTOR_FUNCTION_2(name)                                 \
+  extern "C" RawF32 ATHANOR_MVEC_F32(vv, name##f)(RawF32, RawF32);      \
+  extern "C" RawF64 ATHANOR_MVEC_F64(vv, name)(RawF64, RawF64);         \
+  template <class D>                                                    \
+  HWY_INLINE hn::Vec<D> library_##name(D, hn::Vec<D> x, hn::Vec<D> y) { \
+    if constexpr (is_float32_v<D>)                                      \
+      return hn::Vec<D>{ATHANOR_MVEC_F32(vv, name##f)(x.raw, y.raw)};   \
+    else                                                                \
+      return hn::Vec<D>{ATHANOR_MVEC_F64(vv, name)(x.raw, y.raw)};      \
+  }
+#else
+#define ATHANOR_VECTOR_FUNCTION(name)                            \
+  template <class D>                                             \
+  HWY_INLINE hn::Vec<D> library_##name(D d, hn::Vec<D> x) {      \
+    return map_lanes(d, x, [](auto v) { return std::name(v); }); \
+  }
+#define ATHANOR_VECTOR_FUNCTION_2(name)                                        \
+  template <class D>                                                           \
+  HWY_INLINE hn::Vec<D> library_##name(D d, hn::Vec<D> x, hn::Vec<D> y) {      \
+    return map_lanes(d, x, y, [](auto a, auto b) { return std::name(a, b); }); \
+  }
+#endif
+
+ATHANOR_VECTOR_FUNCTION(exp)
+ATHANOR_VECTOR_FUNCTION(exp2)
+ATHANOR_VECTOR_FUNCTION(expm1)
+ATHANOR_VECTOR_FUNCTION(log)
+ATHANOR_VECTOR_FUNCTION(log2)
+ATHANOR_VECTOR_FUNCTION(log10)
+ATHANOR_VECTOR_FUNCTION(log1p)
+ATHANOR_VECTOR_FUNCTION(sin)
+ATHANOR_VECTOR_FUNCTION(cos)
+ATHANOR_VECTOR_FUNCTION(tan)
+ATHANOR_VECTOR_FUNCTION(asin)
+ATHANOR_VECTOR_FUNCTION(acos)
+ATHANOR_VECTOR_FUNCTION(atan)
+ATHANOR_VECTOR_FUNCTION(sinh)
+ATHANOR_VECTOR_FUNCTION(cosh)
+ATHANOR_VECTOR_FUNCTION(tanh)
+ATHANOR_VECTOR_FUNCTION(asinh)
+ATHANOR_VECTOR_FUNCTION(acosh)
+ATHANOR_VECTOR_FUNCTION(atanh)
+ATHANOR_VECTOR_FUNCTION(erf)
+ATHANOR_VECTOR_FUNCTION(erfc)
+ATHANOR_VECTOR_FUNCTION_2(pow)
+ATHANOR_VECTOR_FUNCTION_2(atan2)
+ATHANOR_VECTOR_FUNCTION_2(hypot)
+
+/// c[0] + c[1] x + ... by Horner's rule.
+template <class D, std::size_t N>
+HWY_INLINE hn::Vec<D> polynomial(D d, hn::Vec<D> x, const float (&c)[N]) {
+  auto sum = hn::Set(d, c[N - 1]);
+  for (std::size_t i = N - 1; i-- > 0;) sum = hn::MulAdd(sum, x, hn::Set(d, c[i]));
+  return sum;
+}
+
+/// 2^n * y for |n| <= 256, rounded once even when the result is subnormal.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V scale_by_power(D d, V y, V n) {
+#if HWY_TARGET == HWY_AVX3
+  (void)d;
+  return V{_mm512_scalef_ps(y.raw, n.raw)};
+#else
+  const hn::RebindToSigned<D> di;
+  const auto whole = hn::ConvertTo(di, n);
+  const auto half = hn::ShiftRight<1>(whole);
+  const auto bias = hn::Set(di, 127);
+  const auto p = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
+  const auto q = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(whole, half), bias)));
+  return hn::Mul(hn::Mul(y, p), q);
+#endif
+}
+
+/// x * log2(e) to the nearest integer, and what x keeps: x = n ln 2 + r.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V reduce_exp(D d, V x, V& r) {
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504F)));
+  // ln 2 in two parts, the first with so few bits that n times it is exact without a fused multiply, too.
+  r = hn::NegMulAdd(n, hn::Set(d, 0.693359375F), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4F), r);
+  return n;
+}
+
+/// e^x; `kBounded`: x <= 0 or NaN.
+template <bool kBounded, class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_float32(D d, V x) {
+  // Beyond these the result is 0 or infinity anyway. Min and Max return their second operand if one is NaN.
+  x = hn::Max(hn::Set(d, -104.0F), x);
+  if constexpr (!kBounded) x = hn::Min(hn::Set(d, 89.0F), x);
+#if HWY_TARGET == HWY_AVX3
+  // x = n ln 2 + r with n a multiple of 1/16, whose fraction, left in the low bits of `shifted`, picks 2^fraction.
+  const V magic = hn::Set(d, 0x1.8p+19F);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504F), magic);
+  const V n = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693147182F), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -1.90465421e-9F), r);
+  const V power = V{_mm512_permutexvar_ps(_mm512_castps_si512(shifted.raw), _mm512_loadu_ps(kPowersOf2))};
+  V q = hn::MulAdd(hn::Set(d, 0.166670322F), r, hn::Set(d, 0.500016212F));
+  q = hn::Mul(r, hn::MulAdd(q, r, hn::Set(d, 1.0F)));
+  return V{_mm512_scalef_ps(hn::MulAdd(power, q, power).raw, n.raw)};
+#else
+  V r;
+  const V n = reduce_exp(d, x, r);
+  constexpr float kTail[] = {0.49999994F, 0.166665211F, 0.041668389F, 0.00836872403F, 0.00138145837F};
+  const V one = hn::Set(d, 1.0F);
+  const V y = hn::MulAdd(hn::MulAdd(polynomial(d, r, kTail), r, one), r, one);
+  return scale_by_power(d, y, n);
+#endif
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_exp(D d, V x) {
+  if constexpr (is_float32_v<D>)
+    return exp_float32<false>(d, x);
+  else
+    return library_exp(d, x);
+}
+
+/// e^x for x <= 0: a little faster.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_exp_nonpositive(D d, V x) {
+  if constexpr (is_float32_v<D>)
+    return exp_float32<true>(d, x);
+  else
+    return library_exp(d, x);
+}
+
+/// x with the sign bit of y.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V with_sign(D d, V x, V y) {
+  return hn::Or(hn::Abs(x), hn::And(hn::SignBit(d), y));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_tanh(D d, V x) {
+  if constexpr (is_float32_v<D>) {
+    const V a = hn::Abs(x), t = hn::Mul(x, x), one = hn::Set(d, 1.0F);
+    constexpr float kSmall[] = {-0.333332777F, 0.133313313F, -0.0537300073F, 0.0206061769F, -0.00566697726F};
+    const V small = hn::MulAdd(hn::Mul(x, t), polynomial(d, t, kSmall), x);
+    const V e = vec_exp_nonpositive(d, hn::Mul(a, hn::Set(d, -2.0F)));
+    const V large = hn::Div(hn::Sub(one, e), hn::Add(one, e));
+    return hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625F)), small, with_sign(d, large, x));
+  } else {
+    return library_tanh(d, x);
+  }
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_erf(D d, V x) {
+  if constexpr (is_float32_v<D>) {
+    const V a = hn::Min(hn::Set(d, 4.0F), hn::Abs(x)), t = hn::Mul(x, x), one = hn::Set(d, 1.0F);
+    constexpr float kSmall[] = {0.128379151F,  -0.376125246F,  0.112821408F,
+                                -0.026778914F, 0.00501196971F, -0.000609039038F};
+    const V small = hn::MulAdd(x, polynomial(d, t, kSmall), x);
+    // erfc(a) = exp(a W(a))
+    constexpr float kW[] = {-1.12851679F, -0.635710418F, -0.10527157F, 0.0228958093F, -0.00321666477F, 0.000214179745F};
+    const V large = hn::Sub(one, vec_exp_nonpositive(d, hn::Mul(a, polynomial(d, a, kW))));
+    return hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.9F)), small, with_sign(d, large, x));
+  } else {
+    return library_erf(d, x);
+  }
+}
+
+#if HWY_TARGET == HWY_AVX3
+/// The piecewise polynomial `table` (see simd_math_tables.h) at t >= 0; NaN gives anything.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V lookup_polynomial(D d, V t, const float (&table)[6][32]) {
+  const V magic = hn::Set(d, 0x1.8p+21F);
+  const V z = hn::Min(t, hn::Set(d, 7.75F));
+  const V shifted = hn::Add(z, magic);  // rounds to a multiple of 1/4; the low bits count them
+  const V r = hn::Sub(z, hn::Sub(shifted, magic));
+  const auto index = _mm512_castps_si512(shifted.raw);
+  const auto coefficient = [&](int k) HWY_ATTR {
+    return V{_mm512_permutex2var_ps(_mm512_loadu_ps(table[k]), index, _mm512_loadu_ps(table[k] + 16))};
+  };
+  V sum = coefficient(5);
+  for (int k = 4; k >= 0; --k) sum = hn::MulAdd(sum, r, coefficient(k));
+  return sum;
+}
+#endif
+
+/// The normal distribution function minus a half: erf(x / sqrt 2) / 2, in float32 with an absolute error below 2e-7.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V normal_cdf_minus_half(D d, V x) {
+  const V bound = hn::Set(d, 5.56F);
+  const V z = hn::Min(bound, hn::Max(hn::Neg(bound), x));
+  const V t = hn::Mul(z, z);
+  constexpr float kP[] = {0.398942262F,    0.0337357223F,   0.00466656638F,
+                          0.000167124541F, 6.29310671e-06F, 2.25473524e-08F};
+  constexpr float kQ[] = {1.0F, 0.251229286F, 0.0285696946F, 0.00187518122F, 7.28490268e-05F, 1.18720993e-06F};
+  return hn::Div(hn::Mul(z, polynomial(d, t, kP)), polynomial(d, t, kQ));
+}
+
+/// x Phi(x), Phi being the normal distribution function. In float32 the error is within 4 ulp for x > -4 on AVX-512;
+/// otherwise, and beyond, below 2e-7 |x|.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_gelu(D d, V x) {
+  if constexpr (is_float32_v<D>) {
+#if HWY_TARGET == HWY_AVX3
+    return hn::Sub(hn::Max(hn::Zero(d), x), lookup_polynomial(d, hn::Abs(x), kGeluTail));
+#else
+    const V y = hn::Mul(x, hn::Add(hn::Set(d, 0.5F), normal_cdf_minus_half(d, x)));
+    return hn::IfThenElse(hn::Lt(x, hn::Set(d, -5.5F)), hn::Set(d, -0.0F), y);
+#endif
+  } else {
+    const V tail = library_erfc(d, hn::Mul(x, hn::Set(d, -0.70710678118654752440)));
+    return hn::IfThenElse(hn::Lt(x, hn::Set(d, -40.0)), hn::Set(d, -0.0), hn::Mul(hn::Mul(x, hn::Set(d, 0.5)), tail));
+  }
+}
+
+/// The derivative of x Phi(x): Phi(x) + x phi(x).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_gelu_slope(D d, V x) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (is_float32_v<D>) {
+    const V tail = lookup_polynomial(d, hn::Abs(x), kGeluSlopeTail);
+    const V y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0F), tail));
+    return hn::IfThenElse(hn::IsNaN(x), x, y);
+  }
+#endif
+  using T = hn::TFromD<D>;
+  const V z = hn::Min(hn::Set(d, T{40}), hn::Max(hn::Set(d, T{-40}), x));
+  const V density = hn::Mul(hn::Set(d, static_cast<T>(0.39894228040143267794)),
+                            vec_exp_nonpositive(d, hn::Mul(hn::Mul(z, z), hn::Set(d, static_cast<T>(-0.5)))));
+  if constexpr (is_float32_v<D>) {
+    return hn::MulAdd(z, density, hn::Add(hn::Set(d, 0.5F), normal_cdf_minus_half(d, z)));
+  } else {
+    const V cdf = hn::Mul(hn::Set(d, 0.5), library_erfc(d, hn::Mul(z, hn::Set(d, -0.70710678118654752440))));
+    return hn::MulAdd(z, density, cdf);
+  }
+}
+
+/// 1 / (1 + e^-x), accurate for both signs.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_sigmoid(D d, V x) {
+  const V e = vec_exp_nonpositive(d, hn::Neg(hn::Abs(x)));
+  const V one = hn::Set(d, hn::TFromD<D>{1});
+  const V numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one);
+  return hn::Div(numerator, hn::Add(one, e));
+}
+
+/// x > 0 finite as m 2^e with m in [sqrt 1/2, sqrt 2); subnormals allowed. Anything for other x.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V split_float32(D d, V x, V& e) {
+  const hn::RebindToSigned<D> di;
+  const auto tiny = hn::Lt(x, hn::Set(d, std::numeric_limits<float>::min()));
+  const V scaled = hn::IfThenElse(tiny, hn::Mul(x, hn::Set(d, 0x1p+23F)), x);
+  const auto bits = hn::BitCast(di, scaled);
+  const auto base = hn::Set(di, 0x3f3504f3);  // sqrt 1/2
+  const auto above = hn::Sub(bits, base);
+  e = hn::ConvertTo(d, hn::ShiftRight<23>(above));
+  e = hn::Sub(e, hn::IfThenElseZero(tiny, hn::Set(d, 23.0F)));
+  return hn::BitCast(d, hn::Add(hn::And(above, hn::Set(di, 0x7fffff)), base));
+}
+
+/// log(1 + f) - f for 1 + f in [sqrt 1/2, sqrt 2).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V log1p_tail(D d, V f) {
+  constexpr float kR[] = {-0.499999881F, 0.333333254F,  -0.250015825F, 0.200019762F,  -0.166090772F,
+                          0.141817793F,  -0.132429764F, 0.129046902F,  -0.0762210861F};
+  return hn::Mul(hn::Mul(f, f), polynomial(d, f, kR));
+}
+
+/// `y` for x > 0 finite, else what a logarithm gives there.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V finish_log(D d, V x, V y) {
+  using T = hn::TFromD<D>;
+  const V infinity = hn::Set(d, std::numeric_limits<T>::infinity());
+  y = hn::IfThenElse(hn::Eq(x, infinity), infinity, y);
+  y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(infinity), y);
+  return hn::IfThenElse(hn::Ge(x, hn::Zero(d)), y, hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
+}
+
+/// 1 in place of what is not positive and finite: the library's slow path is very slow.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V positive_or_one(D d, V x) {
+  using T = hn::TFromD<D>;
+  const auto usual = hn::And(hn::Gt(x, hn::Zero(d)), hn::Lt(x, hn::Set(d, std::numeric_limits<T>::infinity())));
+  return hn::IfThenElse(usual, x, hn::Set(d, T{1}));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_log(D d, V x) {
+  if constexpr (is_float32_v<D>) {
+    V e;
+    const V f = hn::Sub(split_float32(d, x, e), hn::Set(d, 1.0F));
+    const V low = hn::MulAdd(e, hn::Set(d, -2.12194440e-4F), log1p_tail(d, f));
+    return finish_log(d, x, hn::MulAdd(e, hn::Set(d, 0.693359375F), hn::Add(low, f)));
+  } else {
+    return finish_log(d, x, library_log(d, positive_or_one(d, x)));
+  }
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_log2(D d, V x) {
+  if constexpr (is_float32_v<D>) {
+    V e;
+    const V f = hn::Sub(split_float32(d, x, e), hn::Set(d, 1.0F));
+    // log2(e) = 1.4375 + 0.0051950...: the products with the short part hardly round.
+    const V tail = log1p_tail(d, f), rest = hn::Set(d, 0.00519504089F);
+    V y = hn::MulAdd(tail, hn::Set(d, 1.4375F), hn::Mul(hn::Add(f, tail), rest));
+    y = hn::MulAdd(f, hn::Set(d, 1.4375F), y);
+    return finish_log(d, x, hn::Add(y, e));
+  } else {
+    return finish_log(d, x, library_log2(d, positive_or_one(d, x)));
+  }
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_log10(D d, V x) {
+  if constexpr (is_float32_v<D>) {
+    V e;
+    const V f = hn::Sub(split_float32(d, x, e), hn::Set(d, 1.0F));
+    const V tail = log1p_tail(d, f);
+    // log10(e) = 0.4375 - 0.0032055..., log10(2) = 0.30078125 + 0.0002487...
+    V y = hn::Mul(hn::Add(f, tail), hn::Set(d, -0.00320551810F));
+    y = hn::MulAdd(e, hn::Set(d, 0.000248745637F), y);
+    y = hn::MulAdd(tail, hn::Set(d, 0.4375F), y);
+    y = hn::MulAdd(f, hn::Set(d, 0.4375F), y);
+    return finish_log(d, x, hn::MulAdd(e, hn::Set(d, 0.30078125F), y));
+  } else {
+    return finish_log(d, x, library_log10(d, positive_or_one(d, x)));
+  }
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_log1p(D d, V x) {
+  using T = hn::TFromD<D>;
+  const V one = hn::Set(d, T{1});
+  const V u = hn::Add(x, one);
+  if constexpr (is_float32_v<D>) {
+    const hn::RebindToSigned<D> di;
+    V e;
+    const V m = split_float32(d, u, e);
+    // What the sum 1 + x lost, brought to m's scale.
+    const V lost = hn::IfThenElseZero(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p+24F)), hn::Sub(x, hn::Sub(u, one)));
+    const auto power = hn::ShiftLeft<23>(hn::Sub(hn::Set(di, 127), hn::ConvertTo(di, e)));
+    const V f = hn::MulAdd(lost, hn::BitCast(d, power), hn::Sub(m, one));
+    const V low = hn::MulAdd(e, hn::Set(d, -2.12194440e-4F), log1p_tail(d, f));
+    const V y = hn::MulAdd(e, hn::Set(d, 0.693359375F), hn::Add(low, f));
+    return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, finish_log(d, u, y));
+  } else {
+    const V usual = hn::Sub(positive_or_one(d, u), one);  // only decides which lanes are usual
+    const V y = library_log1p(d, hn::IfThenElse(hn::Eq(usual, hn::Sub(u, one)), x, hn::Zero(d)));
+    return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, finish_log(d, u, y));
+  }
+}
+
+}  // namespace athanor::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
