@@ -1,0 +1,159 @@
+#include "athanor/device/cpu/gemm.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "athanor/base/parallel.h"
+#include "athanor/device/cpu/gemm_block.h"
+
+namespace athanor {
+namespace detail {
+namespace {
+
+struct Scratch {
+  void* data = nullptr;
+  std::size_t size = 0;
+  ~Scratch() { std::free(data); }
+};
+
+}  // namespace
+
+void* thread_scratch(int slot, std::size_t bytes) {
+  static thread_local Scratch scratch[kScratchSlots];
+  Scratch& s = scratch[slot];
+  if (bytes > s.size) {
+    std::free(s.data);
+    s.data = nullptr;
+    s.size = 0;
+    const std::size_t rounded = (bytes + 4095) / 4096 * 4096;
+    s.data = std::aligned_alloc(64, rounded);
+    if (!s.data) throw std::bad_alloc();
+    s.size = rounded;
+  }
+  return s.data;
+}
+
+GemmPlan plan_gemm(const GemmProblem& g) {
+  GemmPlan plan;
+  const bool narrow = item_size(g.dtype) < 4;  // sums are wider than elements
+  const bool floating = g.dtype == DType::Float || g.dtype == DType::Double;
+  const std::int64_t k_limit = item_size(g.dtype) == 8 ? 192 : 320;
+  plan.k_block = std::min(k_limit, std::max<std::int64_t>(g.k, 1));
+  plan.dots = floating && g.a_col == 1 && g.b_row == 1 && g.m <= 16;
+  plan.pack_b = narrow || g.b_col != 1 || g.m > 32;
+  if (!plan.pack_b && g.k * g.n > (1 << 18)) plan.k_block = std::min<std::int64_t>(plan.k_block, 16);
+  plan.pack_a = narrow || !(g.a_row == 1 || g.a_col == 1) || g.n > 256;
+  const bool in_place = g.bias == g.c && g.beta.toDouble() != 0;
+  plan.direct = !narrow && g.c_col == 1 && !in_place;
+  return plan;
+}
+
+namespace {
+
+void run_block(const GemmProblem& g, const GemmPlan& plan) {
+  if (g.dtype == DType::Double) return gemm_block_f64(g, plan);
+  if (is_floating_point(g.dtype)) return gemm_block_f32(g, plan);
+  gemm_block_int(g, plan);
+}
+
+const void* advance(const void* p, std::int64_t elements, DType t) {
+  return static_cast<const char*>(p) + elements * static_cast<std::int64_t>(item_size(t));
+}
+
+/// Rows [i, i + m) × columns [j, j + n) of product `at`.
+GemmProblem part(const GemmProblem& g, const GemmBatch& batch, std::int64_t at, std::int64_t i, std::int64_t m,
+                 std::int64_t j, std::int64_t n) {
+  GemmProblem p = g;
+  p.m = m;
+  p.n = n;
+  p.a = advance(g.a, at * batch.a + i * g.a_row, g.dtype);
+  p.b = advance(g.b, at * batch.b + j * g.b_col, g.dtype);
+  p.c = const_cast<void*>(advance(g.c, at * batch.c + i * g.c_row + j * g.c_col, g.dtype));
+  if (g.bias) p.bias = advance(g.bias, at * batch.bias + i * g.bias_row + j * g.bias_col, g.dtype);
+  return p;
+}
+
+/// How the output of one product is cut: `rows` × `cols` pieces.
+struct Grid {
+  std::int64_t rows = 1, cols = 1;
+};
+
+/// Cuts for `team` threads so that the packing done twice is least; indirect sums also need small pieces.
+Grid cut(const GemmProblem& g, const GemmPlan& plan, std::int64_t team) {
+  Grid best;
+  double least = -1;
+  for (std::int64_t r = 1; r <= team; ++r) {
+    if (team % r != 0) continue;
+    const std::int64_t c = team / r;
+    if (r > (g.m + 7) / 8 || c > (g.n + 15) / 16) continue;
+    const double cost =
+        static_cast<double>(r) * static_cast<double>(g.n) + static_cast<double>(c) * static_cast<double>(g.m);
+    if (least < 0 || cost < least) {
+      least = cost;
+      best = {r, c};
+    }
+  }
+  if (!plan.direct && !plan.dots) {
+    constexpr std::int64_t kSide = 512;
+    best.rows *= (g.m / best.rows + kSide - 1) / kSide;
+    best.cols *= (g.n / best.cols + kSide - 1) / kSide;
+    best.rows = std::max<std::int64_t>(best.rows, 1);
+    best.cols = std::max<std::int64_t>(best.cols, 1);
+  }
+  return best;
+}
+
+/// Boundary `i` of `pieces` over `size`, on multiples of `unit` where there is enough.
+std::int64_t boundary(std::int64_t size, std::int64_t pieces, std::int64_t i, std::int64_t unit) {
+  const std::int64_t units = (size + unit - 1) / unit;
+  if (units < pieces) return size * i / pieces;
+  return std::min(units * i / pieces * unit, size);
+}
+
+}  // namespace
+}  // namespace detail
+
+void gemm(const GemmProblem& problem, const GemmBatch& batch) {
+  if (problem.m == 0 || problem.n == 0 || batch.count == 0) return;
+  GemmProblem g = problem;
+  // The tiles store along rows of c, and skinny products are cheapest with few rows.
+  if ((g.c_row == 1 && g.c_col != 1) || (g.n == 1 && g.m > 1 && g.c_row != 1)) {
+    std::swap(g.m, g.n);
+    std::swap(g.a, g.b);
+    std::swap(g.a_row, g.b_col);
+    std::swap(g.a_col, g.b_row);
+    std::swap(g.c_row, g.c_col);
+    std::swap(g.bias_row, g.bias_col);
+  }
+  GemmBatch distance = batch;
+  if (g.a != problem.a) std::swap(distance.a, distance.b);
+  const detail::GemmPlan plan = detail::plan_gemm(g);
+
+  constexpr double kWorkPerThread = 400e3;  // multiply-adds that pay for waking a thread
+  const double work =
+      static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<std::int64_t>(g.k, 1));
+  const double all = work * static_cast<double>(batch.count);
+  std::int64_t team = in_parallel_region() ? 1 : get_num_threads();
+  if (all < kWorkPerThread * static_cast<double>(team))
+    team = std::max<std::int64_t>(1, static_cast<std::int64_t>(all / kWorkPerThread));
+  const detail::Grid grid = detail::cut(g, plan, batch.count >= 4 * team ? 1 : team);
+  const std::int64_t pieces = grid.rows * grid.cols;
+  const std::int64_t tasks = pieces * batch.count;
+  const auto run = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      const std::int64_t at = t / pieces, r = t % pieces / grid.cols, c = t % grid.cols;
+      const std::int64_t i = detail::boundary(g.m, grid.rows, r, 14), i2 = detail::boundary(g.m, grid.rows, r + 1, 14);
+      const std::int64_t j = detail::boundary(g.n, grid.cols, c, 32), j2 = detail::boundary(g.n, grid.cols, c + 1, 32);
+      if (i < i2 && j < j2) detail::run_block(detail::part(g, distance, at, i, i2 - i, j, j2 - j), plan);
+    }
+  };
+  if (team == 1)
+    run(0, tasks);
+  else
+    parallel_for(0, tasks, (tasks + team - 1) / team, run);
+}
+
+}  // namespace athanor

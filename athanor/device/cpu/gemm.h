@@ -1,0 +1,35 @@
+#pragma once
+/// Our own matrix product: blocked, vectorized for every dtype, any strides, no copy of a whole operand. Splits its
+/// output over threads; the order of every sum depends on the inner size alone, so results do not depend on the number
+/// of threads.
+
+#include "athanor/ops/kernels/matmul.h"
+
+namespace athanor {
+
+/// c (m × n) = epilogue(alpha · a (m × k) @ b (k × n) + beta · bias). Strides are in elements. `bias` may be null, have
+/// strides of 0, or be `c` itself with c's strides. c shares no element with a or b.
+struct GemmProblem {
+  DType dtype = DType::Float;
+  std::int64_t m = 0, n = 0, k = 0;
+  const void* a = nullptr;
+  std::int64_t a_row = 0, a_col = 0;
+  const void* b = nullptr;
+  std::int64_t b_row = 0, b_col = 0;
+  void* c = nullptr;
+  std::int64_t c_row = 0, c_col = 0;
+  const void* bias = nullptr;
+  std::int64_t bias_row = 0, bias_col = 0;
+  Scalar alpha = 1, beta = 0;
+  Epilogue epilogue = Epilogue::None;
+};
+
+/// `count` products whose operands lie at fixed distances (in elements, 0 to share one).
+struct GemmBatch {
+  std::int64_t count = 1, a = 0, b = 0, c = 0, bias = 0;
+};
+
+/// Computes the products on the calling thread's team. dtype: any but bool.
+void gemm(const GemmProblem& problem, const GemmBatch& batch = {});
+
+}  // namespace athanor

@@ -1,0 +1,28 @@
+#pragma once
+/// What the threads of a product share: decisions taken once from the whole problem, so that they (and with them the
+/// order of each sum) do not depend on how it is split.
+
+#include "athanor/device/cpu/gemm.h"
+
+namespace athanor::detail {
+
+struct GemmPlan {
+  std::int64_t k_block = 0;  ///< steps summed in registers before they are added to the output
+  bool pack_a = true, pack_b = true;
+  bool dots = false;    ///< few rows, both operands run along k: dot products
+  bool direct = false;  ///< partial sums live in c itself
+};
+
+GemmPlan plan_gemm(const GemmProblem& g);
+
+/// One block of the output on the calling thread, by the family of g.dtype.
+void gemm_block_f32(const GemmProblem& g, const GemmPlan& plan);  ///< float32, bfloat16, half
+void gemm_block_f64(const GemmProblem& g, const GemmPlan& plan);
+void gemm_block_int(const GemmProblem& g, const GemmPlan& plan);
+
+/// Scratch memory of the calling thread, 64-byte aligned, kept for the next call. `slot` tells buffers in use at the
+/// same time apart. Contents are lost at the next request for the slot.
+void* thread_scratch(int slot, std::size_t bytes);
+inline constexpr int kScratchSlots = 8;
+
+}  // namespace athanor::detail

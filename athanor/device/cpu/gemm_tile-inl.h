@@ -1,0 +1,224 @@
+// Register tiles and packing of the blocked products, compiled once per SIMD target. Included by kernel files after
+// hwy/highway.h.
+//
+// A tile of kTileRows × kTileCols sums stays in registers while the inner dimension passes by: each step loads two
+// vectors of b and multiplies them by broadcast values of a (the scheme of Goto and van de Geijn, "Anatomy of
+// High-Performance Matrix Multiplication", 2008).
+
+// clang-format off
+#if defined(ATHANOR_DEVICE_CPU_GEMM_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATHANOR_DEVICE_CPU_GEMM_TILE_INL_H_
+#undef ATHANOR_DEVICE_CPU_GEMM_TILE_INL_H_
+#else
+#define ATHANOR_DEVICE_CPU_GEMM_TILE_INL_H_
+#endif
+// clang-format on
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "athanor/base/half.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+inline constexpr int kVector = static_cast<int>(HWY_MAX_BYTES / sizeof(T));
+/// 28 + 4 registers of AVX-512, 12 + 4 of the others.
+inline constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 14 : 6;
+template <class T>
+inline constexpr int kTileCols = 2 * kVector<T>;
+
+/// How a tile reads its rows of a: `Columns`: a[i + p·stride], packed panels included; `Rows`: a[i·stride + p].
+enum class AForm { Columns, Rows };
+
+template <class V>
+V mul_add(V a, V b, V c) {
+  if constexpr (hwy::IsFloat<hn::TFromV<V>>())
+    return hn::MulAdd(a, b, c);
+  else
+    return hn::Add(hn::Mul(a, b), c);
+}
+
+/// c (kRows × kVectors) = or += a @ b over `k` steps; b's rows are `b_step` apart.
+template <class T, int kRows, int kVectors, AForm kForm>
+HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_step, const T* HWY_RESTRICT b,
+                       std::int64_t b_step, T* HWY_RESTRICT c, std::int64_t c_step, bool accumulate) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kLanes = kVector<T>;
+  V sum[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
+#pragma GCC unroll 1
+  for (std::int64_t p = 0; p < k; ++p) {
+    V row[kVectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + j * kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const V value = hn::Set(d, kForm == AForm::Columns ? a[i] : a[i * a_step]);
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) sum[i][j] = mul_add(value, row[j], sum[i][j]);
+    }
+    b += b_step;
+    a += kForm == AForm::Columns ? a_step : 1;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) {
+      T* at = c + i * c_step + j * kLanes;
+      hn::StoreU(accumulate ? hn::Add(hn::LoadU(d, at), sum[i][j]) : sum[i][j], d, at);
+    }
+}
+
+template <class T>
+using TileFn = void (*)(std::int64_t k, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, T* c,
+                        std::int64_t c_step, bool accumulate);
+
+template <class T, int kVectors, AForm kForm, int... kRow>
+constexpr TileFn<T> pick_tile(int rows, std::integer_sequence<int, kRow...>) {
+  constexpr TileFn<T> table[] = {&tile<T, kRow + 1, kVectors, kForm>...};
+  return table[rows - 1];
+}
+/// The tile function for 1 … kTileRows rows and 1 or 2 vectors of columns.
+template <class T>
+TileFn<T> tile_for(int rows, int vectors, AForm form) {
+  constexpr std::make_integer_sequence<int, kTileRows> all{};
+  if (form == AForm::Columns)
+    return vectors == 2 ? pick_tile<T, 2, AForm::Columns>(rows, all) : pick_tile<T, 1, AForm::Columns>(rows, all);
+  return vectors == 2 ? pick_tile<T, 2, AForm::Rows>(rows, all) : pick_tile<T, 1, AForm::Rows>(rows, all);
+}
+
+// ---- loads that convert ----
+
+template <class T, class In>
+T convert(In value) {
+  if constexpr (is_half_v<In>)
+    return static_cast<T>(static_cast<float>(value));
+  else
+    return static_cast<T>(value);
+}
+
+/// A vector of T from consecutive values of In.
+template <class D, class In>
+hn::Vec<D> load_as(D d, const In* p) {
+  using T = hn::TFromD<D>;
+  if constexpr (std::is_same_v<In, T>) {
+    return hn::LoadU(d, p);
+  } else if constexpr (std::is_same_v<In, BFloat16>) {
+    const hn::Rebind<std::uint16_t, D> d16;
+    const hn::Rebind<std::uint32_t, D> d32;
+    const auto bits = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p)));
+    return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+  } else if constexpr (std::is_same_v<In, Half>) {
+    const hn::Rebind<hwy::float16_t, D> d16;
+    return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+  } else {
+    const hn::Rebind<In, D> narrow;
+    return hn::PromoteTo(d, hn::LoadU(narrow, p));
+  }
+}
+
+// ---- packing ----
+
+/// Where the rows of an operand start, in elements: `count` of them at `stride`, the last one repeated beyond.
+template <class T>
+struct RowOffsets {
+  std::int64_t at[kVector<T>];
+  RowOffsets(int count, std::int64_t stride) {
+    for (int i = 0; i < kVector<T>; ++i) at[i] = std::min(i, count - 1) * stride;
+  }
+};
+
+/// One vector whose 128-bit blocks come from rows i, i + s, i + 2s … of `p` (s values of T fill a block).
+template <class T, class In>
+auto load_blocks(const In* p, const RowOffsets<T>& rows, int i) {
+  const hn::ScalableTag<T> d;
+  constexpr int s = 16 / sizeof(T);
+  const hn::FixedTag<T, s> block;
+  auto at = [&](int b) { return load_as(block, p + rows.at[b * s + i]); };
+  if constexpr (HWY_MAX_BYTES == 16) {
+    return at(0);
+  } else if constexpr (HWY_MAX_BYTES == 32) {
+    return hn::Combine(d, at(1), at(0));
+  } else {
+    const hn::Half<decltype(d)> half;
+    return hn::Combine(d, hn::Combine(half, at(3), at(2)), hn::Combine(half, at(1), at(0)));
+  }
+}
+
+/// Writes `steps` rows of one vector: out[p·out_step + i] = in[rows[i] + p]. Every row is stored whole, in order: with
+/// an out_step below a vector the next row overwrites what is too much, and the last one needs a vector of slack.
+template <class T, class In>
+void transpose_rows(const In* in, const RowOffsets<T>& rows, std::int64_t steps, T* out, std::int64_t out_step) {
+  const hn::ScalableTag<T> d;
+  std::int64_t p = 0;
+  if constexpr (sizeof(T) == 4) {
+    const hn::Repartition<std::uint64_t, decltype(d)> d64;
+    for (; p + 4 <= steps; p += 4) {
+      const auto r0 = load_blocks<T>(in + p, rows, 0), r1 = load_blocks<T>(in + p, rows, 1),
+                 r2 = load_blocks<T>(in + p, rows, 2), r3 = load_blocks<T>(in + p, rows, 3);
+      const auto a0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)),
+                 a1 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1)),
+                 b0 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3)),
+                 b1 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, a0, b0)), d, out + p * out_step);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, a0, b0)), d, out + (p + 1) * out_step);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, a1, b1)), d, out + (p + 2) * out_step);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, a1, b1)), d, out + (p + 3) * out_step);
+    }
+  } else {
+    for (; p + 2 <= steps; p += 2) {
+      const auto r0 = load_blocks<T>(in + p, rows, 0), r1 = load_blocks<T>(in + p, rows, 1);
+      hn::StoreU(hn::InterleaveLower(d, r0, r1), d, out + p * out_step);
+      hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, out + (p + 1) * out_step);
+    }
+  }
+  for (; p < steps; ++p)
+    for (int i = 0; i < kVector<T>; ++i) out[p * out_step + i] = convert<T>(in[rows.at[i] + p]);
+}
+
+/// A panel of b: out[p·width + j] = b(p, j) for p < k, j < n, anything for n <= j < width (one or two vectors).
+template <class T, class In>
+void pack_b(const In* b, std::int64_t row, std::int64_t col, std::int64_t k, int n, int width, T* out) {
+  const hn::ScalableTag<T> d;
+  constexpr int kLanes = kVector<T>;
+  if (col == 1 && n == width) {
+    for (std::int64_t p = 0; p < k; ++p)
+      for (int j = 0; j < width; j += kLanes) hn::StoreU(load_as(d, b + p * row + j), d, out + p * width + j);
+  } else if (row == 1) {
+    for (int j = 0; j < n; j += kLanes)
+      transpose_rows<T>(b + j * col, RowOffsets<T>(std::min(kLanes, n - j), col), k, out + j, width);
+  } else {
+    for (std::int64_t p = 0; p < k; ++p) {
+      for (int j = 0; j < n; ++j) out[p * width + j] = convert<T>(b[p * row + j * col]);
+      for (int j = n; j < width; ++j) out[p * width + j] = T(0);
+    }
+  }
+}
+
+/// A panel of a: out[p·m + i] = a(i, p) for p < k, i < m <= kTileRows. Writes up to a vector beyond the end.
+template <class T, class In>
+void pack_a(const In* a, std::int64_t row, std::int64_t col, std::int64_t k, int m, T* out) {
+  constexpr int kLanes = kVector<T>;
+  if (col == 1) {
+    // The last group first: what it stores beyond the panel's width is then overwritten by the groups before it.
+    for (int i = (m - 1) / kLanes * kLanes; i >= 0; i -= kLanes)
+      transpose_rows<T>(a + i * row, RowOffsets<T>(std::min(kLanes, m - i), row), k, out + i, m);
+    return;
+  }
+  for (std::int64_t p = 0; p < k; ++p)
+    for (int i = 0; i < m; ++i) out[p * m + i] = convert<T>(a[i * row + p * col]);
+}
+
+}  // namespace athanor::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

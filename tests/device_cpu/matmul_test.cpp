@@ -1,0 +1,272 @@
+#include "athanor/ops/kernels/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "athanor/base/parallel.h"
+#include "strided_array.h"
+
+namespace athanor {
+namespace {
+
+using testing::StridedArray;
+using testing::wrapped;
+
+const View kNone{};
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+void run_gemm(StridedArray& out, StridedArray& a, StridedArray& b, StridedArray* bias, Scalar alpha, Scalar beta) {
+  gemm_kernel.get(kCPU)(out.view(), a.view(), b.view(), bias ? bias->view() : kNone, alpha, beta);
+}
+
+double tolerance(DType t, std::int64_t k) {
+  const double epsilon = t == DType::Double     ? 1e-16
+                         : t == DType::Float    ? 6e-8
+                         : t == DType::Half     ? 5e-4
+                         : t == DType::BFloat16 ? 4e-3
+                                                : 0;
+  // Element magnitudes are below 1, partial sums of half types are kept in float32.
+  return is_half(t) ? epsilon * (2 + std::sqrt(static_cast<double>(k))) : epsilon * (4 + static_cast<double>(k));
+}
+
+/// Element (i, j) of alpha · a @ b + beta · bias, in double or exact integers.
+double expected(const StridedArray& a, const StridedArray& b, std::int64_t i, std::int64_t j, double alpha,
+                double bias_term, DType t) {
+  const std::int64_t k = a.sizes()[1];
+  double sum = 0;
+  for (std::int64_t p = 0; p < k; ++p) sum += a.at({i, p}) * b.at({p, j});
+  const double value = alpha * sum + bias_term;
+  return is_integral(t) ? wrapped(static_cast<std::int64_t>(value), t) : value;
+}
+
+struct Shape {
+  std::int64_t m, n, k;
+};
+
+void check(DType t, Shape s, std::vector<int> order_a, std::vector<int> order_b, std::vector<int> order_c,
+           std::int64_t gap = 0, double alpha = 1, double beta = 0) {
+  SCOPED_TRACE(::testing::Message() << dtype_name(t) << " " << s.m << "x" << s.n << "x" << s.k << " orders "
+                                    << order_a[0] << order_b[0] << order_c[0] << " gap " << gap << " beta " << beta);
+  StridedArray a(t, {s.m, s.k}, order_a, gap), b(t, {s.k, s.n}, order_b, gap), c(t, {s.m, s.n}, order_c, gap);
+  StridedArray bias(t, {s.m, s.n});
+  a.fill(1), b.fill(2), c.fill_with(3), bias.fill(3);
+  run_gemm(c, a, b, beta != 0 ? &bias : nullptr, Scalar(alpha), Scalar(beta));
+  EXPECT_TRUE(c.margins_intact());
+  const double eps = tolerance(t, s.k);
+  // All of a small result, a sample of a large one.
+  const std::int64_t step_i = s.m > 40 ? 7 : 1, step_j = s.n > 40 ? 5 : 1;
+  for (std::int64_t i = 0; i < s.m; i += step_i)
+    for (std::int64_t j = 0; j < s.n; j += step_j)
+      ASSERT_NEAR(c.at({i, j}), expected(a, b, i, j, alpha, beta != 0 ? beta * bias.at({i, j}) : 0, t), eps)
+          << "at " << i << ", " << j;
+}
+
+constexpr DType kAll[] = {DType::Float, DType::Double, DType::BFloat16, DType::Half, DType::Byte,
+                          DType::Char,  DType::Short,  DType::Int,      DType::Long};
+
+TEST(Gemm, EveryDtypeAndOrderOverOddShapes) {
+  const Shape shapes[] = {{1, 1, 1},    {3, 5, 7},    {1, 33, 19},   {17, 1, 40},  {14, 32, 9},
+                          {15, 31, 33}, {29, 65, 70}, {33, 47, 130}, {64, 10, 128}};
+  for (DType t : kAll)
+    for (const Shape& s : shapes)
+      for (int orders = 0; orders < 8; ++orders) {
+        auto order = [&](int bit) { return orders & bit ? std::vector<int>{1, 0} : std::vector<int>{0, 1}; };
+        check(t, s, order(1), order(2), order(4));
+      }
+}
+
+TEST(Gemm, SpansSeveralBlocksOfEveryDimension) {
+  for (DType t : {DType::Float, DType::Double, DType::Int, DType::Half}) {
+    check(t, {350, 70, 700}, {0, 1}, {0, 1}, {0, 1});
+    check(t, {37, 600, 650}, {1, 0}, {1, 0}, {0, 1});
+    check(t, {9, 2100, 330}, {0, 1}, {0, 1}, {0, 1});
+    check(t, {530, 520, 40}, {0, 1}, {1, 0}, {1, 0});
+  }
+}
+
+TEST(Gemm, AcceptsGapsBetweenElements) {
+  for (DType t : kAll) check(t, {21, 37, 18}, {0, 1}, {0, 1}, {0, 1}, 2);
+}
+
+TEST(Gemm, ScalesAndAddsABias) {
+  for (DType t : kAll)
+    for (const Shape& s : {Shape{5, 40, 12}, Shape{40, 7, 350}, Shape{1, 50, 64}}) {
+      check(t, s, {0, 1}, {0, 1}, {0, 1}, 0, 2, 1);
+      check(t, s, {0, 1}, {1, 0}, {0, 1}, 0, 1, 3);
+      check(t, s, {1, 0}, {0, 1}, {1, 0}, 1, -1, 2);
+    }
+}
+
+TEST(Gemm, InnerSizeZeroLeavesTheBias) {
+  for (DType t : kAll) {
+    StridedArray a(t, {3, 0}), b(t, {0, 70}), c(t, {3, 70}), bias(t, {3, 70});
+    c.fill_with(9);
+    run_gemm(c, a, b, nullptr, 1, 0);
+    for (double v : c.values()) EXPECT_EQ(v, 0);
+    bias.fill(4);
+    run_gemm(c, a, b, &bias, 1, 2);
+    c.each_index([&](const auto& i) { EXPECT_EQ(c.at(i), 2 * bias.at(i)); });
+  }
+}
+
+TEST(Gemm, EmptyResultIsNotTouched) {
+  StridedArray a(DType::Float, {0, 4}), b(DType::Float, {4, 5}), c(DType::Float, {0, 5});
+  run_gemm(c, a, b, nullptr, 1, 0);
+  EXPECT_TRUE(c.margins_intact());
+}
+
+TEST(Gemm, BiasMayBeTheOutputItself) {
+  for (DType t : kAll)
+    for (std::int64_t k : {5, 700}) {
+      StridedArray a(t, {20, k}), b(t, {k, 37}), c(t, {20, 37});
+      a.fill(1), b.fill(2), c.fill(3);
+      StridedArray before = c;
+      run_gemm(c, a, b, &c, 1, 2);
+      c.each_index([&](const auto& i) {
+        ASSERT_NEAR(c.at(i), expected(a, b, i[0], i[1], 1, 2 * before.at(i), t), 4 * tolerance(t, k));
+      });
+    }
+}
+
+TEST(Gemm, BroadcastBiasAndOperands) {
+  StridedArray a(DType::Float, {1, 9}), b(DType::Float, {9, 1}), row(DType::Float, {1, 35}), col(DType::Float, {18, 1});
+  a.fill(1).broadcast(0, 18), b.fill(2).broadcast(1, 35), row.fill(3).broadcast(0, 18), col.fill(4).broadcast(1, 35);
+  for (StridedArray* bias : {&row, &col}) {
+    StridedArray c(DType::Float, {18, 35});
+    run_gemm(c, a, b, bias, 1, 1);
+    c.each_index(
+        [&](const auto& i) { ASSERT_NEAR(c.at(i), expected(a, b, i[0], i[1], 1, bias->at(i), DType::Float), 1e-6); });
+  }
+}
+
+TEST(Gemm, BetaZeroIgnoresNanInTheBias) {
+  StridedArray a(DType::Float, {2, 3}), b(DType::Float, {3, 4}), c(DType::Float, {2, 4});
+  a.fill(1), b.fill(2), c.fill_with(kNan);
+  run_gemm(c, a, b, &c, 1, 0);
+  for (double v : c.values()) EXPECT_FALSE(std::isnan(v));
+}
+
+TEST(Gemm, NanAndInfinityReachExactlyTheirRowsAndColumns) {
+  for (std::int64_t m : {2, 40}) {
+    StridedArray a(DType::Float, {m, 20}), b(DType::Float, {20, 33}), c(DType::Float, {m, 33});
+    a.fill(1), b.fill(2);
+    a.put({1, 3}, kNan);
+    b.put({5, 32}, std::numeric_limits<double>::infinity());
+    b.put({5, 31}, 0);
+    run_gemm(c, a, b, nullptr, 1, 0);
+    c.each_index(
+        [&](const auto& i) { EXPECT_EQ(std::isfinite(c.at(i)), i[0] != 1 && i[1] != 32) << i[0] << " " << i[1]; });
+  }
+}
+
+TEST(Gemm, IntegersWrapAround) {
+  StridedArray a(DType::Long, {1, 2}), b(DType::Long, {2, 1}), c(DType::Long, {1, 1});
+  a.fill_with(3037000500.0), b.fill_with(3037000500.0);
+  run_gemm(c, a, b, nullptr, 1, 0);
+  const std::uint64_t square = 3037000500ull * 3037000500ull * 2;
+  EXPECT_EQ(*c.view().ptr<std::int64_t>(), static_cast<std::int64_t>(square));
+  StridedArray d(DType::Char, {1, 2}), e(DType::Char, {2, 1}), f(DType::Char, {1, 1});
+  d.fill_with(100), e.fill_with(100);
+  run_gemm(f, d, e, nullptr, 1, 0);
+  EXPECT_EQ(f.at({0, 0}), wrapped(20000, DType::Char));
+}
+
+TEST(Gemm, SameBitsOnAnyNumberOfThreads) {
+  const int before = get_num_threads();
+  for (const Shape& s : {Shape{300, 410, 900}, Shape{1, 3000, 2000}, Shape{2000, 1, 3000}, Shape{64, 128, 784}})
+    for (DType t : {DType::Float, DType::Double, DType::Half}) {
+      StridedArray a(t, {s.m, s.k}), b(t, {s.k, s.n}, {1, 0}), c(t, {s.m, s.n});
+      a.fill(1), b.fill(2);
+      std::vector<char> first;
+      for (int threads : {1, 2, 7}) {
+        set_num_threads(threads);
+        c.fill_with(0);
+        run_gemm(c, a, b, nullptr, 1, 0);
+        if (first.empty()) first = c.bytes();
+        EXPECT_EQ(first, c.bytes()) << threads << " threads, " << dtype_name(t) << " m " << s.m;
+      }
+    }
+  set_num_threads(before);
+}
+
+TEST(Bmm, MultipliesEachMatrixOfTheBatch) {
+  for (DType t : {DType::Float, DType::Double, DType::Long, DType::BFloat16})
+    for (bool shared : {false, true})
+      for (std::int64_t count : {0, 1, 3, 20}) {
+        StridedArray a(t, {count, 6, 11}), b(t, {shared ? 1 : count, 11, 37}, {0, 2, 1}), c(t, {count, 6, 37});
+        StridedArray bias(t, {1, 1, 37});
+        a.fill(1), b.fill(2), bias.fill(3).broadcast(0, count).broadcast(1, 6);
+        if (shared) b.broadcast(0, count);
+        bmm_kernel.get(kCPU)(c.view(), a.view(), b.view(), bias.view(), 2, 1);
+        EXPECT_TRUE(c.margins_intact());
+        c.each_index([&](const auto& i) {
+          double sum = 0;
+          for (std::int64_t p = 0; p < 11; ++p) sum += a.at({i[0], i[1], p}) * b.at({i[0], p, i[2]});
+          const double value = 2 * sum + bias.at(i);
+          ASSERT_NEAR(c.at(i), is_integral(t) ? wrapped(static_cast<std::int64_t>(value), t) : value,
+                      4 * tolerance(t, 11));
+        });
+      }
+}
+
+TEST(Linear, AppliesBiasAndEpilogue) {
+  auto reference = [](Epilogue e, double x) {
+    switch (e) {
+      case Epilogue::None:
+        return x;
+      case Epilogue::Relu:
+        return x > 0 ? x : 0;
+      case Epilogue::Gelu:
+        return .5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+      case Epilogue::GeluTanh:
+        return .5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + .044715 * x * x * x)));
+      case Epilogue::Sigmoid:
+        return 1 / (1 + std::exp(-x));
+      case Epilogue::Tanh:
+        return std::tanh(x);
+      case Epilogue::Silu:
+        return x / (1 + std::exp(-x));
+    }
+    return x;
+  };
+  for (DType t : {DType::Float, DType::Double, DType::Half, DType::BFloat16})
+    for (int e = 0; e <= static_cast<int>(Epilogue::Silu); ++e)
+      for (const Shape& s : {Shape{1, 10, 20}, Shape{7, 33, 400}, Shape{40, 64, 16}})
+        for (bool with_bias : {false, true}) {
+          StridedArray in(t, {s.m, s.k}), w(t, {s.n, s.k}), bias(t, {s.n}), out(t, {s.m, s.n});
+          in.fill(1), w.fill(2), bias.fill(3);
+          const auto epilogue = static_cast<Epilogue>(e);
+          linear_kernel.get(kCPU)(out.view(), in.view(), w.view(), with_bias ? bias.view() : kNone, epilogue);
+          EXPECT_TRUE(out.margins_intact());
+          out.each_index([&](const auto& i) {
+            double sum = with_bias ? bias.at({i[1]}) : 0;
+            for (std::int64_t p = 0; p < s.k; ++p) sum += in.at({i[0], p}) * w.at({i[1], p});
+            const double want = reference(epilogue, sum);
+            ASSERT_NEAR(out.at(i), want, tolerance(t, s.k) * (1 + std::fabs(sum))) << e << " " << dtype_name(t);
+          });
+        }
+}
+
+TEST(Linear, ReluOfIntegersIsSigned) {
+  StridedArray in(DType::Int, {3, 4}), w(DType::Int, {20, 4}), out(DType::Int, {3, 20});
+  in.fill(1), w.fill(2);
+  linear_kernel.get(kCPU)(out.view(), in.view(), w.view(), kNone, Epilogue::Relu);
+  out.each_index([&](const auto& i) {
+    double sum = 0;
+    for (std::int64_t p = 0; p < 4; ++p) sum += in.at({i[0], p}) * w.at({i[1], p});
+    EXPECT_EQ(out.at(i), std::max(sum, 0.0));
+  });
+}
+
+TEST(Linear, ReluKeepsNan) {
+  StridedArray in(DType::Float, {2, 3}), w(DType::Float, {5, 3}), out(DType::Float, {2, 5});
+  in.fill(1), w.fill(2);
+  in.put({1, 1}, kNan);
+  linear_kernel.get(kCPU)(out.view(), in.view(), w.view(), kNone, Epilogue::Relu);
+  out.each_index([&](const auto& i) { EXPECT_EQ(std::isnan(out.at(i)), i[0] == 1); });
+}
+
+}  // namespace
+}  // namespace athanor
