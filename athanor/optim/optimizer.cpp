@@ -1,0 +1,110 @@
+#include "athanor/optim/optimizer.h"
+
+namespace athanor::optim {
+
+Optimizer::Optimizer(std::vector<OptimizerParamGroup> groups, std::unique_ptr<OptimizerOptions> defaults)
+    : defaults_(std::move(defaults)) {
+  ATHANOR_CHECK_VALUE(!groups.empty(), "optimizer got an empty parameter list");
+  for (auto& g : groups) add_param_group(std::move(g));
+}
+
+void Optimizer::add_param_group(OptimizerParamGroup group) {
+  ATHANOR_CHECK_VALUE(!group.params().empty() || !groups_.empty(), "optimizer got an empty parameter list");
+  for (const Tensor& p : group.params()) {
+    ATHANOR_CHECK_VALUE(p.defined() && p.is_leaf(), "can't optimize a non-leaf Tensor");
+    ATHANOR_CHECK_VALUE(p.is_floating_point(), "optimizer: expected floating parameters, got ", p);
+    for (const auto& other : groups_)
+      for (const Tensor& q : other.params())
+        ATHANOR_CHECK_VALUE(!p.is_same(q), "some parameters appear in more than one parameter group");
+  }
+  if (!group.has_options()) group.set_options(defaults_->clone());
+  groups_.push_back(std::move(group));
+}
+
+void Optimizer::zero_grad(bool set_to_none) {
+  for (auto& group : groups_)
+    for (Tensor& p : group.params()) {
+      Tensor& g = p.mutable_grad();
+      if (!g.defined()) continue;
+      if (set_to_none) {
+        g.reset();
+      } else {
+        g.detach_();
+        g.zero_();
+      }
+    }
+}
+
+std::size_t Optimizer::size() const {
+  std::size_t n = 0;
+  for (const auto& g : groups_) n += g.params().size();
+  return n;
+}
+
+Tensor Optimizer::run_closure(const LossClosure& closure) {
+  if (!closure) return {};
+  const AutoGradMode on(true);
+  return closure();
+}
+
+OptimizerStateDict Optimizer::state_dict() const {
+  OptimizerStateDict dict;
+  for (const auto& group : groups_) {
+    dict.groups.push_back(group.options().values());
+    for (const Tensor& p : group.params()) {
+      const auto it = state_.find(p.impl());
+      dict.state.push_back(it == state_.end() ? ParamState{} : it->second);
+    }
+  }
+  return dict;
+}
+
+void Optimizer::load_state_dict(const OptimizerStateDict& dict) {
+  ATHANOR_CHECK_VALUE(dict.groups.size() == groups_.size(), "loaded state dict has ", dict.groups.size(),
+                      " parameter groups, the optimizer has ", groups_.size());
+  ATHANOR_CHECK_VALUE(dict.state.size() == size(), "loaded state dict has state for ", dict.state.size(),
+                      " parameters, the optimizer has ", size());
+  std::size_t i = 0;
+  for (const auto& group : groups_)
+    for (const Tensor& p : group.params())
+      for (const auto& [name, t] : dict.state[i++].tensors)
+        ATHANOR_CHECK_VALUE(!t.defined() || t.sizes() == p.sizes() || t.dim() == 0, "loaded state '", name,
+                            "' of parameter ", i - 1, " has shape ", t.sizes(), ", expected ", p.sizes());
+  const NoGradGuard off;
+  i = 0;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    groups_[g].options().set_values(dict.groups[g]);
+    for (Tensor& p : groups_[g].params()) {
+      ParamState copy = dict.state[i++];
+      for (auto& [name, t] : copy.tensors)
+        if (t.defined()) t = t.to(p.options().dtype(t.dtype()), false, true);
+      state_[p.impl()] = std::move(copy);
+    }
+  }
+}
+
+namespace detail {
+
+bool same_dense_layout(const Tensor& p, std::initializer_list<const Tensor*> others) {
+  if (!p.is_non_overlapping_and_dense()) return false;
+  for (const Tensor* t : others)
+    if (t->defined() && (t->strides() != p.strides() || t->sizes() != p.sizes() || t->dtype() != p.dtype()))
+      return false;
+  return true;
+}
+
+Tensor like_layout(const Tensor& g, const Tensor& p) {
+  if (same_dense_layout(p, {&g})) return g;
+  Tensor out = empty_strided(p.sizes(), p.strides(), p.options());
+  out.copy_(g);
+  return out;
+}
+
+std::vector<OptimizerParamGroup> one_group(std::vector<Tensor> params) {
+  std::vector<OptimizerParamGroup> groups;
+  groups.emplace_back(std::move(params));
+  return groups;
+}
+
+}  // namespace detail
+}  // namespace athanor::optim

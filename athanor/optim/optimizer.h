@@ -1,0 +1,129 @@
+#pragma once
+/// Optimizer: parameter groups with options, per-parameter state, step(), as libtorch. Not thread-safe.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "athanor/ops/tensor.h"
+
+namespace athanor::optim {
+
+/// Options of one algorithm; each algorithm derives its own.
+class OptimizerOptions {
+ public:
+  virtual ~OptimizerOptions() = default;
+  virtual std::unique_ptr<OptimizerOptions> clone() const = 0;
+  virtual double get_lr() const = 0;
+  virtual void set_lr(double lr) = 0;
+  /// Name and value of every option, for state_dict; booleans as 0 and 1.
+  virtual std::map<std::string, double> values() const = 0;
+  virtual void set_values(const std::map<std::string, double>& values) = 0;
+};
+
+#define ATHANOR_ARG(type, name, initial)                \
+ public:                                                \
+  auto name(const type& v)->decltype(*this) {           \
+    name##_ = v;                                        \
+    return *this;                                       \
+  }                                                     \
+  const type& name() const noexcept { return name##_; } \
+  type& name() noexcept { return name##_; }             \
+                                                        \
+ private:                                               \
+  type name##_ = initial
+
+class OptimizerParamGroup {
+ public:
+  OptimizerParamGroup(std::vector<Tensor> params) : params_(std::move(params)) {}
+  OptimizerParamGroup(std::vector<Tensor> params, std::unique_ptr<OptimizerOptions> options)
+      : params_(std::move(params)), options_(std::move(options)) {}
+  OptimizerParamGroup(const OptimizerParamGroup& o)
+      : params_(o.params_), options_(o.options_ ? o.options_->clone() : nullptr) {}
+  OptimizerParamGroup& operator=(const OptimizerParamGroup&) = delete;
+  OptimizerParamGroup(OptimizerParamGroup&&) = default;
+  bool has_options() const { return options_ != nullptr; }
+  OptimizerOptions& options() { return *options_; }
+  const OptimizerOptions& options() const { return *options_; }
+  void set_options(std::unique_ptr<OptimizerOptions> o) { options_ = std::move(o); }
+  std::vector<Tensor>& params() { return params_; }
+  const std::vector<Tensor>& params() const { return params_; }
+
+ private:
+  std::vector<Tensor> params_;
+  std::unique_ptr<OptimizerOptions> options_;
+};
+
+/// State of one parameter: named tensors and numbers ("step").
+struct ParamState {
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, double> numbers;
+};
+
+/// Everything needed to continue: options per group, state per parameter in order of the groups.
+struct OptimizerStateDict {
+  std::vector<std::map<std::string, double>> groups;
+  std::vector<ParamState> state;
+};
+
+class Optimizer {
+ public:
+  using LossClosure = std::function<Tensor()>;
+
+  Optimizer(std::vector<OptimizerParamGroup> groups, std::unique_ptr<OptimizerOptions> defaults);
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Adds a group; missing options are the defaults. Throws ValueError for a non-leaf parameter or one that is in
+  /// another group already.
+  void add_param_group(OptimizerParamGroup group);
+  /// One update of every parameter that has a gradient. With a closure, calls it first (with grad mode on) and returns
+  /// its loss.
+  virtual Tensor step(LossClosure closure = nullptr) = 0;
+  /// Clears gradients: drops them, or fills them with zeros.
+  void zero_grad(bool set_to_none = true);
+
+  std::vector<OptimizerParamGroup>& param_groups() { return groups_; }
+  const std::vector<OptimizerParamGroup>& param_groups() const { return groups_; }
+  OptimizerOptions& defaults() { return *defaults_; }
+  std::size_t size() const;
+  /// State by parameter.
+  std::unordered_map<TensorImpl*, ParamState>& state() { return state_; }
+
+  OptimizerStateDict state_dict() const;
+  /// Throws ValueError if groups or shapes do not match; then nothing is changed.
+  void load_state_dict(const OptimizerStateDict& dict);
+
+ protected:
+  /// Calls update(param, grad, state, options) for each parameter with a gradient, grad mode off.
+  template <class Options, class F>
+  void for_each_parameter(F&& update) {
+    const NoGradGuard off;
+    for (auto& group : groups_) {
+      auto& options = static_cast<Options&>(group.options());
+      for (Tensor& p : group.params()) {
+        if (!p.grad().defined()) continue;
+        update(p, p.grad(), state_[p.impl()], options);
+      }
+    }
+  }
+  Tensor run_closure(const LossClosure& closure);
+
+  std::vector<OptimizerParamGroup> groups_;
+  std::unique_ptr<OptimizerOptions> defaults_;
+  std::unordered_map<TensorImpl*, ParamState> state_;
+};
+
+namespace detail {
+/// True if all have p's strides and p is dense: the fused kernels walk them as flat memory.
+bool same_dense_layout(const Tensor& p, std::initializer_list<const Tensor*> others);
+/// `g` in p's layout.
+Tensor like_layout(const Tensor& g, const Tensor& p);
+std::vector<OptimizerParamGroup> one_group(std::vector<Tensor> params);
+}  // namespace detail
+
+}  // namespace athanor::optim
