@@ -1,0 +1,123 @@
+#pragma once
+/// Transforms of examples and batches, as libtorch's data::transforms. A transform that treats every example alike also
+/// has `apply_stacked`, used when a batch is gathered whole.
+
+#include <functional>
+#include <vector>
+
+#include "athanor/data/example.h"
+
+namespace athanor::data::transforms {
+
+/// Batch to batch.
+template <class InputBatch, class OutputBatch>
+class BatchTransform {
+ public:
+  using InputBatchType = InputBatch;
+  using OutputBatchType = OutputBatch;
+  static constexpr bool is_stack = false;
+  virtual ~BatchTransform() = default;
+  virtual OutputBatch apply_batch(InputBatch batch) = 0;
+};
+
+/// Example to example.
+template <class Input, class Output>
+class Transform : public BatchTransform<std::vector<Input>, std::vector<Output>> {
+ public:
+  using InputType = Input;
+  using OutputType = Output;
+  virtual Output apply(Input input) = 0;
+  std::vector<Output> apply_batch(std::vector<Input> batch) override {
+    std::vector<Output> out;
+    out.reserve(batch.size());
+    for (Input& e : batch) out.push_back(apply(std::move(e)));
+    return out;
+  }
+};
+
+/// A function as a transform of examples.
+template <class Input, class Output = Input>
+class Lambda : public Transform<Input, Output> {
+ public:
+  explicit Lambda(std::function<Output(Input)> f) : f_(std::move(f)) {}
+  Output apply(Input input) override { return f_(std::move(input)); }
+
+ private:
+  std::function<Output(Input)> f_;
+};
+
+/// A function as a transform of whole batches.
+template <class Input, class Output = Input>
+class BatchLambda : public BatchTransform<Input, Output> {
+ public:
+  explicit BatchLambda(std::function<Output(Input)> f) : f_(std::move(f)) {}
+  Output apply_batch(Input batch) override { return f_(std::move(batch)); }
+
+ private:
+  std::function<Output(Input)> f_;
+};
+
+/// Changes an example's data tensor only.
+template <class Target = Tensor>
+class TensorTransform : public Transform<Example<Tensor, Target>, Example<Tensor, Target>> {
+ public:
+  using E = Example<Tensor, Target>;
+  virtual Tensor operator()(Tensor data) = 0;
+  E apply(E e) override {
+    e.data = (*this)(std::move(e.data));
+    return e;
+  }
+};
+
+template <class Target = Tensor>
+class TensorLambda : public TensorTransform<Target> {
+ public:
+  explicit TensorLambda(std::function<Tensor(Tensor)> f) : f_(std::move(f)) {}
+  Tensor operator()(Tensor data) override { return f_(std::move(data)); }
+
+ private:
+  std::function<Tensor(Tensor)> f_;
+};
+
+/// (x - mean) / stddev. One value, or one per channel (dim -3 of an image).
+template <class Target = Tensor>
+class Normalize : public TensorTransform<Target> {
+ public:
+  Normalize(ArrayRef<double> mean, ArrayRef<double> stddev) : mean_(channel(mean)), stddev_(channel(stddev)) {}
+  Tensor operator()(Tensor data) override { return normalize(data); }
+  Example<Tensor, Target> apply_stacked(Example<Tensor, Target> batch) {
+    batch.data = normalize(batch.data);
+    return batch;
+  }
+
+ private:
+  static Tensor channel(ArrayRef<double> values) {
+    ATHANOR_CHECK_VALUE(!values.empty(), "Normalize: expected at least one value");
+    Tensor t = empty({static_cast<std::int64_t>(values.size())}, kFloat);
+    std::copy(values.begin(), values.end(), t.data_ptr<float>());
+    return values.size() == 1 ? t.reshape({}) : t.reshape({-1, 1, 1});
+  }
+  Tensor normalize(const Tensor& x) const { return x.sub(mean_).div_(stddev_); }
+  Tensor mean_, stddev_;
+};
+
+/// Examples to one example whose tensors have a new first dimension.
+template <class E = Example<>>
+class Stack;
+
+template <>
+class Stack<Example<>> : public BatchTransform<std::vector<Example<>>, Example<>> {
+ public:
+  static constexpr bool is_stack = true;
+  Example<> apply_batch(std::vector<Example<>> batch) override;
+  Example<> apply_stacked(Example<> batch) { return batch; }
+};
+
+template <>
+class Stack<TensorExample> : public BatchTransform<std::vector<TensorExample>, TensorExample> {
+ public:
+  static constexpr bool is_stack = true;
+  TensorExample apply_batch(std::vector<TensorExample> batch) override;
+};
+
+}  // namespace athanor::data::transforms
