@@ -14,6 +14,7 @@ OwnedView Capture::operator()(const TensorBase& t) {
       std::memcpy(o.value, o.view.data, t.itemsize());
       o.by_value = true;
     } else {
+      task_->host_output = task_->host_output || is_output;
       exposed_ = true;  // a copy between host and queue: the host's side must not change meanwhile
     }
     return o;
@@ -25,7 +26,7 @@ OwnedView Capture::operator()(const TensorBase& t) {
     task_->reads.push_back(storage.validity());
   if (Queue* home = queue_of(t.device()); home != queue_) {
     task_->after.push_back(home->record());
-    storage.add_foreign_use(queue_->record());
+    foreign_.push_back(t.storage());
   } else if (is_output) {
     for (Event& e : storage.pending_foreign_uses()) task_->after.push_back(e);
   }

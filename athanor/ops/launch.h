@@ -91,10 +91,15 @@ class Capture {
   }
   /// Some operand's storage is known to the host by address: the call must end before launch returns.
   bool exposed() const { return exposed_; }
+  /// Call once the task is enqueued: storages of other queues must outlive it.
+  void note_foreign_uses() {
+    for (const auto& s : foreign_) s->add_foreign_use(queue_->record());
+  }
 
  private:
   Queue* queue_;
   Task* task_;
+  std::vector<IntrusivePtr<Storage>> foreign_;
   int outputs_left_;
   bool exposed_ = false;
 };
@@ -128,6 +133,7 @@ template <int Outputs, class K, class... Args>
   task->arguments.reset(new std::tuple<decltype(std::declval<Capture&>()(args))...>{capture(args)...});
   const bool exposed = capture.exposed();
   queue->enqueue(std::move(task));
+  capture.note_foreign_uses();
   if (exposed) run_exposed(queue);
 }
 

@@ -101,6 +101,7 @@ void Storage::expose_to_host() {
   if (!device_.is_host()) {
     synchronize(device_);
     for (const Event& e : pending_foreign_uses()) e.synchronize();
+    check_valid();
   }
   data();
   host_exposed_ = true;
@@ -110,6 +111,12 @@ const IntrusivePtr<Validity>& Storage::validity() {
   auto& v = extra().validity;
   if (!v) v = make_intrusive<Validity>();
   return v;
+}
+
+void Storage::check_valid() const {
+  ATHANOR_CHECK(!extra_ || !extra_->validity || !extra_->validity->invalid.load(std::memory_order_relaxed),
+                "the values of a tensor on ", device_, " were read, but the call that should have made them failed; "
+                "compute or fill it again");
 }
 
 void Storage::add_foreign_use(Event event) {

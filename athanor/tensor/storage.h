@@ -53,6 +53,8 @@ class Storage : public RefCounted {
   void expose_to_host();
   /// Queued devices only: the mark shared with tasks.
   const IntrusivePtr<Validity>& validity();
+  /// Throws Error if the call that should have made the values failed. After a synchronization.
+  void check_valid() const;
   /// Notes that `event`'s queue, not this storage's own, uses the bytes until then.
   void add_foreign_use(Event event);
   /// Later work on this storage's queue waits for these.

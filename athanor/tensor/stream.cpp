@@ -51,6 +51,11 @@ void Queue::wait(std::uint64_t ticket) {
   rethrow_pending();
 }
 
+void Queue::wait_quietly(std::uint64_t ticket) {
+  std::unique_lock lock(mutex_);
+  progress_.wait(lock, [&] { return done(ticket); });
+}
+
 void Queue::synchronize() { wait(record().ticket()); }
 
 void Queue::rethrow_pending() {
@@ -83,22 +88,19 @@ void Queue::work(int threads) {
     bool skip = failure_ != nullptr;
     lock.unlock();
     not_full_.notify_one();
-    for (const Event& e : task->after) {
+    for (const Event& e : task->after) e.queue()->wait_quietly(e.ticket());
+    bool reads_invalid = false;
+    for (const auto& r : task->reads) reads_invalid = reads_invalid || r->invalid.load(std::memory_order_relaxed);
+    if (!skip && !(reads_invalid && !task->host_output)) {
       try {
-        e.synchronize();
-      } catch (...) {
-        fail(*task);
-        skip = true;
-      }
-    }
-    for (const auto& r : task->reads) skip = skip || r->invalid.load(std::memory_order_relaxed);
-    if (!skip) {
-      try {
+        ATHANOR_CHECK(!reads_invalid, "the values of a tensor were read, but the call that should have made them failed");
         task->run();
       } catch (...) {
         fail(*task);
         skip = true;
       }
+    } else {
+      skip = true;
     }
     for (const auto& w : task->writes)
       if (skip || w.whole) w.mark->invalid.store(skip, std::memory_order_relaxed);

@@ -57,6 +57,7 @@ struct Task {
     bool whole;  ///< every byte of the storage is written, so success makes it valid again
   };
   std::vector<IntrusivePtr<Validity>> reads;
+  bool host_output = false;  ///< writes host memory, which has no validity mark: skipping it is a failure
   std::vector<Write> writes;
 };
 
@@ -78,6 +79,8 @@ class Queue {
   void synchronize();
   bool done(std::uint64_t ticket) const { return finished_.load(std::memory_order_acquire) >= ticket; }
   void wait(std::uint64_t ticket);
+  /// The same, leaving a failure to the host's next synchronizing call.
+  void wait_quietly(std::uint64_t ticket);
 
   /// Stream-ordered memory: a block may be handed out again as soon as it was freed, because whatever uses it next runs
   /// later in this queue. `foreign` are uses by other queues that must be over first.

@@ -129,7 +129,10 @@ Scalar TensorBase::item() const {
   const TensorImpl& i = checked();
   ATHANOR_CHECK(i.numel == 1, "a Tensor with ", i.numel,
                 " elements cannot be converted to Scalar; index it down to one element first");
-  if (!i.device.is_host()) synchronize(i.device);
+  if (!i.device.is_host()) {
+    synchronize(i.device);
+    i.storage->check_valid();
+  }
   const void* p =
       static_cast<char*>(i.storage->data()) + i.storage_offset * static_cast<std::int64_t>(item_size(i.dtype));
   return dispatch_all(i.dtype, [&](auto tag) {
