@@ -66,6 +66,8 @@ void check_no_internal_overlap(const Tensor& t, const char* schema) {
                   "location. Please clone() the tensor before performing the operation.");
 }
 
+Tensor copy_for_backward(const Tensor& self) { return clone(self); }
+
 Tensor without_overlap(const Tensor& in, const Tensor& out) {
   if (!in.defined() || in.storage().get() != out.storage().get()) return in;
   if (in.storage_offset() == out.storage_offset() && in.sizes() == out.sizes() && in.strides() == out.strides())

@@ -15,7 +15,9 @@
 /// `| inplace out`, the in-place and out forms; `call` and its siblings below do the rest: allocation, grad recording,
 /// version counting, view bookkeeping. Optional members: `save(const Node&, inputs...)`, called before run;
 /// `save_results(Node*, outputs...)`, called after; `prepare(inputs&...)`, which may replace inputs (type promotion);
-/// `grad_name`, PyTorch's name of the node where it is not the op's own name. No `grad`: not differentiable.
+/// `grad_name`, PyTorch's name of the node where it is not the op's own name; `keeps_self`, true (or a function of the
+/// node that returns true) if backward reads self's old values, so that the in-place form saves a copy of them. No
+/// `grad`: not differentiable.
 /// Gradients are written with public ops, so they can be differentiated again; the engine reduces a gradient to its
 /// input's shape and dtype, so broadcasting needs no code.
 ///
@@ -135,6 +137,37 @@ IntrusivePtr<OpNode<Op>> make_node(Op& op, const In&... in) {
   return node;
 }
 
+/// The old values of `self`, for a node that will read them after an in-place op; differentiable like self.
+Tensor copy_for_backward(const Tensor& self);
+
+/// Whether the in-place form must keep a copy of self: `keeps_self` of the op, a constant or a function of the node.
+template <class Op>
+bool keeps_self(const Op& op, const Node& node) {
+  (void)op, (void)node;
+  if constexpr (requires { op.keeps_self(node); })
+    return op.keeps_self(node);
+  else if constexpr (requires { Op::keeps_self; })
+    return Op::keeps_self;
+  else
+    return false;
+}
+
+/// make_node for an in-place op on `self`.
+template <class Op, class... In>
+IntrusivePtr<OpNode<Op>> make_inplace_node(Op& op, const Tensor& self, const In&... in) {
+  auto node = IntrusivePtr<OpNode<Op>>(new OpNode<Op>(std::move(op)));
+  add_edges(*node, self);
+  (add_edges(*node, in), ...);
+  const Node& n = *node;
+  if constexpr (requires { node->op().save(n, self, in...); }) {
+    if (keeps_self(node->op(), n))
+      node->op().save(n, copy_for_backward(self), in...);
+    else
+      node->op().save(n, self, in...);
+  }
+  return node;
+}
+
 inline Tensor allocate(const Meta& m) { return detail::empty_tensor(m.sizes, m.dtype, m.device, m.strides); }
 inline void mark_inference(const Tensor& t) {
   if (__builtin_expect(InferenceMode::is_enabled(), 0)) t.impl()->inference = true;
@@ -243,7 +276,7 @@ void call_inplace(Op op, const Tensor& self_, In... in) {
   ((in = without_overlap(in, self)), ...);
   if constexpr (is_differentiable<Op>) {
     if (GradMode::is_enabled() && (wants_grad(self) || ... || wants_grad(in))) {
-      auto node = make_node(op, self, in...);
+      auto node = make_inplace_node(op, self, in...);
       node->op().run(self, self, in...);
       self.impl()->bump_version();
       rebase_history(self, IntrusivePtr<Node>(node));

@@ -90,6 +90,7 @@ struct RsubScalar : ScalarPointwise<RsubScalar, BinaryOp::Sub> {
 struct Mul : BinaryPointwise<Mul, BinaryOp::Mul> {
   ATHANOR_OP("mul(Tensor self, Tensor other) -> Tensor | inplace out");
   SavedTensor a, b;
+  static bool keeps_self(const Node& n) { return n.needs(1); }
   void save(const Node& n, const Tensor& x, const Tensor& y) {
     if (n.needs(1)) a.save(x);
     if (n.needs(0)) b.save(y);
@@ -110,6 +111,7 @@ struct MulScalar : ScalarPointwise<MulScalar, BinaryOp::Mul> {
 struct Div : BinaryPointwise<Div, BinaryOp::Div, ResultType::Float> {
   ATHANOR_OP("div(Tensor self, Tensor other) -> Tensor | inplace out");
   SavedTensor a, b;
+  static bool keeps_self(const Node& n) { return n.needs(1); }
   void save(const Node& n, const Tensor& x, const Tensor& y) {
     if (n.needs(1)) a.save(x);
     b.save(y);

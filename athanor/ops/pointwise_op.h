@@ -2,11 +2,28 @@
 /// Bases of element-wise ops: promotion, shape and kernel call. An op adds its schema and its gradient.
 
 #include "athanor/ops/kernels/pointwise.h"
+#include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
 
 namespace athanor::ops {
 
 [[noreturn]] void fail_undefined_operand(const char* schema);
+
+/// The plain numbers that a kernel gets: p0() and p1() of the op, if it has them.
+template <class Op>
+Scalar first_parameter(const Op& op) {
+  if constexpr (requires { op.p0(); })
+    return op.p0();
+  else
+    return 0;
+}
+template <class Op>
+Scalar second_parameter(const Op& op) {
+  if constexpr (requires { op.p1(); })
+    return op.p1();
+  else
+    return 0;
+}
 
 /// Result dtype of a binary op.
 enum class ResultType { Promoted, Float, Bool };
@@ -62,7 +79,51 @@ struct UnaryPointwise {
   Meta infer(const Tensor& a) {
     return pointwise_meta(Derived::schema, Result == ResultType::Bool ? DType::Bool : a.impl()->dtype, {&a});
   }
-  void run(const Tensor& out, const Tensor& a) { launch(unary_kernel, Kind, out, a, Scalar(0), Scalar(0)); }
+  void run(const Tensor& out, const Tensor& a) {
+    auto& op = static_cast<Derived&>(*this);
+    launch(unary_kernel, Kind, out, a, first_parameter(op), second_parameter(op));
+  }
+};
+
+/// Its gradient is Derived::slope(grad, input).
+template <class Derived, UnaryOp Kind, ResultType Result = ResultType::Float>
+struct UnaryOfInput : UnaryPointwise<Derived, Kind, Result> {
+  SavedTensor x;
+  static constexpr bool keeps_self = true;
+  void save(const Node&, const Tensor& a) { x.save(a); }
+  void grad(GradCall& g) { g.set(0, static_cast<Derived*>(this)->slope(g.grad(), g.get(x))); }
+};
+
+/// Its gradient is Derived::slope(grad, result).
+template <class Derived, UnaryOp Kind, ResultType Result = ResultType::Float>
+struct UnaryOfResult : UnaryPointwise<Derived, Kind, Result> {
+  SavedTensor y;
+  void save_results(Node* n, const Tensor& out) { y.save_result(out, n); }
+  void grad(GradCall& g) { g.set(0, static_cast<Derived*>(this)->slope(g.grad(), g.get(y))); }
+};
+
+/// A fused backward kernel of (gradient of the result, value), where value is the forward op's input or result.
+/// Derived has again(grad, value), the op itself, and slope(value), the derivative with respect to value of what the
+/// gradient is multiplied by; an undefined slope is zero.
+template <class Derived, BinaryOp Kind>
+struct FusedBackward : BinaryPointwise<Derived, Kind> {
+  SavedTensor incoming, value;
+  void run(const Tensor& out, const Tensor& grad, const Tensor& v) {
+    auto& op = static_cast<Derived&>(*this);
+    launch(binary_kernel, Kind, out, grad, v, first_parameter(op), second_parameter(op));
+  }
+  void save(const Node& n, const Tensor& grad, const Tensor& v) {
+    if (n.needs(1)) incoming.save(grad);
+    value.save(v);
+  }
+  void grad(GradCall& g) {
+    auto& op = static_cast<Derived&>(*this);
+    const Tensor v = g.get(value);
+    if (g.needs(0)) g.set(0, op.again(g.grad(), v));
+    if (!g.needs(1)) return;
+    const Tensor slope = op.slope(v);
+    if (slope.defined()) g.set(1, mul(mul(g.grad(), g.get(incoming)), slope));
+  }
 };
 
 }  // namespace athanor::ops
