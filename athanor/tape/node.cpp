@@ -71,6 +71,7 @@ std::uint32_t Node::add_output(const TensorBase& t) {
 
 void Node::set_output(std::size_t i, const TensorBase& t) {
   OutputMeta& m = i == 0 ? first_output_ : more_outputs_[i - 1];
+  if (!t.defined()) return;  // an optional result that this call does not have
   m.sizes = DimVector(t.sizes());
   m.dtype = t.dtype();
   m.device = t.device();

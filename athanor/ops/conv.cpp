@@ -1,0 +1,343 @@
+// Convolutions over 1 to 3 spatial dimensions, plain and transposed. Each gradient is an op of this file, so that
+// gradients of gradients are convolutions too.
+#include "athanor/ops/conv.h"
+
+#include "athanor/ops/kernels/conv.h"
+#include "athanor/ops/op.h"
+#include "athanor/ops/pointwise.h"
+#include "athanor/ops/reduce.h"
+#include "athanor/ops/spatial.h"
+#include "athanor/ops/view.h"
+
+namespace athanor::ops {
+
+namespace {
+
+/// What the ops below carry between each other: the geometry without its shapes.
+struct ConvArguments {
+  DimVector stride, padding, dilation, output_padding;
+  bool transposed = false;
+  std::int64_t groups = 1;
+};
+
+ConvParams make_params(const ConvArguments& a, int spatial) {
+  ConvParams p;
+  p.spatial = spatial;
+  p.stride = spatial_values(a.stride, spatial, "convolution", "stride");
+  p.padding = spatial_values(a.padding, spatial, "convolution", "padding");
+  p.dilation = spatial_values(a.dilation, spatial, "convolution", "dilation");
+  p.output_padding = spatial_values(a.output_padding, spatial, "convolution", "output_padding");
+  if (!a.transposed) p.output_padding = {0, 0, 0};
+  p.groups = a.groups;
+  p.transposed = a.transposed;
+  for (int d = 0; d < spatial; ++d) {
+    const auto u = static_cast<std::size_t>(d);
+    ATHANOR_CHECK(p.stride[u] > 0, "convolution: non-positive stride is not supported, got ", p.stride[u]);
+    ATHANOR_CHECK(p.padding[u] >= 0, "convolution: negative padding is not supported, got ", p.padding[u]);
+    ATHANOR_CHECK(p.dilation[u] > 0, "convolution: dilation should be greater than zero, got ", p.dilation[u]);
+    ATHANOR_CHECK(p.output_padding[u] >= 0, "convolution: negative output_padding is not supported, got ",
+                  p.output_padding[u]);
+    ATHANOR_CHECK(!p.transposed || p.output_padding[u] < std::max(p.stride[u], p.dilation[u]),
+                  "convolution: output padding must be smaller than either stride or dilation, but got output_padding ",
+                  p.output_padding[u], ", stride ", p.stride[u], ", dilation ", p.dilation[u]);
+  }
+  ATHANOR_CHECK(p.groups > 0, "convolution: non-positive groups is not supported, got ", p.groups);
+  return p;
+}
+
+void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bias, const ConvParams& p) {
+  const std::int64_t in_channels = input.size(1), g = p.groups;
+  if (!p.transposed) {
+    ATHANOR_CHECK(weight.size(0) >= g, "Given groups=", g, ", expected weight to be at least ", g,
+                  " at dimension 0, but got weight of size ", weight.sizes(), " instead");
+    ATHANOR_CHECK(weight.size(0) % g == 0, "Given groups=", g, ", expected weight to be divisible by ", g,
+                  " at dimension 0, but got weight of size ", weight.sizes(), " instead");
+    ATHANOR_CHECK(in_channels == weight.size(1) * g, "Given groups=", g, ", weight of size ", weight.sizes(),
+                  ", expected input", input.sizes(), " to have ", weight.size(1) * g, " channels, but got ",
+                  in_channels, " channels instead");
+  } else {
+    ATHANOR_CHECK(weight.size(0) % g == 0, "Given transposed=1 and groups=", g, ", expected weight of size ",
+                  weight.sizes(), " to be divisible by ", g, " at dimension 0");
+    ATHANOR_CHECK(in_channels == weight.size(0), "Given transposed=1, weight of size ", weight.sizes(),
+                  ", expected input", input.sizes(), " to have ", weight.size(0), " channels, but got ", in_channels,
+                  " channels instead");
+  }
+  const std::int64_t out_channels = p.transposed ? weight.size(1) * g : weight.size(0);
+  if (bias.defined()) {
+    ATHANOR_CHECK(bias.dim() == 1 && bias.size(0) == out_channels, "Given ", p.transposed ? "transposed=1, " : "",
+                  "weight of size ", weight.sizes(), ", expected bias to be 1-dimensional with ", out_channels,
+                  " elements, but got bias of size ", bias.sizes(), " instead");
+    ATHANOR_CHECK(bias.dtype() == input.dtype(), "Input type (", input.dtype(), ") and bias type (", bias.dtype(),
+                  ") should be the same");
+  }
+}
+
+std::int64_t output_size(std::int64_t in, std::int64_t kernel, const ConvParams& p, std::size_t d) {
+  const std::int64_t reach = p.dilation[d] * (kernel - 1) + 1;
+  if (p.transposed) return (in - 1) * p.stride[d] - 2 * p.padding[d] + reach + p.output_padding[d];
+  return (in + 2 * p.padding[d] - reach) / p.stride[d] + 1;
+}
+
+DimVector output_shape(const Tensor& input, const Tensor& weight, const ConvParams& p) {
+  DimVector out{input.size(0), p.transposed ? weight.size(1) * p.groups : weight.size(0)};
+  DimVector padded, reach;
+  bool fits = true;
+  for (int i = 0; i < p.spatial; ++i) {
+    const auto d = static_cast<std::size_t>(i);
+    const std::int64_t in = input.size(2 + i), kernel = weight.size(2 + i);
+    ATHANOR_CHECK(kernel > 0, "convolution: kernel size should be greater than zero, but got weight of size ",
+                  weight.sizes());
+    padded.push_back(in + 2 * p.padding[d]);
+    reach.push_back(p.dilation[d] * (kernel - 1) + 1);
+    fits = fits && (p.transposed || padded.back() >= reach.back());
+    out.push_back(output_size(in, kernel, p, d));
+  }
+  ATHANOR_CHECK(fits, "Calculated padded input size per channel: ", IntArrayRef(padded), ". Kernel size: ",
+                IntArrayRef(reach), ". Kernel size can't be greater than actual input size");
+  for (int i = 0; i < p.spatial; ++i)
+    ATHANOR_CHECK(out[static_cast<std::size_t>(2 + i)] >= (p.transposed ? 1 : 0),
+                  "convolution: given input of size ", input.sizes(), " and weight of size ", weight.sizes(),
+                  ", calculated output size ", IntArrayRef(out), " is too small");
+  return out;
+}
+
+Tensor input_gradient(const Tensor& grad_output, const Tensor& weight, IntArrayRef input_size, const ConvArguments& a) {
+  return convolution_backward_input(grad_output, weight, input_size, a.stride, a.padding, a.dilation, a.transposed,
+                                    a.output_padding, a.groups);
+}
+
+std::tuple<Tensor, Tensor> weight_gradient(const Tensor& grad_output, const Tensor& input, IntArrayRef weight_size,
+                                           const ConvArguments& a, bool with_bias) {
+  return convolution_backward_weight(grad_output, input, weight_size, a.stride, a.padding, a.dilation, a.transposed,
+                                     a.output_padding, a.groups, with_bias);
+}
+
+Tensor forward(const Tensor& input, const Tensor& weight, const ConvArguments& a) {
+  return convolution(input, weight, Tensor(), a.stride, a.padding, a.dilation, a.transposed, a.output_padding,
+                     a.groups);
+}
+
+void check_dtypes(const Tensor& input, const Tensor& weight) {
+  ATHANOR_CHECK(input.defined() && weight.defined(), "convolution: expected tensors, got an undefined one");
+  ATHANOR_CHECK(input.dtype() == weight.dtype(), "Input type (", input.dtype(), ") and weight type (", weight.dtype(),
+                ") should be the same; convert one with .to(dtype)");
+  ATHANOR_CHECK_TYPE(NotImplementedError, input.dtype() != DType::Bool, "convolution: not implemented for 'Bool'");
+}
+
+/// For the gradient ops: the three shapes must belong to one convolution.
+void check_shapes(const char* op, IntArrayRef grad_output, IntArrayRef input, IntArrayRef weight, const ConvParams& p) {
+  bool fits = input.size() == weight.size() && grad_output.size() == input.size() && grad_output[0] == input[0] &&
+              input[1] == (p.transposed ? weight[0] : weight[1] * p.groups) && weight[0] % p.groups == 0 &&
+              grad_output[1] == (p.transposed ? weight[1] * p.groups : weight[0]);
+  for (std::size_t d = 0; fits && d + 2 < input.size(); ++d)
+    fits = grad_output[d + 2] == output_size(input[d + 2], weight[d + 2], p, d);
+  ATHANOR_CHECK(fits, op, ": grad_output of size ", grad_output, ", input of size ", input, " and weight of size ",
+                weight, " do not belong to one convolution with these arguments");
+}
+
+int spatial_dims(const char* op, const Tensor& t) {
+  ATHANOR_CHECK(t.dim() >= 3 && t.dim() <= 5, op, ": expected (batch, channels, spatial...) with 1 to 3 spatial ",
+                "dimensions, got shape ", t.sizes());
+  return static_cast<int>(t.dim()) - 2;
+}
+
+/// Channels-last if an operand is.
+DimVector result_strides(const Tensor& input, const Tensor& weight, IntArrayRef sizes) {
+  DimVector s = layout_like(input, sizes);
+  return s.empty() && input.dim() == weight.dim() && input.numel() != 0 ? layout_like(weight, sizes) : s;
+}
+
+}  // namespace
+
+/// The general convolution over a batch (batch, channels, spatial…); a transposed one is conv_transpose.
+struct Convolution : ConvArguments {
+  ATHANOR_OP(
+      "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
+      "bool transposed, int[] output_padding, int groups) -> Tensor");
+  SavedTensor x, w;
+  ConvParams params;
+  DimVector input_size, weight_size;
+  Meta infer(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+    check_dtypes(input, weight);
+    const int spatial = spatial_dims("convolution", input);
+    ATHANOR_CHECK(weight.dim() == input.dim(), "Expected ", weight.dim(), "-dimensional input for ", weight.dim(),
+                  "-dimensional weight ", weight.sizes(), ", but got ", input.dim(), "-dimensional input of size ",
+                  input.sizes(), " instead");
+    params = make_params(*this, spatial);
+    check_channels(input, weight, bias, params);
+    input_size = DimVector(input.sizes());
+    weight_size = DimVector(weight.sizes());
+    const DimVector sizes = output_shape(input, weight, params);
+    return {sizes, input.dtype(), input.device(), result_strides(input, weight, sizes)};
+  }
+  void run(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+    launch(conv_forward_kernel, out, input, weight, bias, params, Epilogue::None);
+  }
+  void save(const Node& n, const Tensor& input, const Tensor& weight, const Tensor&) {
+    if (n.needs(1)) x.save(input);
+    if (n.needs(0)) w.save(weight);
+  }
+  void grad(GradCall& g) {
+    if (g.needs(0)) g.set(0, input_gradient(g.grad(), g.get(w), input_size, *this));
+    if (g.needs(1)) {
+      auto [dw, db] = weight_gradient(g.grad(), g.get(x), weight_size, *this, g.needs(2));
+      g.set(1, std::move(dw));
+      if (g.needs(2)) g.set(2, std::move(db));
+    } else if (g.needs(2)) {
+      DimVector dims{0};
+      for (std::int64_t d = 2; d < g.grad().dim(); ++d) dims.push_back(d);
+      g.set(2, sum(g.grad(), IntArrayRef(dims), false, std::nullopt));
+    }
+  }
+};
+
+/// The gradient of convolution with respect to its input. Linear in both tensors.
+struct ConvolutionBackwardInput : ConvArguments {
+  ATHANOR_OP(
+      "convolution_backward_input(Tensor grad_output, Tensor weight, int[] input_size, int[] stride, int[] padding, "
+      "int[] dilation, bool transposed, int[] output_padding, int groups) -> Tensor");
+  static constexpr const char* grad_name = "ConvolutionBackwardBackward0";
+  DimVector input_size;
+  SavedTensor dy, w;
+  ConvParams params;
+  DimVector weight_size;
+  Meta infer(const Tensor& grad_output, const Tensor& weight) {
+    check_dtypes(grad_output, weight);
+    params = make_params(*this, spatial_dims("convolution_backward_input", weight));
+    check_shapes("convolution_backward_input", grad_output.sizes(), input_size, weight.sizes(), params);
+    weight_size = DimVector(weight.sizes());
+    return {input_size, weight.dtype(), weight.device(), result_strides(grad_output, weight, input_size)};
+  }
+  void run(const Tensor& out, const Tensor& grad_output, const Tensor& weight) {
+    launch(conv_backward_input_kernel, out, grad_output, weight, params);
+  }
+  void save(const Node& n, const Tensor& grad_output, const Tensor& weight) {
+    if (n.needs(1)) dy.save(grad_output);
+    if (n.needs(0)) w.save(weight);
+  }
+  void grad(GradCall& g) {
+    if (g.needs(0)) g.set(0, forward(g.grad(), g.get(w), *this));
+    if (g.needs(1)) g.set(1, std::get<0>(weight_gradient(g.get(dy), g.grad(), weight_size, *this, false)));
+  }
+};
+
+/// The gradients of convolution with respect to weight and, if asked for, bias. Linear in both tensors.
+struct ConvolutionBackwardWeight : ConvArguments {
+  ATHANOR_OP(
+      "convolution_backward_weight(Tensor grad_output, Tensor input, int[] weight_size, int[] stride, int[] padding, "
+      "int[] dilation, bool transposed, int[] output_padding, int groups, bool with_bias) -> (Tensor, Tensor)");
+  static constexpr const char* grad_name = "ConvolutionBackwardBackward0";
+  DimVector weight_size;
+  bool with_bias = false;
+  SavedTensor dy, x;
+  ConvParams params;
+  DimVector input_size, output_size;
+  std::array<Meta, 2> infer(const Tensor& grad_output, const Tensor& input) {
+    check_dtypes(grad_output, input);
+    params = make_params(*this, spatial_dims("convolution_backward_weight", input));
+    check_shapes("convolution_backward_weight", grad_output.sizes(), input.sizes(), weight_size, params);
+    input_size = DimVector(input.sizes());
+    output_size = DimVector(grad_output.sizes());
+    std::array<Meta, 2> m;
+    m[0] = {weight_size, input.dtype(), input.device(), {}};
+    if (with_bias) m[1] = {{grad_output.size(1)}, input.dtype(), input.device(), {}};
+    return m;
+  }
+  void run(const Tensor& dw, const Tensor& db, const Tensor& grad_output, const Tensor& input) {
+    launch<2>(conv_backward_weight_kernel, dw, db, grad_output, input, params);
+  }
+  void save(const Node& n, const Tensor& grad_output, const Tensor& input) {
+    if (n.needs(1)) dy.save(grad_output);
+    if (n.needs(0)) x.save(input);
+  }
+  void grad(GradCall& g) {
+    if (g.needs(1) && g.has(0)) g.set(1, input_gradient(g.get(dy), g.grad(0), input_size, *this));
+    if (!g.needs(0)) return;
+    Tensor d;
+    if (g.has(0)) d = forward(g.get(x), g.grad(0), *this);
+    if (g.has(1)) {
+      DimVector shape(output_size.size(), 1);
+      shape[1] = output_size[1];
+      const Tensor per_channel = expand(reshape(g.grad(1), shape), output_size);
+      d = d.defined() ? add(d, per_channel) : per_channel;
+    }
+    g.set(0, std::move(d));
+  }
+};
+
+namespace {
+
+Tensor convolve(const char* op, int spatial, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
+                IntArrayRef output_padding, std::int64_t groups) {
+  ATHANOR_CHECK(input.defined() && weight.defined(), op, ": expected tensors, got an undefined one");
+  ATHANOR_CHECK(input.dim() == spatial + 1 || input.dim() == spatial + 2, "Expected ", spatial + 1,
+                "D (unbatched) or ", spatial + 2, "D (batched) input to ", op, ", but got input of size: ",
+                input.sizes());
+  ATHANOR_CHECK(weight.dim() == spatial + 2, op, ": expected ", spatial + 2, "-dimensional weight, got shape ",
+                weight.sizes());
+  for (auto [values, name] : {std::pair(stride, "stride"), std::pair(padding, "padding"),
+                              std::pair(dilation, "dilation"), std::pair(output_padding, "output_padding")})
+    spatial_values(values, spatial, op, name);
+  const bool batched = input.dim() == spatial + 2;
+  const Tensor out = convolution(batched ? input : unsqueeze(input, 0), weight, bias, stride, padding, dilation,
+                                 transposed, output_padding, groups);
+  return batched ? out : squeeze(out, 0);
+}
+
+}  // namespace
+
+/// input (batch, in_channels, length) or without batch; weight (out_channels, in_channels / groups, kernel).
+ATHANOR_FUNCTION(
+    "conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, int[] dilation=1, "
+    "int groups=1) -> Tensor");
+Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride, IntArrayRef padding,
+              IntArrayRef dilation, std::int64_t groups) {
+  return convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, false, 0, groups);
+}
+
+/// input (batch, in_channels, height, width) or without batch; weight (out_channels, in_channels / groups, kh, kw).
+ATHANOR_FUNCTION(
+    "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, int[] dilation=1, "
+    "int groups=1) -> Tensor");
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride, IntArrayRef padding,
+              IntArrayRef dilation, std::int64_t groups) {
+  return convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, false, 0, groups);
+}
+
+ATHANOR_FUNCTION(
+    "conv3d(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, int[] dilation=1, "
+    "int groups=1) -> Tensor");
+Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride, IntArrayRef padding,
+              IntArrayRef dilation, std::int64_t groups) {
+  return convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, false, 0, groups);
+}
+
+/// weight (in_channels, out_channels / groups, kernel).
+ATHANOR_FUNCTION(
+    "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, "
+    "int[] output_padding=0, int groups=1, int[] dilation=1) -> Tensor");
+Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride,
+                        IntArrayRef padding, IntArrayRef output_padding, std::int64_t groups, IntArrayRef dilation) {
+  return convolve("conv_transpose1d", 1, input, weight, bias, stride, padding, dilation, true, output_padding, groups);
+}
+
+ATHANOR_FUNCTION(
+    "conv_transpose2d(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, "
+    "int[] output_padding=0, int groups=1, int[] dilation=1) -> Tensor");
+Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride,
+                        IntArrayRef padding, IntArrayRef output_padding, std::int64_t groups, IntArrayRef dilation) {
+  return convolve("conv_transpose2d", 2, input, weight, bias, stride, padding, dilation, true, output_padding, groups);
+}
+
+ATHANOR_FUNCTION(
+    "conv_transpose3d(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, "
+    "int[] output_padding=0, int groups=1, int[] dilation=1) -> Tensor");
+Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride,
+                        IntArrayRef padding, IntArrayRef output_padding, std::int64_t groups, IntArrayRef dilation) {
+  return convolve("conv_transpose3d", 3, input, weight, bias, stride, padding, dilation, true, output_padding, groups);
+}
+
+}  // namespace athanor::ops
+
+#include "athanor/ops/conv.glue.inc"
