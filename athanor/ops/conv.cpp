@@ -92,12 +92,12 @@ DimVector output_shape(const Tensor& input, const Tensor& weight, const ConvPara
     fits = fits && (p.transposed || padded.back() >= reach.back());
     out.push_back(output_size(in, kernel, p, d));
   }
-  ATHANOR_CHECK(fits, "Calculated padded input size per channel: ", IntArrayRef(padded), ". Kernel size: ",
-                IntArrayRef(reach), ". Kernel size can't be greater than actual input size");
+  ATHANOR_CHECK(fits, "Calculated padded input size per channel: ", IntArrayRef(padded),
+                ". Kernel size: ", IntArrayRef(reach), ". Kernel size can't be greater than actual input size");
   for (int i = 0; i < p.spatial; ++i)
-    ATHANOR_CHECK(out[static_cast<std::size_t>(2 + i)] >= (p.transposed ? 1 : 0),
-                  "convolution: given input of size ", input.sizes(), " and weight of size ", weight.sizes(),
-                  ", calculated output size ", IntArrayRef(out), " is too small");
+    ATHANOR_CHECK(out[static_cast<std::size_t>(2 + i)] >= (p.transposed ? 1 : 0), "convolution: given input of size ",
+                  input.sizes(), " and weight of size ", weight.sizes(), ", calculated output size ", IntArrayRef(out),
+                  " is too small");
   return out;
 }
 
@@ -271,9 +271,8 @@ Tensor convolve(const char* op, int spatial, const Tensor& input, const Tensor& 
                 IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
                 IntArrayRef output_padding, std::int64_t groups) {
   ATHANOR_CHECK(input.defined() && weight.defined(), op, ": expected tensors, got an undefined one");
-  ATHANOR_CHECK(input.dim() == spatial + 1 || input.dim() == spatial + 2, "Expected ", spatial + 1,
-                "D (unbatched) or ", spatial + 2, "D (batched) input to ", op, ", but got input of size: ",
-                input.sizes());
+  ATHANOR_CHECK(input.dim() == spatial + 1 || input.dim() == spatial + 2, "Expected ", spatial + 1, "D (unbatched) or ",
+                spatial + 2, "D (batched) input to ", op, ", but got input of size: ", input.sizes());
   ATHANOR_CHECK(weight.dim() == spatial + 2, op, ": expected ", spatial + 2, "-dimensional weight, got shape ",
                 weight.sizes());
   for (auto [values, name] : {std::pair(stride, "stride"), std::pair(padding, "padding"),

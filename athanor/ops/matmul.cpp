@@ -16,8 +16,9 @@ void check_operands(const char* op, std::initializer_list<const Tensor*> operand
   const Tensor& first = **operands.begin();
   for (const Tensor* t : operands) {
     ATHANOR_CHECK(t->defined(), op, ": expected a tensor, got an undefined one");
-    ATHANOR_CHECK(t->dtype() == first.dtype(), op, ": expected m1 and m2 to have the same dtype, but got: ",
-                  first.dtype(), " != ", t->dtype(), "; convert one with .to(dtype)");
+    ATHANOR_CHECK(t->dtype() == first.dtype(), op,
+                  ": expected m1 and m2 to have the same dtype, but got: ", first.dtype(), " != ", t->dtype(),
+                  "; convert one with .to(dtype)");
     ATHANOR_CHECK_TYPE(NotImplementedError, t->dtype() != DType::Bool, op, ": not implemented for 'Bool'");
   }
 }
@@ -41,9 +42,7 @@ Tensor broadcast_alias(const Tensor& t, IntArrayRef sizes) {
 }
 
 /// A vector as a matrix of one column (or row).
-Tensor column_alias(const Tensor& v) {
-  return detail::alias(v, {v.size(0), 1}, {v.stride(0), 1}, v.storage_offset());
-}
+Tensor column_alias(const Tensor& v) { return detail::alias(v, {v.size(0), 1}, {v.stride(0), 1}, v.storage_offset()); }
 Tensor row_alias(const Tensor& v) { return detail::alias(v, {1, v.size(0)}, {1, v.stride(0)}, v.storage_offset()); }
 
 void check_bias(const char* op, const Tensor& bias, IntArrayRef sizes) {
@@ -256,9 +255,8 @@ struct Dot {
     check_operands("dot", {&self, &tensor});
     ATHANOR_CHECK(self.dim() == 1 && tensor.dim() == 1, "dot: 1D tensors expected, but got ", self.dim(), "D and ",
                   tensor.dim(), "D tensors");
-    ATHANOR_CHECK(self.size(0) == tensor.size(0),
-                  "dot: inconsistent tensor size, expected tensor [", self.size(0), "] and src [", tensor.size(0),
-                  "] to have the same number of elements");
+    ATHANOR_CHECK(self.size(0) == tensor.size(0), "dot: inconsistent tensor size, expected tensor [", self.size(0),
+                  "] and src [", tensor.size(0), "] to have the same number of elements");
     return {{}, self.dtype(), self.device(), {}};
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& tensor) {
@@ -344,8 +342,8 @@ ATHANOR_FUNCTION("matmul(Tensor self, Tensor other) -> Tensor | out");
 Tensor matmul(const Tensor& self, const Tensor& other) {
   check_operands("matmul", {&self, &other});
   const std::int64_t m = self.dim(), n = other.dim();
-  ATHANOR_CHECK(m != 0 && n != 0, "matmul: both arguments to matmul need to be at least 1D, but they are ", m,
-                "D and ", n, "D");
+  ATHANOR_CHECK(m != 0 && n != 0, "matmul: both arguments to matmul need to be at least 1D, but they are ", m, "D and ",
+                n, "D");
   if (m == 1 && n == 1) return dot(self, other);
   if (m == 2 && n == 1) return mv(self, other);
   if (m == 1 && n == 2) {

@@ -35,8 +35,9 @@ PoolParams make_params(const char* op, IntArrayRef kernel, IntArrayRef stride, I
     ATHANOR_CHECK(p.dilation[d] > 0, op, ": dilation should be greater than zero, but got ", p.dilation[d]);
     ATHANOR_CHECK(p.padding[d] >= 0, op, ": padding must be non-negative, but got ", p.padding[d]);
     const std::int64_t reach = (p.kernel[d] - 1) * p.dilation[d] + 1;
-    ATHANOR_CHECK(p.padding[d] <= reach / 2, op, ": pad should be at most half of effective kernel size, but got pad=",
-                  p.padding[d], ", kernel_size=", p.kernel[d], " and dilation=", p.dilation[d]);
+    ATHANOR_CHECK(p.padding[d] <= reach / 2, op,
+                  ": pad should be at most half of effective kernel size, but got pad=", p.padding[d],
+                  ", kernel_size=", p.kernel[d], " and dilation=", p.dilation[d]);
   }
   return p;
 }
@@ -46,7 +47,8 @@ Meta pooled_meta(const char* op, const Tensor& input, const PoolParams& p, bool 
   ATHANOR_CHECK(input.dim() == p.spatial + 2, op, ": expected input (batch, channels, ", p.spatial,
                 " spatial sizes), got shape ", input.sizes());
   DimVector sizes{input.size(0), input.size(1)};
-  for (int i = 0; i < p.spatial; ++i) sizes.push_back(pooled_size(input.size(2 + i), p, static_cast<std::size_t>(i), ceil_mode));
+  for (int i = 0; i < p.spatial; ++i)
+    sizes.push_back(pooled_size(input.size(2 + i), p, static_cast<std::size_t>(i), ceil_mode));
   for (std::size_t d = 1; d < sizes.size(); ++d)
     ATHANOR_CHECK(sizes[d] > 0 && input.sizes()[d] > 0, op, ": Given input size: ", input.sizes(),
                   ". Calculated output size: ", IntArrayRef(sizes), ". Output size is too small");
@@ -122,7 +124,8 @@ struct MaxPoolWithIndices : MaxPoolBase {
   }
   void save_results(Node*, const Tensor&, const Tensor& index) { indices.save(index); }
   void grad(GradCall& g) {
-    if (g.has(0)) g.set(0, max_pool_backward(g.grad(0), g.get(indices), input_size, kernel_size, stride, padding, dilation));
+    if (g.has(0))
+      g.set(0, max_pool_backward(g.grad(0), g.get(indices), input_size, kernel_size, stride, padding, dilation));
   }
 };
 
@@ -208,9 +211,7 @@ struct AvgPoolBackward {
                   IntArrayRef(input_size));
     return {input_size, grad_output.dtype(), grad_output.device(), layout_like(grad_output, input_size)};
   }
-  void run(const Tensor& out, const Tensor& grad_output) {
-    launch(avg_pool_backward_kernel, out, grad_output, params);
-  }
+  void run(const Tensor& out, const Tensor& grad_output) { launch(avg_pool_backward_kernel, out, grad_output, params); }
   void grad(GradCall& g) {
     g.set(0, _avg_pool(g.grad(), kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override));
   }
@@ -257,8 +258,8 @@ struct AdaptiveAvgPoolBackward {
     check_floating("adaptive_avg_pool_backward", grad_output);
     ATHANOR_CHECK(grad_output.dim() >= 3 && grad_output.dim() <= 5 && input_size.size() == grad_output.sizes().size() &&
                       input_size[0] == grad_output.size(0) && input_size[1] == grad_output.size(1),
-                  "adaptive_avg_pool_backward: grad_output of shape ", grad_output.sizes(),
-                  " does not fit input_size ", IntArrayRef(input_size));
+                  "adaptive_avg_pool_backward: grad_output of shape ", grad_output.sizes(), " does not fit input_size ",
+                  IntArrayRef(input_size));
     output_size = DimVector(grad_output.sizes().slice(2));
     return {input_size, grad_output.dtype(), grad_output.device(), layout_like(grad_output, input_size)};
   }
@@ -351,24 +352,24 @@ std::tuple<Tensor, Tensor> adaptive_max(const char* op, int spatial, const Tenso
 ATHANOR_FUNCTION(
     "max_pool1d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, "
     "bool ceil_mode=False) -> Tensor | function");
-Tensor max_pool1d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                  bool ceil_mode) {
+Tensor max_pool1d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
+                  IntArrayRef dilation, bool ceil_mode) {
   return max_pool("max_pool1d", 1, self, kernel_size, stride, padding, dilation, ceil_mode);
 }
 
 ATHANOR_FUNCTION(
     "max_pool2d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, "
     "bool ceil_mode=False) -> Tensor | function");
-Tensor max_pool2d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                  bool ceil_mode) {
+Tensor max_pool2d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
+                  IntArrayRef dilation, bool ceil_mode) {
   return max_pool("max_pool2d", 2, self, kernel_size, stride, padding, dilation, ceil_mode);
 }
 
 ATHANOR_FUNCTION(
     "max_pool3d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, "
     "bool ceil_mode=False) -> Tensor | function");
-Tensor max_pool3d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                  bool ceil_mode) {
+Tensor max_pool3d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
+                  IntArrayRef dilation, bool ceil_mode) {
   return max_pool("max_pool3d", 3, self, kernel_size, stride, padding, dilation, ceil_mode);
 }
 
