@@ -42,6 +42,8 @@ thread_local Graveyard graveyard __attribute__((tls_model("initial-exec")));
 
 }  // namespace
 
+void Node::renumber() { sequence_ = next_sequence.fetch_add(1, std::memory_order_relaxed); }
+
 Node::Node() : sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
   if (__builtin_expect(autograd::anomaly_enabled(), 0)) forward_trace() = autograd::current_backtrace();
 }

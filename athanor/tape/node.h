@@ -104,7 +104,11 @@ class Node : public RefCounted {
   std::uint64_t sequence_nr() const { return sequence_; }
   std::size_t num_edges() const { return edges_.size(); }
   const Edge& edge(std::size_t i) const { return edges_[i]; }
-  void add_edge(Edge e) { edges_.push_back(std::move(e)); }
+  void add_edge(Edge e) {
+    // A view whose base was changed gets its node only now, when it is used.
+    if (__builtin_expect(e.node && e.node->sequence_ > sequence_, 0)) renumber();
+    edges_.push_back(std::move(e));
+  }
   /// Notes one more forward result and returns its number.
   std::uint32_t add_output(const TensorBase& t);
   std::size_t num_outputs() const { return first_output_.dtype == DType::Undefined ? 0 : 1 + more_outputs_.size(); }
@@ -118,7 +122,14 @@ class Node : public RefCounted {
   std::string& forward_trace();
   const std::string* forward_trace_or_null() const { return trace_.get(); }
 
+ protected:
+  /// For leaves: number 0, so that they run when everything that leads to them has.
+  struct Leaf {};
+  explicit Node(Leaf) : sequence_(0) {}
+
  private:
+  void renumber();
+
   std::uint64_t sequence_;
   EdgeList edges_;
   OutputMeta first_output_;
