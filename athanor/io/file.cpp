@@ -55,7 +55,15 @@ struct OpenedFile {
   std::uint64_t size;
 };
 
+// The system would silently use the part before the zero.
+void check_name(const std::string& path) {
+  ATHANOR_CHECK_TYPE(IoError, !path.empty(), "cannot open a file with an empty name");
+  ATHANOR_CHECK_TYPE(IoError, path.find('\0') == std::string::npos, "cannot open '", path.c_str(),
+                     "…': the name contains a zero byte");
+}
+
 OpenedFile open_regular(const std::string& path, std::uint64_t max_bytes) {
+  check_name(path);
   // O_NONBLOCK: a named pipe without a writer must be refused, not waited for.
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) throw_errno("open", path, errno);
@@ -161,7 +169,7 @@ void MappedFile::will_read_all() const {
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
-  ATHANOR_CHECK_TYPE(IoError, !path_.empty(), "cannot write a file with an empty name");
+  check_name(path_);
   target_ = resolve_target(path_);
   for (int attempt = 0; fd_ < 0; ++attempt) {
     temporary_ = temporary_name(target_);

@@ -115,6 +115,8 @@ TEST(AtomicFile, ErrorsNameThePathAskedFor) {
   EXPECT_CONTAINS(error_of([&] { write_file(folder / "none/f", "x"); }), "none/f': No such file or directory");
   EXPECT_CONTAINS(error_of([&] { write_file(folder.path(), "x"); }), "it is a folder");
   EXPECT_CONTAINS(error_of([&] { write_file("", "x"); }), "empty name");
+  EXPECT_CONTAINS(error_of([&] { write_file(folder / std::string("a\0b", 3), "x"); }), "zero byte");
+  EXPECT_CONTAINS(error_of([&] { read_file(folder / std::string("a\0b", 3)); }), "zero byte");
 }
 
 TEST(AtomicFile, NeverReplacesADevice) {
