@@ -55,13 +55,16 @@ def verdict(checks: list) -> int:
     return 0 if all(measured < limit for _, measured, limit, _ in checks) else 1
 
 
-def check_size(arguments) -> int:
+def stripped_size_mb(library: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         stripped = os.path.join(folder, "library.so")
-        shutil.copyfile(arguments.library, stripped)
+        shutil.copyfile(library, stripped)
         subprocess.run(["strip", "--strip-unneeded", stripped], check=True)
-        size_mb = os.path.getsize(stripped) / 1e6
-    return verdict([("stripped library", size_mb, arguments.limit_mb, "MB")])
+        return os.path.getsize(stripped) / 1e6
+
+
+def check_size(arguments) -> int:
+    return verdict([("stripped library", stripped_size_mb(arguments.library), arguments.limit_mb, "MB")])
 
 
 def check_compile(arguments) -> int:

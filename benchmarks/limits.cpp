@@ -1,0 +1,233 @@
+// What this machine can do at most: rates of copying, reading and filling memory, with ordinary and streaming stores,
+// and of multiply-add in registers. Speaks the protocol of benchmarks/protocol.h; threads from OMP_NUM_THREADS.
+#include <omp.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "benchmarks/protocol.h"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+namespace {
+
+/// Floats on pages that have been touched, huge where the system grants it: what a caching allocator hands out.
+class Buffer {
+ public:
+  explicit Buffer(std::int64_t floats)
+      : data_(static_cast<float*>(std::aligned_alloc(kAlignment, round_up(floats * 4)))), floats_(floats) {
+    if (!data_) throw std::bad_alloc();
+#pragma omp parallel for
+    for (std::int64_t i = 0; i < floats; ++i) data_.get()[i] = 1.0f;
+  }
+  float* get() const { return data_.get(); }
+
+ private:
+  static constexpr std::size_t kAlignment = 1 << 21;
+  static std::size_t round_up(std::int64_t bytes) {
+    return (static_cast<std::size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  struct Free {
+    void operator()(float* p) const { std::free(p); }
+  };
+  std::unique_ptr<float, Free> data_;
+  std::int64_t floats_;
+};
+
+#ifdef __x86_64__
+#define LIMITS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#define LIMITS_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+#define LIMITS_AVX2 __attribute__((target("avx2,fma")))
+
+LIMITS_AVX2 void copy_range(float* to, const float* from, std::int64_t n, bool streaming) {
+  std::int64_t i = 0;
+  if (streaming) {
+    for (; i + 32 <= n; i += 32)
+      for (int k = 0; k < 32; k += 8) _mm256_stream_ps(to + i + k, _mm256_loadu_ps(from + i + k));
+    _mm_sfence();
+  } else {
+    for (; i + 32 <= n; i += 32)
+      for (int k = 0; k < 32; k += 8) _mm256_storeu_ps(to + i + k, _mm256_loadu_ps(from + i + k));
+  }
+  for (; i < n; ++i) to[i] = from[i];
+}
+
+LIMITS_AVX2 void add_range(float* to, const float* a, const float* b, std::int64_t n, bool streaming) {
+  std::int64_t i = 0;
+  if (streaming) {
+    for (; i + 8 <= n; i += 8) _mm256_stream_ps(to + i, _mm256_add_ps(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i)));
+    _mm_sfence();
+  } else {
+    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(to + i, _mm256_add_ps(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i)));
+  }
+  for (; i < n; ++i) to[i] = a[i] + b[i];
+}
+
+LIMITS_AVX2 void fill_range(float* to, std::int64_t n, bool streaming) {
+  const __m256 value = _mm256_set1_ps(2.0f);
+  std::int64_t i = 0;
+  if (streaming) {
+    for (; i + 8 <= n; i += 8) _mm256_stream_ps(to + i, value);
+    _mm_sfence();
+  } else {
+    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(to + i, value);
+  }
+  for (; i < n; ++i) to[i] = 2.0f;
+}
+
+LIMITS_AVX2 float sum_range(const float* from, std::int64_t n) {
+  __m256 sums[8];
+  for (auto& s : sums) s = _mm256_setzero_ps();
+  std::int64_t i = 0;
+  for (; i + 64 <= n; i += 64)
+    for (int k = 0; k < 8; ++k) sums[k] = _mm256_add_ps(sums[k], _mm256_loadu_ps(from + i + 8 * k));
+  float total = 0;
+  for (const auto& s : sums) total += _mm256_cvtss_f32(s);
+  for (; i < n; ++i) total += from[i];
+  return total;
+}
+
+constexpr int kChains = 12;  // enough independent chains to hide the latency of a multiply-add
+
+LIMITS_AVX512 float fma_512(std::int64_t steps) {
+  __m512 a[kChains];
+  for (int i = 0; i < kChains; ++i) a[i] = _mm512_set1_ps(0.1f * static_cast<float>(i));
+  const __m512 m = _mm512_set1_ps(0.999f), c = _mm512_set1_ps(0.001f);
+  for (std::int64_t s = 0; s < steps; ++s)
+    for (auto& x : a) x = _mm512_fmadd_ps(x, m, c);
+  float total = 0;
+  for (const auto& x : a) total += _mm512_cvtss_f32(x);
+  return total;
+}
+
+LIMITS_AVX512 double fma_f64_512(std::int64_t steps) {
+  __m512d a[kChains];
+  for (int i = 0; i < kChains; ++i) a[i] = _mm512_set1_pd(0.1 * i);
+  const __m512d m = _mm512_set1_pd(0.999), c = _mm512_set1_pd(0.001);
+  for (std::int64_t s = 0; s < steps; ++s)
+    for (auto& x : a) x = _mm512_fmadd_pd(x, m, c);
+  double total = 0;
+  for (const auto& x : a) total += _mm512_cvtsd_f64(x);
+  return total;
+}
+
+LIMITS_BF16 float dot_bf16_512(std::int64_t steps) {
+  __m512 a[kChains];
+  for (int i = 0; i < kChains; ++i) a[i] = _mm512_set1_ps(0.1f * static_cast<float>(i));
+  const __m512bh x = _mm512_cvtne2ps_pbh(_mm512_set1_ps(1.0f), _mm512_set1_ps(1.0f));
+  const __m512bh y = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.01f), _mm512_set1_ps(0.01f));
+  for (std::int64_t s = 0; s < steps; ++s)
+    for (auto& sum : a) sum = _mm512_dpbf16_ps(sum, x, y);
+  float total = 0;
+  for (const auto& sum : a) total += _mm512_cvtss_f32(sum);
+  return total;
+}
+
+LIMITS_AVX2 float fma_256(std::int64_t steps) {
+  __m256 a[kChains];
+  for (int i = 0; i < kChains; ++i) a[i] = _mm256_set1_ps(0.1f * static_cast<float>(i));
+  const __m256 m = _mm256_set1_ps(0.999f), c = _mm256_set1_ps(0.001f);
+  for (std::int64_t s = 0; s < steps; ++s)
+    for (auto& x : a) x = _mm256_fmadd_ps(x, m, c);
+  float total = 0;
+  for (const auto& x : a) total += _mm256_cvtss_f32(x);
+  return total;
+}
+#else
+// Other processors: what the compiler makes of plain loops, and no figure for arithmetic.
+void copy_range(float* to, const float* from, std::int64_t n, bool) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = from[i];
+}
+void add_range(float* to, const float* a, const float* b, std::int64_t n, bool) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = a[i] + b[i];
+}
+void fill_range(float* to, std::int64_t n, bool) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = 2.0f;
+}
+float sum_range(const float* from, std::int64_t n) {
+  float sums[16] = {};
+  for (std::int64_t i = 0; i < n; ++i) sums[i % 16] += from[i];
+  return sums[0];
+}
+#endif
+
+volatile double sink;  // keeps results alive
+
+/// Calls body(begin, end) once on each thread, on equal ranges cut at multiples of 16 floats.
+template <class F>
+void split(std::int64_t n, F&& body) {
+#pragma omp parallel
+  {
+    const std::int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
+    const std::int64_t share = (n / threads + 15) / 16 * 16;
+    const std::int64_t begin = std::min(n, me * share), end = me + 1 == threads ? n : std::min(n, begin + share);
+    body(begin, end);
+  }
+}
+
+void add_memory_rows(bench::Program& program) {
+  for (const std::int64_t n : {std::int64_t{1000000}, std::int64_t{100000000}}) {
+    const std::string size = n == 1000000 ? "/1e6" : "/1e8";
+    const double bytes = 4.0 * static_cast<double>(n);
+    for (const bool streaming : {false, true}) {
+      const std::string suffix = size + (streaming ? "@streaming" : "");
+      program.add("limit.copy" + suffix, "B", 2 * bytes, [=] {
+        auto from = std::make_shared<Buffer>(n), to = std::make_shared<Buffer>(n);
+        return [=] { split(n, [&](auto b, auto e) { copy_range(to->get() + b, from->get() + b, e - b, streaming); }); };
+      });
+      program.add("limit.add" + suffix, "B", 3 * bytes, [=] {
+        auto x = std::make_shared<Buffer>(n), y = std::make_shared<Buffer>(n), to = std::make_shared<Buffer>(n);
+        return [=] {
+          split(n, [&](auto b, auto e) { add_range(to->get() + b, x->get() + b, y->get() + b, e - b, streaming); });
+        };
+      });
+      program.add("limit.fill" + suffix, "B", bytes, [=] {
+        auto to = std::make_shared<Buffer>(n);
+        return [=] { split(n, [&](auto b, auto e) { fill_range(to->get() + b, e - b, streaming); }); };
+      });
+    }
+    program.add("limit.read" + size, "B", bytes, [=] {
+      auto from = std::make_shared<Buffer>(n);
+      return [=] { split(n, [&](auto b, auto e) { sink = sum_range(from->get() + b, e - b); }); };
+    });
+  }
+}
+
+#ifdef __x86_64__
+template <class F>
+void add_arithmetic_row(bench::Program& program, const std::string& name, double flop_per_step, F kernel) {
+  constexpr std::int64_t kSteps = 2000000;
+  program.add(name, "FLOP", flop_per_step * kChains * kSteps * omp_get_max_threads(), [=] {
+    return [=] {
+#pragma omp parallel
+      sink = static_cast<double>(kernel(kSteps));
+    };
+  });
+}
+
+void add_arithmetic_rows(bench::Program& program) {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
+    add_arithmetic_row(program, "limit.fma.f32", 32, fma_512);
+    add_arithmetic_row(program, "limit.fma.f64", 16, fma_f64_512);
+  }
+  if (__builtin_cpu_supports("avx512bf16")) add_arithmetic_row(program, "limit.fma.bf16", 64, dot_bf16_512);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    add_arithmetic_row(program, "limit.fma.f32@256", 16, fma_256);
+}
+#else
+void add_arithmetic_rows(bench::Program&) {}
+#endif
+
+}  // namespace
+
+int main() {
+  bench::Program program("limits", "", omp_get_max_threads());
+  add_memory_rows(program);
+  add_arithmetic_rows(program);
+  return program.serve();
+}

@@ -1,0 +1,70 @@
+"""What each row is held against: the ratio to the best peer, and the physical limit that excuses a smaller one."""
+
+import re
+
+# A ratio target also counts as met at this share of the measured limit.
+SHARE_OF_LIMIT = 0.85
+
+# Rows whose results come back to the caller's eye first; --quick runs only these.
+QUICK = re.compile(
+    r"^(overhead\.add\.(no_grad|grad)/64|overhead\.mm|mlp\.step|mnist\.(conv|tutorial)/b(64|128)|loader\.memory|"
+    r"(add\.new|muladd\.new|exp\.new|tanh\.new|gelu\.new|sum\.all|sum\.first|max_index\.last|softmax\.last|"
+    r"layer_norm\.last|transpose\.new|index_rows\.new|sort|uniform\.fill|normal\.fill)/1e6|add\.new/1e8|"
+    r"gemm\.(f32|bf16)/(256|1024)|"
+    r"conv\.(forward|backward)/(mnist\.b64c32x26|resnet50\.b8c(64x56k64r3|256x14k1024r1|512x7k512)))")
+
+# (rows, least ratio to the best peer, which peers): the first match counts. Ratios are of rates: 2 means twice as fast.
+TARGETS = [
+    (r"overhead\.add\.no_grad/64", 5.0, "libtorch"),
+    (r"overhead\.add\.grad/64", 4.0, "libtorch"),
+    (r"mlp\.step/b1", 4.0, "libtorch"),
+    (r"mlp\.step/b64", 1 / 0.68, "libtorch"),
+    (r"mnist\.conv/b64", 1.5, ""),
+    (r"mnist\.tutorial/b128", 2.0, ""),
+    (r"(tanh|exp|gelu|softmax|log_softmax|layer_norm|max_index|argmax|sum\.first|transpose|sort|uniform|normal)\b.*",
+     2.0, ""),
+    (r"(sum|mean|amax)\..*", 0.95, ""),
+    (r"(add|muladd|relu|sigmoid|clone|cat|broadcast_\w+)\.new/1e8", 5.0, "plain"),
+    (r"(gemm|conv|conv_blocked)\..*", 0.97, ""),
+    (r"loader\..*", 10.0, ""),
+]
+
+# Which figure of bench_limits bounds a row; {size} is what follows the last '/'.
+LIMITS = [
+    (r"(add|add_)\.(new|out)/.*|muladd\..*|addcmul\..*", "limit.add/{size}"),
+    (r"(sum|mean|amax|max_index|argmax)\..*", "limit.read/{size}"),
+    (r"(uniform|normal)\.fill/.*", "limit.fill/{size}"),
+    (r".*/1e[68]", "limit.copy/{size}"),
+    (r"gemm\.bf16/.*", "limit.fma.bf16"),
+    (r"gemm\.f64/.*", "limit.fma.f64"),
+    (r"(gemm|conv|conv_blocked)\..*", "limit.fma.f32"),
+]
+
+# Rows counted in something else than bytes: bytes an element at least moves.
+BYTES_PER_ELEMENT = {"uniform.fill": 4, "normal.fill": 4}
+
+
+def first_match(table: list, row: str):
+    for entry in table:
+        if re.fullmatch(entry[0], row):
+            return entry
+    return None
+
+
+def target_of(row: str):
+    """(least ratio, part of the names of the peers that count) or None."""
+    entry = first_match(TARGETS, row)
+    return entry[1:] if entry else None
+
+
+def limit_of(row: str):
+    """Name of the row of bench_limits that bounds this row, or None. Sorting has no simple bound."""
+    if row.startswith(("sort", "index_elements", "gather.")):
+        return None
+    entry = first_match(LIMITS, row)
+    return entry[1].format(size=row.rsplit("/", 1)[-1]) if entry else None
+
+
+def work_against_limit(row: str, items: float) -> float:
+    """Items of a row in the unit of its limit."""
+    return items * BYTES_PER_ELEMENT.get(row.split("/")[0], 1)
