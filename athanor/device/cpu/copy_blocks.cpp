@@ -205,12 +205,15 @@ HWY_AFTER_NAMESPACE();
 namespace athanor::cpu {
 namespace {
 HWY_EXPORT(make_block_ops);
-}
 
-const BlockOps& block_ops() {
-  static const BlockOps ops = HWY_DYNAMIC_DISPATCH(make_block_ops)();
+BlockOps& mutable_block_ops() {
+  static BlockOps ops = HWY_DYNAMIC_DISPATCH(make_block_ops)();
   return ops;
 }
+}  // namespace
+
+const BlockOps& block_ops() { return mutable_block_ops(); }
+void reload_block_ops() { mutable_block_ops() = HWY_DYNAMIC_DISPATCH(make_block_ops)(); }
 
 }  // namespace athanor::cpu
 #endif

@@ -26,5 +26,7 @@ struct BlockOps {
 
 /// Those of the best instruction set of this CPU.
 const BlockOps& block_ops();
+/// Chooses them again; see use_simd_target.
+void reload_block_ops();
 
 }  // namespace athanor::cpu

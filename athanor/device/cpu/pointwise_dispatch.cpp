@@ -1,0 +1,203 @@
+#include <cmath>
+#include <initializer_list>
+
+#include "athanor/device/cpu/copy_blocks.h"
+#include "athanor/device/cpu/pointwise_tables.h"
+#include "athanor/ops/kernels/copy.h"
+#include "hwy/targets.h"
+
+namespace athanor::cpu {
+namespace {
+
+PointwiseTables make_tables() {
+  PointwiseTables t;
+  for (auto* add : {&add_unary_any, &add_unary_math, &add_unary_activations, &add_unary_special, &add_binary_float,
+                    &add_binary_math, &add_binary_integer, &add_binary_compare, &add_binary_backward, &add_ternary})
+    add(t);
+  return t;
+}
+
+PointwiseTables& mutable_tables() {
+  static PointwiseTables tables = make_tables();
+  return tables;
+}
+
+constexpr DType computing(DType t) { return is_half(t) ? DType::Float : t; }
+
+/// Elements below which a second thread does not pay: arithmetic runs at the speed of memory, functions do not.
+constexpr std::int64_t kCheapGrain = 32768;
+constexpr std::int64_t kCostlyGrain = 8192;
+
+[[noreturn, gnu::cold, gnu::noinline]] void refuse(const char* op, DType t) {
+  ATHANOR_THROW(NotImplementedError, op, ": not implemented for ", t, " tensors; convert them to another dtype first");
+}
+
+/// A bool is a byte: arithmetic on it is logic.
+BinaryOp on_bool(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::Add:
+    case BinaryOp::Maximum:
+    case BinaryOp::Fmax:
+      return BinaryOp::BitwiseOr;
+    case BinaryOp::Mul:
+    case BinaryOp::Minimum:
+    case BinaryOp::Fmin:
+      return BinaryOp::BitwiseAnd;
+    default:
+      return op;
+  }
+}
+
+LoopFn find(BinaryOp op, DType t) {
+  if (t == DType::Bool) op = on_bool(op);
+  const LoopFn fn = pointwise_tables().binary[static_cast<int>(op)][static_cast<int>(computing(t))];
+  if (!fn) refuse(name(op), t);
+  return fn;
+}
+
+bool is_costly(BinaryOp op) {
+  return op >= BinaryOp::DivFloor && op <= BinaryOp::Pow ? true : op >= BinaryOp::Atan2 && op <= BinaryOp::LogAddExp2;
+}
+
+/// Runs `spec` on out and `count` inputs: at once if all are dense, else over a plan.
+void run(const LoopSpec& spec, const View* const* views, int operands) {
+  const View& out = *views[0];
+  if (out.numel == 0) return;
+  bool dense = out.contiguous;
+  for (int i = 1; i < operands; ++i) dense = dense && views[i]->contiguous && (views[i]->numel == out.numel);
+  if (!dense) {
+    LoopPlan plan;
+    plan_loop(plan, views, operands);
+    run_loop(spec, plan);
+    return;
+  }
+  char* data[kMaxOperands];
+  constexpr bool kRepeats[kMaxOperands] = {};
+  for (int i = 0; i < operands; ++i) data[i] = static_cast<char*>(views[i]->data);
+  run_dense_loop(spec, data, kRepeats, operands, out.numel);
+}
+
+void set_storage(LoopSpec& spec, int operand, DType t) {
+  spec.storage[operand] = t;
+  spec.widen[operand] = is_half(t);
+}
+
+bool is_nan(const Scalar& s) { return s.isFloatingPoint() && std::isnan(s.to<double>()); }
+
+/// x to the powers that have an operation of their own, with PyTorch's choice of them.
+UnaryOp simpler_power(const Scalar& exponent) {
+  const double e = exponent.toDouble();
+  return e == 2      ? UnaryOp::Square
+         : e == 0.5  ? UnaryOp::Sqrt
+         : e == -0.5 ? UnaryOp::Rsqrt
+         : e == -1   ? UnaryOp::Reciprocal
+                     : UnaryOp::PowScalar;
+}
+
+void unary_cpu(UnaryOp op, const View& out, const View& in, Scalar p0, Scalar p1) {
+  const bool clamps = op == UnaryOp::Clamp || op == UnaryOp::ClampMin || op == UnaryOp::ClampMax;
+  if (clamps && is_floating_point(in.dtype) && (is_nan(p0) || (op == UnaryOp::Clamp && is_nan(p1))))
+    return fill_kernel.get(DeviceType::CPU)(out, std::nan(""));
+  if (op == UnaryOp::PowScalar) op = simpler_power(p0);
+  LoopSpec spec;
+  spec.fn = pointwise_tables().unary[static_cast<int>(op)][static_cast<int>(computing(in.dtype))];
+  if (!spec.fn) refuse(name(op), in.dtype);
+  const Scalar params[] = {p0, p1, Scalar()};
+  spec.params = params;
+  set_storage(spec, 0, out.dtype);
+  set_storage(spec, 1, in.dtype);
+  spec.grain = op >= UnaryOp::Frac && op <= UnaryOp::PowScalar ? kCostlyGrain : kCheapGrain;
+  const View* views[] = {&out, &in};
+  run(spec, views, 2);
+}
+
+void nan_to_num_cpu(const View& out, const View& in, double nan, double posinf, double neginf) {
+  LoopSpec spec;
+  spec.fn = pointwise_tables().nan_to_num[static_cast<int>(computing(in.dtype))];
+  const Scalar params[] = {nan, posinf, neginf};
+  spec.params = params;
+  set_storage(spec, 0, out.dtype);
+  set_storage(spec, 1, in.dtype);
+  const View* views[] = {&out, &in};
+  run(spec, views, 2);
+}
+
+void binary_cpu(BinaryOp op, const View& out, const View& a, const View& b, Scalar p0, Scalar p1) {
+  const LoopFn fn = find(op, a.dtype);
+  const Scalar params[] = {p0, p1, Scalar()};
+  if (out.contiguous && a.contiguous && b.contiguous && a.numel == out.numel && b.numel == out.numel &&
+      out.numel <= kCostlyGrain && !is_half(a.dtype)) {
+    // The common small case, with nothing to set up.
+    char* const ptrs[] = {out.ptr<char>(), a.ptr<char>(), b.ptr<char>()};
+    const auto size = static_cast<std::int64_t>(a.item_size());
+    const std::int64_t strides[] = {static_cast<std::int64_t>(out.item_size()), size, size};
+    return fn(ptrs, strides, out.numel, params);
+  }
+  LoopSpec spec;
+  spec.fn = fn;
+  spec.params = params;
+  set_storage(spec, 0, out.dtype);
+  set_storage(spec, 1, a.dtype);
+  set_storage(spec, 2, b.dtype);
+  spec.takes_scalars = true;
+  spec.grain = is_costly(op) ? kCostlyGrain : kCheapGrain;
+  const View* views[] = {&out, &a, &b};
+  run(spec, views, 3);
+}
+
+void binary_scalar_cpu(BinaryOp op, const View& out, const View& x, Scalar s, bool scalar_first, Scalar p0, Scalar p1) {
+  alignas(8) char value[8];
+  View scalar;
+  scalar.data = value;
+  scalar.numel = 1;
+  scalar.dtype = x.dtype;
+  fill_kernel.get(DeviceType::CPU)(scalar, s);
+  if (scalar_first)
+    binary_cpu(op, out, scalar, x, p0, p1);
+  else
+    binary_cpu(op, out, x, scalar, p0, p1);
+}
+
+void ternary_cpu(TernaryOp op, const View& out, const View& a, const View& b, const View& c, Scalar p0) {
+  LoopSpec spec;
+  const bool moves = op == TernaryOp::Where;
+  spec.fn = pointwise_tables().ternary[static_cast<int>(op)][static_cast<int>(moves ? b.dtype : computing(b.dtype))];
+  if (!spec.fn) refuse(name(op), b.dtype);
+  const Scalar params[] = {p0, Scalar(), Scalar()};
+  spec.params = params;
+  const View* views[] = {&out, &a, &b, &c};
+  for (int i = 0; i < 4; ++i) {
+    spec.storage[i] = views[i]->dtype;
+    spec.widen[i] = !moves && is_half(views[i]->dtype);
+  }
+  spec.takes_scalars = true;
+  run(spec, views, 4);
+}
+
+}  // namespace
+
+void refuse_zero_divisor() { ATHANOR_THROW(Error, "ZeroDivisionError"); }
+
+const PointwiseTables& pointwise_tables() { return mutable_tables(); }
+
+bool use_simd_target(int n) {
+  hwy::SetSupportedTargetsForTest(0);
+  std::int64_t targets = hwy::SupportedTargets() & (HWY_SSE4 | HWY_AVX2 | HWY_AVX3);
+  for (int i = 0; i < n; ++i) targets &= targets - 1;  // the best ones are the lowest bits
+  if (targets == 0) return false;
+  hwy::SetSupportedTargetsForTest(targets);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  mutable_tables() = make_tables();
+  reload_block_ops();
+  return true;
+}
+
+}  // namespace athanor::cpu
+
+namespace athanor {
+ATHANOR_REGISTER_KERNEL(unary_kernel, CPU, &cpu::unary_cpu);
+ATHANOR_REGISTER_KERNEL(binary_kernel, CPU, &cpu::binary_cpu);
+ATHANOR_REGISTER_KERNEL(binary_scalar_kernel, CPU, &cpu::binary_scalar_cpu);
+ATHANOR_REGISTER_KERNEL(ternary_kernel, CPU, &cpu::ternary_cpu);
+ATHANOR_REGISTER_KERNEL(nan_to_num_kernel, CPU, &cpu::nan_to_num_cpu);
+}  // namespace athanor
