@@ -100,7 +100,6 @@ using RawF64 = decltype(hn::Vec<hn::ScalableTag<double>>::raw);
   }
 #endif
 
-ATHANOR_VECTOR_FUNCTION(exp)
 ATHANOR_VECTOR_FUNCTION(exp2)
 ATHANOR_VECTOR_FUNCTION(expm1)
 ATHANOR_VECTOR_FUNCTION(log)
@@ -127,7 +126,7 @@ ATHANOR_VECTOR_FUNCTION_2(hypot)
 
 /// c[0] + c[1] x + ... by Horner's rule.
 template <class D, std::size_t N>
-HWY_INLINE hn::Vec<D> polynomial(D d, hn::Vec<D> x, const float (&c)[N]) {
+HWY_INLINE hn::Vec<D> polynomial(D d, hn::Vec<D> x, const hn::TFromD<D> (&c)[N]) {
   auto sum = hn::Set(d, c[N - 1]);
   for (std::size_t i = N - 1; i-- > 0;) sum = hn::MulAdd(sum, x, hn::Set(d, c[i]));
   return sum;
@@ -187,12 +186,52 @@ HWY_INLINE V exp_float32(D d, V x) {
 #endif
 }
 
+/// 2^n y for whole n, |n| <= 1100, rounded once even when the result is subnormal.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V scale_float64(D d, V y, V n) {
+#if HWY_TARGET == HWY_AVX3
+  (void)d;
+  return V{_mm512_scalef_pd(y.raw, n.raw)};
+#else
+  const hn::RebindToSigned<D> di;
+  const V half = hn::Floor(hn::Mul(n, hn::Set(d, 0.5)));
+  // Adding 1.5 2^52 leaves a whole number in the low bits; the exponent field takes it plus its bias.
+  const V magic = hn::Set(d, 0x1.8p+52);
+  const auto power = [&](V e) HWY_ATTR {
+    return hn::BitCast(d, hn::ShiftLeft<52>(hn::Add(hn::BitCast(di, hn::Add(e, magic)), hn::Set(di, 1023))));
+  };
+  return hn::Mul(hn::Mul(y, power(half)), power(hn::Sub(n, half)));
+#endif
+}
+
+template <bool kBounded, class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_float64(D d, V x) {
+  x = hn::Max(hn::Set(d, -746.0), x);
+  if constexpr (!kBounded) x = hn::Min(hn::Set(d, 710.0), x);
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.4426950408889634074)));
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.69314718055989033019), x);  // 42 bits of ln 2
+  r = hn::NegMulAdd(n, hn::Set(d, 5.4979230187083711747e-14), r);
+  constexpr double kTail[] = {0.5,
+                              0.1666666666666666745,
+                              0.04166666666662412787,
+                              0.008333333333330061833,
+                              0.00138888889172137169,
+                              0.0001984126986305361688,
+                              0.00002480152129595437513,
+                              2.755726845999706477e-6,
+                              2.762008844540974816e-7,
+                              2.510038549551031908e-8};
+  const V one = hn::Set(d, 1.0);
+  const V y = hn::MulAdd(hn::MulAdd(polynomial(d, r, kTail), r, one), r, one);
+  return scale_float64(d, y, n);
+}
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_exp(D d, V x) {
   if constexpr (is_float32_v<D>)
     return exp_float32<false>(d, x);
   else
-    return library_exp(d, x);
+    return exp_float64<false>(d, x);
 }
 
 /// e^x for x <= 0: a little faster.
@@ -201,7 +240,7 @@ HWY_INLINE V vec_exp_nonpositive(D d, V x) {
   if constexpr (is_float32_v<D>)
     return exp_float32<true>(d, x);
   else
-    return library_exp(d, x);
+    return exp_float64<true>(d, x);
 }
 
 /// x with the sign bit of y.
@@ -218,7 +257,7 @@ HWY_INLINE V vec_tanh(D d, V x) {
     const V small = hn::MulAdd(hn::Mul(x, t), polynomial(d, t, kSmall), x);
     const V e = vec_exp_nonpositive(d, hn::Mul(a, hn::Set(d, -2.0F)));
     const V large = hn::Div(hn::Sub(one, e), hn::Add(one, e));
-    return hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625F)), small, with_sign(d, large, x));
+    return with_sign(d, hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625F)), small, large), x);
   } else {
     return library_tanh(d, x);
   }
@@ -413,7 +452,7 @@ HWY_INLINE V vec_log1p(D d, V x) {
     const V m = split_float32(d, u, e);
     // What the sum 1 + x lost, brought to m's scale.
     const V lost = hn::IfThenElseZero(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p+24F)), hn::Sub(x, hn::Sub(u, one)));
-    const auto power = hn::ShiftLeft<23>(hn::Sub(hn::Set(di, 127), hn::ConvertTo(di, e)));
+    const auto power = hn::ShiftLeft<23>(hn::Sub(hn::Set(di, 127), hn::ConvertTo(di, hn::Min(e, hn::Set(d, 126.0F)))));
     const V f = hn::MulAdd(lost, hn::BitCast(d, power), hn::Sub(m, one));
     const V low = hn::MulAdd(e, hn::Set(d, -2.12194440e-4F), log1p_tail(d, f));
     const V y = hn::MulAdd(e, hn::Set(d, 0.693359375F), hn::Add(low, f));
