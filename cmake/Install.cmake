@@ -14,7 +14,8 @@ install(TARGETS ${ATHANOR_TARGETS} EXPORT AthanorTargets
 # Headers of the interface; those of the kernels stay inside.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/athanor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "device/*" EXCLUDE)
-install(DIRECTORY ${GENERATED}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY ${GENERATED}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.inc" PATTERN "*.glue.inc" EXCLUDE)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Athanor)
 install(EXPORT AthanorTargets NAMESPACE Athanor:: DESTINATION ${package_dir})

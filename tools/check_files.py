@@ -23,6 +23,8 @@ TEXT_SUFFIXES = LENGTH_SUFFIXES + (".md", ".txt", ".cmake", ".json", ".yaml", ".
 TEXT_NAMES = ("Makefile", "Dockerfile", "run")
 # Headers that are included several times on purpose.
 NO_PRAGMA_ONCE = re.compile(r"(-inl\.h|\.inc\.h)$")
+# Highway's guard: such a header is included once per target.
+HIGHWAY_GUARD = re.compile(r"^#if defined\(\w+\) == defined\(HWY_TARGET_TOGGLE\)$", re.MULTILINE)
 
 # Folders that exist on one person's machine only. Container images may choose their own folders.
 MACHINE_PATH = re.compile(r"""(?<![\w.}/$-])/(home/\w+|root/\w+|Users/\w+|work/\w+|opt/\w+|mnt/\w+)""")
@@ -45,7 +47,7 @@ def matches(path: str, text: str, pattern, message: str) -> list:
 
 
 def check_header(path: str, text: str) -> list:
-    if not path.endswith((".h", ".cuh")) or NO_PRAGMA_ONCE.search(path):
+    if not path.endswith((".h", ".cuh")) or NO_PRAGMA_ONCE.search(path) or HIGHWAY_GUARD.search(text):
         return []
     for line in text.splitlines():
         if line.strip() and not line.startswith("//"):

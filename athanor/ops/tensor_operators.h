@@ -1,8 +1,6 @@
 #pragma once
 /// Comparison, remainder and bitwise operators of Tensor; element by element, as libtorch. `a == b` is a bool tensor:
-/// use equal(a, b) for one answer.
-
-#include "athanor/ops/tensor.h"
+/// use equal(a, b) for one answer. The last part of athanor/ops/tensor.h, which includes it at its end; include that.
 
 namespace athanor {
 

@@ -28,6 +28,7 @@ class Files(unittest.TestCase):
         self.assert_clean("// a comment\n\n#pragma once\n", "athanor/nn/a.h")
         self.assert_finds("#include <x>\n#pragma once\n", "#pragma once", "athanor/nn/a.h")
         self.assert_clean("int twice;\n", "athanor/device/cpu/kernel-inl.h")
+        self.assert_clean("#if defined(A_H_) == defined(HWY_TARGET_TOGGLE)\n#endif\n", "athanor/device/cpu/a.h")
 
     def test_paths_of_a_machine(self):
         for path in ("/home/ann/x", "/root/x", "/Users/ann/x", "/opt/x", "/work/x"):
