@@ -9,7 +9,7 @@
 
 namespace athanor {
 
-AccumulateGrad::AccumulateGrad(TensorBase variable) : Node(Leaf()), variable_(std::move(variable)) { add_output(variable_); }
+AccumulateGrad::AccumulateGrad(TensorBase variable) : variable_(std::move(variable)) { add_output(variable_); }
 
 AccumulateGrad::~AccumulateGrad() {
   AutogradMeta& meta = *variable_.impl()->autograd;

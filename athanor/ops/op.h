@@ -180,7 +180,7 @@ inline void check_inputs(const char* schema, const In&... in) {
     if constexpr (std::is_same_v<std::decay_t<decltype(t)>, Tensor>)
       host = host && (!t.defined() || t.impl()->device.is_host());
     else
-      for (const auto& e : t) host = host && e.impl()->device.is_host();
+      for (const auto& e : t) host = host && (!e.defined() || e.impl()->device.is_host());
   };
   (look(in), ...);
   if (__builtin_expect(!host, 0)) {

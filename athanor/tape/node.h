@@ -105,7 +105,7 @@ class Node : public RefCounted {
   std::size_t num_edges() const { return edges_.size(); }
   const Edge& edge(std::size_t i) const { return edges_[i]; }
   void add_edge(Edge e) {
-    // A view whose base was changed gets its node only now, when it is used.
+    // Made only now, when it is used: a leaf's accumulator, or the new node of a view whose base was changed.
     if (__builtin_expect(e.node && e.node->sequence_ > sequence_, 0)) renumber();
     edges_.push_back(std::move(e));
   }
@@ -121,11 +121,6 @@ class Node : public RefCounted {
   /// Where the call was made, if anomaly mode was on.
   std::string& forward_trace();
   const std::string* forward_trace_or_null() const { return trace_.get(); }
-
- protected:
-  /// For leaves: number 0, so that they run when everything that leads to them has.
-  struct Leaf {};
-  explicit Node(Leaf) : sequence_(0) {}
 
  private:
   void renumber();

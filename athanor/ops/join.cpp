@@ -1,0 +1,373 @@
+// Joining, cutting and rearranging: cat, stack, split, flip, roll, repeat, triangles.
+#include "athanor/ops/join.h"
+
+#include "athanor/ops/copy.h"
+#include "athanor/ops/create.h"
+#include "athanor/ops/index.h"
+#include "athanor/ops/kernels/index.h"
+#include "athanor/ops/op.h"
+#include "athanor/ops/pointwise.h"
+#include "athanor/ops/promote.h"
+#include "athanor/ops/reduce.h"
+#include "athanor/ops/view.h"
+
+namespace athanor::ops {
+
+namespace {
+
+/// 1-d tensors without elements are left out of a cat, whatever the others' shape.
+bool is_skipped(const Tensor& t) { return t.dim() == 1 && t.numel() == 0; }
+
+Tensor as_one_of_several(Tensor view) {
+  if (AutogradMeta* meta = detail::autograd_meta_or_null(view); meta && meta->origin == ViewOrigin::Ordinary)
+    meta->origin = ViewOrigin::MultiOutput;
+  return view;
+}
+
+}  // namespace
+
+/// Inputs of one dtype joined along dim.
+struct Cat {
+  ATHANOR_OP("cat_same_dtype(Tensor[] tensors, int dim) -> Tensor | function");
+  static constexpr const char* grad_name = "CatBackward0";
+  std::int64_t dim;
+  std::vector<std::int64_t> lengths;  // -1: skipped
+  Meta infer(const TensorList& tensors) {
+    const Tensor* first = nullptr;
+    std::int64_t total = 0;
+    for (const Tensor& t : tensors) {
+      ATHANOR_CHECK(t.dim() > 0, "zero-dimensional tensor (at position ", &t - tensors.begin(),
+                    ") cannot be concatenated");
+      if (is_skipped(t)) {
+        lengths.push_back(-1);
+        continue;
+      }
+      if (!first) {
+        first = &t;
+        dim = wrap_dim(dim, t.dim(), "cat");
+      }
+      ATHANOR_CHECK(t.dim() == first->dim(), "Tensors must have same number of dimensions: got ", first->dim(), " and ",
+                    t.dim());
+      for (std::int64_t d = 0; d < t.dim(); ++d)
+        ATHANOR_CHECK(d == dim || t.size(d) == first->size(d), "Sizes of tensors must match except in dimension ", dim,
+                      ". Expected size ", first->size(d), " but got size ", t.size(d), " for tensor number ",
+                      &t - tensors.begin(), " in the list; shapes ", first->sizes(), " and ", t.sizes());
+      lengths.push_back(t.size(dim));
+      total += t.size(dim);
+    }
+    if (!first) return {{0}, tensors[0].dtype(), tensors[0].device(), {}};
+    Meta m{DimVector(first->sizes()), first->dtype(), first->device(), {}};
+    m.sizes[static_cast<std::size_t>(dim)] = total;
+    return m;
+  }
+  void run(const Tensor& out, const TensorList& tensors) { launch(cat_kernel, out, tensors, dim); }
+  void grad(GradCall& g) {
+    std::int64_t at = 0;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      if (lengths[i] < 0) continue;
+      if (g.needs(i)) g.set(i, narrow(g.grad(), dim, at, lengths[i]));
+      at += lengths[i];
+    }
+  }
+};
+
+/// Tensors joined along dim; dtypes are promoted.
+ATHANOR_FUNCTION("cat(Tensor[] tensors, int dim=0) -> Tensor | out");
+Tensor cat(TensorList tensors, std::int64_t dim) {
+  ATHANOR_CHECK(!tensors.empty(), "cat(): expected a non-empty list of Tensors");
+  Promotion p;
+  bool same = true;
+  for (const Tensor& t : tensors) {
+    ATHANOR_CHECK(t.defined(), "cat(): tensor ", &t - tensors.begin(), " of the list is not defined");
+    p.add(t);
+    same = same && t.dtype() == tensors[0].dtype();
+  }
+  if (same) return cat_same_dtype(tensors, dim);
+  std::vector<Tensor> converted;
+  for (const Tensor& t : tensors) converted.push_back(cast(t, p.type()));
+  return cat_same_dtype(converted, dim);
+}
+ATHANOR_FUNCTION("concat(Tensor[] tensors, int dim=0) -> Tensor");
+Tensor concat(TensorList tensors, std::int64_t dim) { return cat(tensors, dim); }
+
+/// Tensors of one shape joined along a new dim.
+ATHANOR_FUNCTION("stack(Tensor[] tensors, int dim=0) -> Tensor | out");
+Tensor stack(TensorList tensors, std::int64_t dim) {
+  ATHANOR_CHECK(!tensors.empty(), "stack expects a non-empty TensorList");
+  std::vector<Tensor> parts;
+  for (const Tensor& t : tensors) {
+    ATHANOR_CHECK(t.sizes() == tensors[0].sizes(), "stack expects each tensor to be equal size, but got ",
+                  tensors[0].sizes(), " at entry 0 and ", t.sizes(), " at entry ", &t - tensors.begin());
+    parts.push_back(unsqueeze(t, dim));
+  }
+  return cat(parts, wrap_dim(dim, tensors[0].dim() + 1, "stack"));
+}
+
+namespace {
+std::vector<Tensor> with_dims(TensorList tensors, std::int64_t n) {
+  std::vector<Tensor> out;
+  for (Tensor t : tensors) {
+    if (n >= 1 && t.dim() == 0) t = unsqueeze(t, 0);
+    if (n >= 2 && t.dim() == 1) t = unsqueeze(t, 0);
+    if (n >= 3 && t.dim() == 2) t = unsqueeze(t, 2);
+    out.push_back(t);
+  }
+  return out;
+}
+}  // namespace
+
+ATHANOR_FUNCTION("hstack(Tensor[] tensors) -> Tensor");
+Tensor hstack(TensorList tensors) {
+  ATHANOR_CHECK(!tensors.empty(), "hstack expects a non-empty TensorList");
+  const auto parts = with_dims(tensors, 1);
+  return cat(parts, parts[0].dim() == 1 ? 0 : 1);
+}
+ATHANOR_FUNCTION("vstack(Tensor[] tensors) -> Tensor");
+Tensor vstack(TensorList tensors) { return cat(with_dims(tensors, 2), 0); }
+ATHANOR_FUNCTION("dstack(Tensor[] tensors) -> Tensor");
+Tensor dstack(TensorList tensors) { return cat(with_dims(tensors, 3), 2); }
+
+/// Views of the given lengths along dim, which must add up to its size.
+ATHANOR_FUNCTION("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]");
+std::vector<Tensor> split_with_sizes(const Tensor& self, IntArrayRef split_sizes, std::int64_t dim) {
+  ATHANOR_CHECK(self.dim() > 0, "split expects at least a 1-dimensional tensor");
+  dim = wrap_dim(dim, self.dim(), "split");
+  std::int64_t total = 0;
+  for (const std::int64_t n : split_sizes) {
+    ATHANOR_CHECK(n >= 0, "split_with_sizes expects split_sizes have only non-negative entries, but got ", split_sizes);
+    total += n;
+  }
+  ATHANOR_CHECK(total == self.size(dim), "split_with_sizes expects split_sizes to sum exactly to ", self.size(dim),
+                " (input tensor's size at dimension ", dim, "), but got split_sizes=", split_sizes);
+  std::vector<Tensor> out;
+  std::int64_t at = 0;
+  for (const std::int64_t n : split_sizes) {
+    out.push_back(as_one_of_several(narrow(self, dim, at, n)));
+    at += n;
+  }
+  return out;
+}
+
+/// Views of split_size along dim; the last may be smaller.
+ATHANOR_FUNCTION("split(Tensor self, int split_size, int dim=0) -> Tensor[]");
+std::vector<Tensor> split(const Tensor& self, std::int64_t split_size, std::int64_t dim) {
+  ATHANOR_CHECK(self.dim() > 0, "split expects at least a 1-dimensional tensor");
+  const std::int64_t n = self.size(dim);
+  ATHANOR_CHECK(split_size > 0 || (split_size == 0 && n == 0),
+                "split expects split_size be positive (or 0 for an empty dimension), but got split_size=", split_size);
+  DimVector sizes;
+  for (std::int64_t at = 0; at < n; at += split_size) sizes.push_back(std::min(split_size, n - at));
+  if (sizes.empty()) sizes.push_back(0);
+  return split_with_sizes(self, sizes, dim);
+}
+ATHANOR_FUNCTION("split.sizes(Tensor self, int[] split_size, int dim=0) -> Tensor[]");
+std::vector<Tensor> split(const Tensor& self, IntArrayRef split_size, std::int64_t dim) {
+  return split_with_sizes(self, split_size, dim);
+}
+
+/// At most `chunks` views of equal size along dim; the last may be smaller.
+ATHANOR_FUNCTION("chunk(Tensor self, int chunks, int dim=0) -> Tensor[]");
+std::vector<Tensor> chunk(const Tensor& self, std::int64_t chunks, std::int64_t dim) {
+  ATHANOR_CHECK(self.dim() > 0, "chunk expects at least a 1-dimensional tensor");
+  ATHANOR_CHECK(chunks > 0, "chunk expects `chunks` to be greater than 0, got: ", chunks);
+  const std::int64_t n = self.size(dim), size = (n + chunks - 1) / chunks;
+  if (n == 0) return split_with_sizes(self, DimVector(static_cast<std::size_t>(chunks), 0), dim);
+  return split(self, size, dim);
+}
+
+/// `sections` views along dim that differ by at most one in size.
+ATHANOR_FUNCTION("tensor_split(Tensor self, int sections, int dim=0) -> Tensor[]");
+std::vector<Tensor> tensor_split(const Tensor& self, std::int64_t sections, std::int64_t dim) {
+  ATHANOR_CHECK(self.dim() > 0, "tensor_split expected at least a 1-dimensional tensor, but got a 0-dim one");
+  ATHANOR_CHECK(sections > 0, "number of sections must be larger than 0, got ", sections);
+  const std::int64_t n = self.size(dim);
+  DimVector sizes;
+  for (std::int64_t i = 0; i < sections; ++i) sizes.push_back(n / sections + (i < n % sections ? 1 : 0));
+  return split_with_sizes(self, sizes, dim);
+}
+
+/// The slices of dim as views without it.
+ATHANOR_FUNCTION("unbind(Tensor self, int dim=0) -> Tensor[]");
+std::vector<Tensor> unbind(const Tensor& self, std::int64_t dim) {
+  ATHANOR_CHECK_INDEX(self.dim() > 0, "unbind: Dimension specified as ", dim, " but tensor has no dimensions");
+  std::vector<Tensor> out;
+  for (std::int64_t i = 0; i < self.size(dim); ++i) out.push_back(as_one_of_several(select(self, dim, i)));
+  return out;
+}
+
+/// The order along dims reversed; a copy.
+struct Flip {
+  ATHANOR_OP("flip(Tensor self, int[] dims) -> Tensor");
+  DimVector dims;
+  Meta infer(const Tensor& self) {
+    std::uint64_t seen = 0;
+    for (auto& d : dims) {
+      d = wrap_dim(d, self.dim(), "flip");
+      ATHANOR_CHECK(!(seen >> d & 1), "flip: dim ", d, " appears multiple times in the list of dims");
+      seen |= std::uint64_t{1} << d;
+    }
+    if (self.dim() == 0) dims.clear();
+    return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
+  }
+  void run(const Tensor& out, const Tensor& self) { launch(flip_kernel, out, self, IntArrayRef(dims)); }
+  void grad(GradCall& g) { g.set(0, flip(g.grad(), dims)); }
+};
+
+ATHANOR_FUNCTION("fliplr(Tensor self) -> Tensor");
+Tensor fliplr(const Tensor& self) {
+  ATHANOR_CHECK(self.dim() >= 2, "fliplr: Input must be >= 2-d.");
+  return flip(self, {1});
+}
+ATHANOR_FUNCTION("flipud(Tensor self) -> Tensor");
+Tensor flipud(const Tensor& self) {
+  ATHANOR_CHECK(self.dim() >= 1, "flipud: Input must be >= 1-d.");
+  return flip(self, {0});
+}
+
+/// Elements moved by shifts along dims, wrapping round; without dims over the flattened tensor.
+struct RollDims {
+  ATHANOR_OP("roll_dims(Tensor self, int[] shifts, int[] dims) -> Tensor | function");
+  static constexpr const char* grad_name = "RollBackward0";
+  DimVector shifts, dims;
+  Meta infer(const Tensor& self) {
+    ATHANOR_CHECK(shifts.size() == dims.size(), "roll: shifts and dimensions must align. shifts: ", shifts.size(),
+                  ", dims:", dims.size());
+    for (auto& d : dims) d = wrap_dim(d, self.dim(), "roll");
+    return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
+  }
+  void run(const Tensor& out, const Tensor& self) {
+    launch(roll_kernel, out, self, IntArrayRef(shifts), IntArrayRef(dims));
+  }
+  void grad(GradCall& g) {
+    DimVector back;
+    for (const auto s : shifts) back.push_back(-s);
+    g.set(0, roll_dims(g.grad(), back, dims));
+  }
+};
+
+ATHANOR_FUNCTION("roll(Tensor self, int[] shifts, int[] dims=[]) -> Tensor");
+Tensor roll(const Tensor& self, IntArrayRef shifts, IntArrayRef dims) {
+  ATHANOR_CHECK(!shifts.empty(), "`shifts` required");
+  if (!dims.empty()) return roll_dims(self, shifts, dims);
+  ATHANOR_CHECK(shifts.size() == 1, "roll: shifts and dimensions must align. shifts: ", shifts.size(), ", dims:0");
+  return reshape(roll_dims(reshape(self, {-1}), shifts, {0}), self.sizes());
+}
+
+/// self tiled `repeats` times along each dim; leading repeats add dims.
+struct Repeat {
+  ATHANOR_OP("repeat(Tensor self, int[] repeats) -> Tensor | method");
+  DimVector repeats;
+  DimVector from;
+  Meta infer(const Tensor& self) {
+    const std::size_t n = repeats.size(), m = static_cast<std::size_t>(self.dim());
+    ATHANOR_CHECK(n >= m,
+                  "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: ",
+                  IntArrayRef(repeats), " for shape ", self.sizes());
+    from = DimVector(self.sizes());
+    Meta out{DimVector(n), self.dtype(), self.device(), {}};
+    for (std::size_t d = 0; d < n; ++d) {
+      ATHANOR_CHECK(repeats[d] >= 0, "repeat: Trying to create tensor with negative dimension: repeats ",
+                    IntArrayRef(repeats));
+      out.sizes[d] = repeats[d] * (d < n - m ? 1 : from[d - (n - m)]);
+    }
+    return out;
+  }
+  void run(const Tensor& out, const Tensor& self) {
+    if (out.numel()) launch(repeat_kernel, out, self);
+  }
+  void grad(GradCall& g) {
+    // Every repeated dim is split into (repeat, size) and summed over the first.
+    const std::size_t n = repeats.size(), m = from.size();
+    DimVector split, dims;
+    for (std::size_t d = 0; d < n; ++d) {
+      dims.push_back(static_cast<std::int64_t>(split.size()));
+      split.push_back(repeats[d]);
+      if (d >= n - m) split.push_back(from[d - (n - m)]);
+    }
+    g.set(0, dims.empty() ? g.grad() : sum(reshape(g.grad(), split), IntArrayRef(dims)));
+  }
+};
+
+ATHANOR_FUNCTION("tile(Tensor self, int[] dims) -> Tensor");
+Tensor tile(const Tensor& self, IntArrayRef dims) {
+  DimVector repeats(dims);
+  while (static_cast<std::int64_t>(repeats.size()) < self.dim()) repeats.insert(0, 1);
+  return repeat(self, repeats);
+}
+
+/// Each entry of dim repeated repeats[i] times (one count: all alike).
+struct RepeatInterleave {
+  ATHANOR_OP("repeat_interleave_dim(Tensor self, Tensor repeats, int dim, int total) -> Tensor | function");
+  static constexpr const char* grad_name = "RepeatInterleaveBackward0";
+  std::int64_t dim, total;
+  SavedTensor repeats;
+  DimVector from;
+  Meta infer(const Tensor& self, const Tensor&) {
+    from = DimVector(self.sizes());
+    Meta m{from, self.dtype(), self.device(), {}};
+    m.sizes[static_cast<std::size_t>(dim)] = total;
+    return m;
+  }
+  void run(const Tensor& out, const Tensor& self, const Tensor& r) {
+    launch(repeat_interleave_kernel, out, self, r, dim);
+  }
+  void save(const Node&, const Tensor&, const Tensor& r) { repeats.save(r); }
+  void grad(GradCall& g) {
+    // The entry each repeated slice came from, then a sum by index.
+    const Tensor r = g.get(repeats);
+    const std::int64_t n = from[static_cast<std::size_t>(dim)];
+    const Tensor source = detail::empty_tensor({total}, DType::Long, g.grad().device());
+    const Tensor entries = reshape(nonzero(ones({n}, TensorOptions(g.grad().device()))), {n});
+    launch(repeat_interleave_kernel, source, entries, r, std::int64_t{0});
+    g.set(0, index_add(zeros(from, g.grad().options()), dim, source, g.grad()));
+  }
+};
+
+ATHANOR_FUNCTION("repeat_interleave(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor");
+Tensor repeat_interleave(const Tensor& self, const Tensor& repeats, std::optional<std::int64_t> dim,
+                         std::optional<std::int64_t> output_size) {
+  if (!dim) return repeat_interleave(reshape(self, {-1}), repeats, 0, output_size);
+  const std::int64_t d = wrap_dim(*dim, self.dim(), "repeat_interleave");
+  ATHANOR_CHECK(repeats.dtype() == DType::Long || repeats.dtype() == DType::Int,
+                "repeats has to be Long or Int tensor, got ", repeats.dtype());
+  ATHANOR_CHECK(repeats.dim() <= 1 && (repeats.numel() == 1 || repeats.numel() == self.size(d)),
+                "repeats must have the same size as input along dim, got ", repeats.sizes(), " for size ",
+                self.size(d));
+  const std::int64_t total = output_size            ? *output_size
+                             : repeats.numel() == 1 ? repeats.item().toLong() * self.size(d)
+                                                    : sum(repeats).item().toLong();
+  return repeat_interleave_dim(self, repeats, d, total);
+}
+ATHANOR_FUNCTION("repeat_interleave.int(Tensor self, int repeats, int? dim=None) -> Tensor");
+Tensor repeat_interleave(const Tensor& self, std::int64_t repeats, std::optional<std::int64_t> dim) {
+  return repeat_interleave(self, full({1}, Scalar(repeats), TensorOptions(kLong).device(self.device())), dim);
+}
+
+namespace {
+Meta triangle_meta(const char* op, const Tensor& self) {
+  ATHANOR_CHECK(self.dim() >= 2, op, ": input tensor must have at least 2 dimensions, got shape ", self.sizes());
+  return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
+}
+}  // namespace
+
+/// The lower triangle of the last two dims, zero elsewhere.
+struct Tril {
+  ATHANOR_OP("tril(Tensor self, int diagonal=0) -> Tensor | inplace out");
+  std::int64_t diagonal;
+  Meta infer(const Tensor& self) { return triangle_meta("tril", self); }
+  void run(const Tensor& out, const Tensor& self) { launch(tril_kernel, out, self, diagonal); }
+  void grad(GradCall& g) { g.set(0, tril(g.grad(), diagonal)); }
+};
+
+/// The upper triangle of the last two dims, zero elsewhere.
+struct Triu {
+  ATHANOR_OP("triu(Tensor self, int diagonal=0) -> Tensor | inplace out");
+  std::int64_t diagonal;
+  Meta infer(const Tensor& self) { return triangle_meta("triu", self); }
+  void run(const Tensor& out, const Tensor& self) { launch(triu_kernel, out, self, diagonal); }
+  void grad(GradCall& g) { g.set(0, triu(g.grad(), diagonal)); }
+};
+
+}  // namespace athanor::ops
+
+#include "athanor/ops/join.glue.inc"
