@@ -1,0 +1,180 @@
+/// Folding dense rows and columns by a vector operation. Included once per target. An operation `Op` has
+///   Elem, State             element type and what an output accumulates in
+///   identity()              of Elem
+///   accumulate(d, acc, x)   acc with x taken in (vectors)
+///   combine(d, a, b)        of two accumulators
+///   join(State, State)      of two states; an Elem accumulator converts to a State
+#if defined(ATHANOR_REDUCE_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATHANOR_REDUCE_FOLD_INL_H_
+#undef ATHANOR_REDUCE_FOLD_INL_H_
+#else
+#define ATHANOR_REDUCE_FOLD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "athanor/device/cpu/reduce_core.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Elements after which lane accumulators go to the state: bounds the rounding error of long sums.
+inline constexpr std::int64_t kFoldPiece = 4096;
+/// The same for rows folded into columns.
+inline constexpr std::int64_t kFoldRows = 128;
+
+/// The n < Lanes(d) elements at p, followed by zeros.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_tail(D d, const T* p, std::int64_t n) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(n)), d, p);
+#else
+  alignas(64) T lanes[hn::MaxLanes(d)] = {};
+  std::memcpy(lanes, p, static_cast<std::size_t>(n) * sizeof(T));
+  return hn::Load(d, lanes);
+#endif
+}
+
+template <class Op, class D>
+HWY_INLINE hn::Vec<D> accumulate_tail(D d, const Op& op, hn::Vec<D> acc, const hn::TFromD<D>* p, std::int64_t n) {
+  return hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(n)), op.accumulate(d, acc, load_tail(d, p, n)), acc);
+}
+
+template <class Op, class D>
+HWY_INLINE hn::TFromD<D> across_lanes(D d, const Op& op, hn::Vec<D> v) {
+  using T = hn::TFromD<D>;
+  if constexpr (sizeof(T) >= 4) {
+    v = op.combine(d, v, hn::Reverse(d, v));
+    if constexpr (hn::MaxLanes(d) >= 16) v = op.combine(d, v, hn::Reverse8(d, v));
+    if constexpr (hn::MaxLanes(d) >= 8) v = op.combine(d, v, hn::Reverse4(d, v));
+    if constexpr (hn::MaxLanes(d) >= 4) v = op.combine(d, v, hn::Reverse2(d, v));
+    return hn::GetLane(v);
+  } else {
+    alignas(64) T lanes[hn::MaxLanes(d)];
+    hn::Store(v, d, lanes);
+    T best = lanes[0];
+    for (std::size_t i = 1; i < hn::MaxLanes(d); ++i) best = Op::join(best, lanes[i]);
+    return best;
+  }
+}
+
+template <class Op>
+HWY_INLINE typename Op::Elem fold_piece(const Op& op, const typename Op::Elem* HWY_RESTRICT p, std::int64_t n) {
+  const hn::ScalableTag<typename Op::Elem> d;
+  constexpr std::int64_t L = hn::MaxLanes(d);
+  auto a0 = hn::Set(d, Op::identity());
+  std::int64_t i = 0;
+  if (n >= 4 * L) {
+    auto a1 = a0, a2 = a0, a3 = a0;
+    if (n >= 16 * L) {
+      auto a4 = a0, a5 = a0, a6 = a0, a7 = a0;
+      for (; i + 8 * L <= n; i += 8 * L) {
+        a0 = op.accumulate(d, a0, hn::LoadU(d, p + i));
+        a1 = op.accumulate(d, a1, hn::LoadU(d, p + i + L));
+        a2 = op.accumulate(d, a2, hn::LoadU(d, p + i + 2 * L));
+        a3 = op.accumulate(d, a3, hn::LoadU(d, p + i + 3 * L));
+        a4 = op.accumulate(d, a4, hn::LoadU(d, p + i + 4 * L));
+        a5 = op.accumulate(d, a5, hn::LoadU(d, p + i + 5 * L));
+        a6 = op.accumulate(d, a6, hn::LoadU(d, p + i + 6 * L));
+        a7 = op.accumulate(d, a7, hn::LoadU(d, p + i + 7 * L));
+      }
+      a0 = op.combine(d, a0, a4);
+      a1 = op.combine(d, a1, a5);
+      a2 = op.combine(d, a2, a6);
+      a3 = op.combine(d, a3, a7);
+    }
+    for (; i + 4 * L <= n; i += 4 * L) {
+      a0 = op.accumulate(d, a0, hn::LoadU(d, p + i));
+      a1 = op.accumulate(d, a1, hn::LoadU(d, p + i + L));
+      a2 = op.accumulate(d, a2, hn::LoadU(d, p + i + 2 * L));
+      a3 = op.accumulate(d, a3, hn::LoadU(d, p + i + 3 * L));
+    }
+    a0 = op.combine(d, op.combine(d, a0, a2), op.combine(d, a1, a3));
+  }
+  for (; i + L <= n; i += L) a0 = op.accumulate(d, a0, hn::LoadU(d, p + i));
+  if (i < n) a0 = accumulate_tail(d, op, a0, p + i, n - i);
+  return across_lanes(d, op, a0);
+}
+
+template <class Op>
+void fold_rows(void* states, const void* in, std::int64_t stride, std::int64_t rows, std::int64_t n, double param) {
+  using T = typename Op::Elem;
+  using S = typename Op::State;
+  const Op op(param);
+  auto* s = static_cast<S*>(states);
+  const auto* p = static_cast<const T*>(in);
+  for (std::int64_t r = 0; r < rows; ++r, p += stride)
+    for (std::int64_t i = 0; i < n; i += kFoldPiece)
+      s[r] = Op::join(s[r], static_cast<S>(fold_piece(op, p + i, std::min(kFoldPiece, n - i))));
+}
+
+template <int kRows, class Op, class T = typename Op::Elem>
+HWY_INLINE void fold_row_group(const Op& op, T* HWY_RESTRICT acc, const T* HWY_RESTRICT p, std::int64_t stride,
+                               std::int64_t columns) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t L = hn::MaxLanes(d);
+  const auto take = [&](std::int64_t c, auto&& load) HWY_ATTR {
+    auto a = hn::Load(d, acc + c);
+    if constexpr (kRows == 1) {
+      a = op.accumulate(d, a, load(p + c));
+    } else {
+      auto b = hn::Set(d, Op::identity());
+      for (int r = 0; r < kRows; r += 2) {
+        a = op.accumulate(d, a, load(p + r * stride + c));
+        b = op.accumulate(d, b, load(p + (r + 1) * stride + c));
+      }
+      a = op.combine(d, a, b);
+    }
+    hn::Store(a, d, acc + c);
+  };
+  std::int64_t c = 0;
+  for (; c + L <= columns; c += L) take(c, [&](const T* q) HWY_ATTR { return hn::LoadU(d, q); });
+  if (c < columns) take(c, [&](const T* q) HWY_ATTR { return load_tail(d, q, columns - c); });
+}
+
+template <class Op>
+void fold_columns(void* states, const void* in, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                  double param) {
+  using T = typename Op::Elem;
+  using S = typename Op::State;
+  const Op op(param);
+  auto* s = static_cast<S*>(states);
+  const auto* p = static_cast<const T*>(in);
+  alignas(64) T acc[kReduceStrip + 64];
+  while (rows > 0) {
+    const std::int64_t m = std::min(rows, kFoldRows);
+    std::fill_n(acc, columns + 64, Op::identity());  // the last vector may reach beyond the columns
+    std::int64_t r = 0;
+    for (; r + 8 <= m; r += 8) fold_row_group<8>(op, acc, p + r * stride, stride, columns);
+    for (; r + 2 <= m; r += 2) fold_row_group<2>(op, acc, p + r * stride, stride, columns);
+    if (r < m) fold_row_group<1>(op, acc, p + r * stride, stride, columns);
+    for (std::int64_t c = 0; c < columns; ++c) s[c] = Op::join(s[c], static_cast<S>(acc[c]));
+    p += m * stride;
+    rows -= m;
+  }
+}
+
+template <class Op>
+void init_states(void* states, std::int64_t n) {
+  std::fill_n(static_cast<typename Op::State*>(states), n, static_cast<typename Op::State>(Op::identity()));
+}
+
+template <class Op>
+void join_states(void* states, const void* others, std::int64_t n) {
+  auto* s = static_cast<typename Op::State*>(states);
+  const auto* o = static_cast<const typename Op::State*>(others);
+  for (std::int64_t i = 0; i < n; ++i) s[i] = Op::join(s[i], o[i]);
+}
+
+template <class Op>
+Reducer make_reducer(DType compute, DType result) {
+  return {compute,          result, sizeof(typename Op::State), &init_states<Op>, &fold_rows<Op>, &fold_columns<Op>,
+          &join_states<Op>, nullptr};
+}
+
+}  // namespace athanor::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
