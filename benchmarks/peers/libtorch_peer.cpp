@@ -1,196 +1,26 @@
-// libtorch's side of the comparison in C++: overhead of small operations and training steps. Built on demand by
-// benchmarks/run.py against each libtorch it finds; speaks the protocol of benchmarks/protocol.h.
-//   libtorch_peer THREADS
-// What follows '@' in a row's name is another way to get the same result; a side's best counts.
+// libtorch's side of the comparison in C++. Built on demand by benchmarks/run.py against each libtorch it finds; speaks
+// the protocol of benchmarks/protocol.h.
+//   libtorch_peer THREADS [all]
+// With "all" also the throughput rows, which peers/torch_peer.py measures already.
 #include <torch/torch.h>
 #include <torch/version.h>
 
 #include <cstdlib>
-#include <memory>
-#include <string>
 
-#include "protocol.h"
-
-namespace {
-
-using torch::Tensor;
-
-bench::Body without_grad(bench::Body body) {
-  return [body = std::move(body)] {
-    const torch::NoGradGuard guard;
-    body();
-  };
+namespace bench {
+using c10::InferenceMode;
 }
 
-void add_overhead_rows(bench::Program& program) {
-  for (const int n : {1, 64}) {
-    const std::string size = "/" + std::to_string(n);
-    const auto pair = [n] { return std::make_pair(torch::randn({n}), torch::randn({n})); };
-    // Many calls inside one guard: what is measured is the operation, not the guard.
-    const auto add_guarded = [&](const std::string& name, const auto& make_guard, int calls) {
-      program.add(name, "call", calls, [=] {
-        auto [x, y] = pair();
-        return [=] {
-          const auto guard = make_guard();
-          for (int i = 0; i < calls; ++i) Tensor z = x.add(y);
-        };
-      });
-    };
-    add_guarded(
-        "overhead.add.no_grad" + size, [] { return std::make_unique<torch::NoGradGuard>(); }, 100);
-    program.add("overhead.add.no_grad" + size + "@inference_mode", "call", 100, [=] {
-      const c10::InferenceMode outer;
-      auto [x, y] = pair();
-      return [x = x, y = y] {
-        const c10::InferenceMode guard;
-        for (int i = 0; i < 100; ++i) Tensor z = x.add(y);
-      };
-    });
-    program.add("overhead.add_.no_grad" + size, "call", 100, [=] {
-      auto [x, y] = pair();
-      return without_grad([x = x, y = y]() mutable {
-        for (int i = 0; i < 100; ++i) x.add_(y);
-      });
-    });
-    program.add("overhead.add.grad_unused" + size, "call", 1, [=] {
-      auto [x, y] = pair();
-      return [x = x, y = y] { Tensor z = x.add(y); };
-    });
-    program.add("overhead.add.grad" + size, "call", 1, [=] {
-      auto [x, y] = pair();
-      x.requires_grad_();
-      return [x = x, y = y] { Tensor z = x.add(y); };
-    });
-    program.add("overhead.add_sum_backward" + size, "call", 1, [=] {
-      auto [x, y] = pair();
-      x.requires_grad_();
-      return [x = x, y = y]() mutable {
-        x.mutable_grad() = Tensor();
-        x.add(y).sum().backward();
-      };
-    });
-    program.add("overhead.chain10.no_grad" + size, "call", 1, [=] {
-      auto [x, y] = pair();
-      return without_grad([x = x, y = y] {
-        Tensor z = x;
-        for (int i = 0; i < 5; ++i) z = z.mul(y).add(x);
-      });
-    });
-  }
-  const auto add_no_grad = [&](const std::string& name, const auto& make) {
-    program.add(name, "call", 1, [=] { return without_grad(make()); });
-  };
-  add_no_grad("overhead.mm/64", [] {
-    return [a = torch::randn({64, 64}), b = torch::randn({64, 64})] { Tensor c = a.mm(b); };
-  });
-  add_no_grad("overhead.view", [] { return [x = torch::randn({1000})] { Tensor y = x.view({10, 100}); }; });
-  add_no_grad("overhead.select", [] { return [x = torch::randn({10, 100})] { Tensor y = x.select(0, 3); }; });
-  add_no_grad("overhead.empty/64", [] { return [] { Tensor y = torch::empty({64}); }; });
-  add_no_grad("overhead.zeros/64", [] { return [] { Tensor y = torch::zeros({64}); }; });
-  add_no_grad("overhead.sum/64", [] { return [x = torch::randn({64})] { Tensor y = x.sum(); }; });
-  add_no_grad("overhead.item", [] { return [x = torch::randn({1})] { (void)x.item<float>(); }; });
-}
-
-struct Mlp : torch::nn::Module {
-  Mlp() {
-    first = register_module("first", torch::nn::Linear(784, 128));
-    second = register_module("second", torch::nn::Linear(128, 64));
-    third = register_module("third", torch::nn::Linear(64, 10));
-  }
-  Tensor forward(Tensor x) {
-    x = torch::relu(first(x));
-    x = torch::relu(second(x));
-    return torch::log_softmax(third(x), 1);
-  }
-  torch::nn::Linear first{nullptr}, second{nullptr}, third{nullptr};
-};
-
-struct ConvNet : torch::nn::Module {
-  ConvNet() {
-    conv1 = register_module("conv1", torch::nn::Conv2d(1, 32, 3));
-    conv2 = register_module("conv2", torch::nn::Conv2d(32, 64, 3));
-    fc1 = register_module("fc1", torch::nn::Linear(9216, 128));
-    fc2 = register_module("fc2", torch::nn::Linear(128, 10));
-  }
-  Tensor forward(Tensor x) {
-    x = torch::relu(conv2(torch::relu(conv1(x))));
-    x = torch::dropout(torch::max_pool2d(x, 2), 0.25, is_training()).flatten(1);
-    x = torch::dropout(torch::relu(fc1(x)), 0.5, is_training());
-    return torch::log_softmax(fc2(x), 1);
-  }
-  torch::nn::Conv2d conv1{nullptr}, conv2{nullptr};
-  torch::nn::Linear fc1{nullptr}, fc2{nullptr};
-};
-
-struct TutorialNet : torch::nn::Module {
-  TutorialNet() {
-    conv1 = register_module("conv1", torch::nn::Conv2d(1, 10, 5));
-    conv2 = register_module("conv2", torch::nn::Conv2d(10, 20, 5));
-    dropout = register_module("dropout", torch::nn::Dropout2d());
-    fc1 = register_module("fc1", torch::nn::Linear(320, 50));
-    fc2 = register_module("fc2", torch::nn::Linear(50, 10));
-  }
-  Tensor forward(Tensor x) {
-    x = torch::relu(torch::max_pool2d(conv1(x), 2));
-    x = torch::relu(torch::max_pool2d(dropout(conv2(x)), 2)).flatten(1);
-    x = torch::dropout(torch::relu(fc1(x)), 0.5, is_training());
-    return torch::log_softmax(fc2(x), 1);
-  }
-  torch::nn::Conv2d conv1{nullptr}, conv2{nullptr};
-  torch::nn::Dropout2d dropout{nullptr};
-  torch::nn::Linear fc1{nullptr}, fc2{nullptr};
-};
-
-template <class Net>
-bench::Body train_step(std::vector<std::int64_t> shape, bool channels_last = false) {
-  auto net = std::make_shared<Net>();
-  Tensor x = torch::randn(shape);
-  if (channels_last) {
-    x = x.contiguous(torch::MemoryFormat::ChannelsLast);
-    for (auto& p : net->parameters())
-      if (p.dim() == 4) p.set_data(p.detach().contiguous(torch::MemoryFormat::ChannelsLast));
-  }
-  const Tensor labels = torch::randint(0, 10, {shape[0]}, torch::kLong);
-  auto optimizer = std::make_shared<torch::optim::SGD>(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
-  return [=] {
-    optimizer->zero_grad();
-    torch::nll_loss(net->forward(x), labels).backward();
-    optimizer->step();
-  };
-}
-
-void add_training_rows(bench::Program& program) {
-  for (const std::int64_t batch : {1, 64}) {
-    const std::string size = "/b" + std::to_string(batch);
-    const auto items = static_cast<double>(batch);
-    program.add("mlp.forward" + size, "sample", items, [=] {
-      auto net = std::make_shared<Mlp>();
-      return without_grad([net, x = torch::randn({batch, 784})] { Tensor y = net->forward(x); });
-    });
-    program.add("mlp.step" + size, "sample", items, [=] { return train_step<Mlp>({batch, 784}); });
-  }
-  for (const std::int64_t batch : {32, 64, 128}) {
-    const auto items = static_cast<double>(batch);
-    for (const bool channels_last : {false, true}) {
-      const std::string size = "/b" + std::to_string(batch) + (channels_last ? "@channels_last" : "");
-      program.add("mnist.conv" + size, "image", items, [=] {
-        return train_step<ConvNet>({batch, 1, 28, 28}, channels_last);
-      });
-      program.add("mnist.tutorial" + size, "image", items, [=] {
-        return train_step<TutorialNet>({batch, 1, 28, 28}, channels_last);
-      });
-    }
-  }
-}
-
-}  // namespace
+#include "cpp_rows.h"
+#include "cpp_throughput.h"
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
   torch::set_num_threads(threads);
   torch::manual_seed(0);
   bench::Program program("libtorch", TORCH_VERSION, torch::get_num_threads());
-  add_overhead_rows(program);
-  add_training_rows(program);
+  bench::add_overhead_rows(program);
+  bench::add_training_rows(program);
+  if (argc > 2) bench::add_throughput_rows(program);
   return program.serve();
 }

@@ -1,0 +1,56 @@
+// Athanor's side of the comparison, driven by benchmarks/run.py; speaks the protocol of benchmarks/protocol.h. The rows
+// shared with libtorch are the very same text.
+//   athanor_bench THREADS
+#include <cstdlib>
+
+#include "athanor/athanor.h"
+
+namespace torch = athanor;
+namespace bench {
+using athanor::InferenceMode;
+}
+
+#include "benchmarks/cpp_rows.h"
+#include "benchmarks/cpp_throughput.h"
+
+namespace {
+
+namespace data = athanor::data;
+
+/// One epoch over a loader; what the batches hold is touched by making them.
+template <class Loader>
+bench::Body epoch(std::shared_ptr<Loader> loader) {
+  return [loader] {
+    std::int64_t seen = 0;
+    for (auto& batch : *loader) seen += batch.data.size(0);
+    ATHANOR_CHECK(seen == 60000, "an epoch had ", seen, " examples");
+  };
+}
+
+void add_loader_rows(bench::Program& program) {
+  for (const std::size_t workers : {0, 1, 2}) {
+    const std::string suffix = "@workers" + std::to_string(workers);
+    const auto options = data::DataLoaderOptions(64).workers(workers);
+    program.add("loader.memory/60000x784" + suffix, "sample", 60000, [options] {
+      auto dataset =
+          data::datasets::TensorDataset(athanor::randn({60000, 784}), athanor::randint(0, 10, {60000}, athanor::kLong))
+              .map(data::transforms::Stack<>());
+      auto loader = data::make_data_loader<data::samplers::RandomSampler>(std::move(dataset), options);
+      return epoch(std::shared_ptr(std::move(loader)));
+    });
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
+  athanor::set_num_threads(threads);
+  athanor::manual_seed(0);
+  bench::Program program("athanor", "", athanor::get_num_threads());
+  bench::add_overhead_rows(program);
+  bench::add_training_rows(program);
+  bench::add_throughput_rows(program);
+  add_loader_rows(program);
+  return program.serve();
+}
