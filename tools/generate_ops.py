@@ -28,7 +28,7 @@ TYPES = {
     "int": "std::int64_t",
     "int?": "std::optional<std::int64_t>",
     "int[]": "IntArrayRef",
-    "int[]?": "std::optional<IntArrayRef>",
+    "int[]?": "OptionalIntArrayRef",
     "float": "double",
     "float?": "std::optional<double>",
     "float[]": "ArrayRef<double>",

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -77,6 +78,23 @@ bool operator==(ArrayRef<T> a, const std::vector<T>& b) {
 using IntArrayRef = ArrayRef<std::int64_t>;
 
 inline void append(std::string& out, IntArrayRef values) { detail::append_list(out, values.data(), values.size()); }
+
+/// A list of dims that may be left out: nothing, one dim, braces, or anything that IntArrayRef takes. As ArrayRef, only
+/// for parameters.
+class OptionalIntArrayRef : public std::optional<IntArrayRef> {
+ public:
+  constexpr OptionalIntArrayRef() = default;
+  constexpr OptionalIntArrayRef(std::nullopt_t) {}
+  constexpr OptionalIntArrayRef(const std::int64_t& one) : std::optional<IntArrayRef>(IntArrayRef(one)) {}
+  OptionalIntArrayRef(std::initializer_list<std::int64_t> list) : std::optional<IntArrayRef>(IntArrayRef(list)) {}
+  template <class L>
+  requires(std::is_convertible_v<const L&, IntArrayRef> && !std::is_arithmetic_v<L>)
+      OptionalIntArrayRef(const L& list)
+      : std::optional<IntArrayRef>(IntArrayRef(list)) {}
+  template <class L>
+  requires std::is_convertible_v<const L&, IntArrayRef> OptionalIntArrayRef(const std::optional<L>& list)
+      : std::optional<IntArrayRef>(list ? std::optional<IntArrayRef>(IntArrayRef(*list)) : std::nullopt) {}
+};
 
 /// Vector of trivially copyable values with room for N inside. Not thread-safe.
 template <class T, std::size_t N>
