@@ -287,7 +287,7 @@ class Job {
   void fold_columns(char* states, std::int64_t capacity, std::int64_t o, std::int64_t c, std::int64_t n, std::int64_t s,
                     std::int64_t e) {
     const std::int64_t base = kept_.ndim ? kept_.offset(kept_.in, o, 1) + c * kept_.in[0] : 0;
-    if (n <= kNarrow && e - s >= 16) return fold_narrow(states, capacity, base, n, s, e);
+    if (n <= kNarrow && e - s >= 16 * n) return fold_narrow(states, capacity, base, n, s, e);
     if (direct_) {
       walk_rows(s, e, [&](std::int64_t offset, std::int64_t stride, std::int64_t rows) {
         columns(states, capacity, at(base + offset), stride, rows, n);

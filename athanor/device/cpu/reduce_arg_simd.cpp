@@ -1,0 +1,201 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "athanor/device/cpu/reduce_arg_simd.cpp"
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "athanor/device/cpu/reduce_arg.h"
+#include "athanor/device/cpu/simd_targets.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T, bool kMax>
+struct ArgFold {
+  static constexpr bool kFloat = std::is_floating_point_v<T>;
+
+  static HWY_INLINE bool better(T x, T best) {
+    const bool beats = kMax ? x > best : x < best;
+    if constexpr (kFloat) return beats || (x != x && best == best);
+    return beats;
+  }
+
+  /// Best of n elements and whether any is NaN; NaN is skipped otherwise. n > 0.
+  static HWY_INLINE T extreme(const T* HWY_RESTRICT p, std::int64_t n, bool& has_nan) {
+    const hn::ScalableTag<T> d;
+    using V = hn::Vec<decltype(d)>;
+    constexpr std::int64_t L = hn::MaxLanes(d);
+    // Max and Min return their second operand if one is NaN.
+    const auto pick = [](V x, V a) HWY_ATTR { return kMax ? hn::Max(x, a) : hn::Min(x, a); };
+    T best = p[0];
+    bool nan = false;
+    std::int64_t i = 0;
+    if (n >= L) {
+      const V worst = hn::Set(d, kMax ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max());
+      V a = worst, b = worst, c = worst, e = worst;
+      if constexpr (kFloat) a = b = c = e = hn::Set(d, kMax ? -kInf : kInf);
+      auto odd = hn::FirstN(d, 0);
+      const auto take = [&](V& acc, V x) HWY_ATTR {
+        acc = pick(x, acc);
+        if constexpr (kFloat) odd = hn::Or(odd, hn::IsNaN(x));
+      };
+      for (; i + 4 * L <= n; i += 4 * L) {
+        take(a, hn::LoadU(d, p + i));
+        take(b, hn::LoadU(d, p + i + L));
+        take(c, hn::LoadU(d, p + i + 2 * L));
+        take(e, hn::LoadU(d, p + i + 3 * L));
+      }
+      for (; i + L <= n; i += L) take(a, hn::LoadU(d, p + i));
+      if (i < n) take(b, hn::LoadU(d, p + n - L));  // overlaps what was seen
+      a = pick(pick(a, b), pick(c, e));
+      nan = !hn::AllFalse(d, odd);
+      if constexpr (sizeof(T) >= 4) {
+        best = hn::GetLane(kMax ? hn::MaxOfLanes(d, a) : hn::MinOfLanes(d, a));
+      } else {
+        alignas(64) T lanes[hn::MaxLanes(d)];
+        hn::Store(a, d, lanes);
+        best = kMax ? *std::max_element(lanes, lanes + L) : *std::min_element(lanes, lanes + L);
+      }
+    } else {
+      for (; i < n; ++i) {
+        best = (kMax ? p[i] > best : p[i] < best) ? p[i] : best;
+        if constexpr (kFloat) nan |= p[i] != p[i];
+      }
+    }
+    has_nan = nan;
+    return best;
+  }
+
+  static HWY_INLINE std::int64_t find(const T* p, std::int64_t n, T value, bool nan) {
+    const hn::ScalableTag<T> d;
+    constexpr std::int64_t L = hn::MaxLanes(d);
+    const auto v = hn::Set(d, value);
+    std::int64_t i = 0;
+    for (; i + L <= n; i += L) {
+      const auto x = hn::LoadU(d, p + i);
+      auto hit = hn::Eq(x, v);
+      if constexpr (kFloat) {
+        if (nan) hit = hn::IsNaN(x);
+      }
+      const auto at = hn::FindFirstTrue(d, hit);
+      if (at >= 0) return i + at;
+    }
+    for (; i < n; ++i)
+      if (nan ? p[i] != p[i] : p[i] == value) return i;
+    return 0;
+  }
+
+  static void row(void* best, std::int64_t* place, const void* in, std::int64_t n) {
+    constexpr std::int64_t kPiece = 4096;
+    const auto* p = static_cast<const T*>(in);
+    T top = p[0];
+    std::int64_t at = 0;
+    for (std::int64_t i = 0; i < n; i += kPiece) {
+      const std::int64_t m = std::min(kPiece, n - i);
+      bool nan;
+      const T x = extreme(p + i, m, nan);
+      if (nan) {
+        at = i + find(p + i, m, x, true);
+        top = p[at];
+        break;
+      }
+      if (i == 0 || (kMax ? x > top : x < top)) {
+        at = i + find(p + i, m, x, false);
+        top = p[at];
+      }
+    }
+    *static_cast<T*>(best) = top;
+    *place = at;
+  }
+
+  static void columns(void* bests, std::int64_t* places, const void* in, std::int64_t stride, std::int64_t rows,
+                      std::int64_t columns, std::int64_t first) {
+    using Place = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
+    const auto* p = static_cast<const T*>(in);
+    auto* best = static_cast<T*>(bests);
+    Place place[kArgStrip];
+    std::fill_n(place, columns, Place(-1));
+    std::int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) improve<4>(best, place, p + r * stride, stride, columns, static_cast<Place>(r));
+    for (; r < rows; ++r) improve<1>(best, place, p + r * stride, stride, columns, static_cast<Place>(r));
+    for (std::int64_t c = 0; c < columns; ++c)
+      if (place[c] >= 0) places[c] = first + place[c];
+  }
+
+  static void join(void* bests, std::int64_t* place, const void* others, const std::int64_t* other_place,
+                   std::int64_t n) {
+    auto* best = static_cast<T*>(bests);
+    const auto* other = static_cast<const T*>(others);
+    for (std::int64_t i = 0; i < n; ++i)
+      if (better(other[i], best[i])) {
+        best[i] = other[i];
+        place[i] = other_place[i];
+      }
+  }
+
+ private:
+  static constexpr T kInf = std::numeric_limits<T>::infinity();
+
+  template <int kRows, class Place>
+  static HWY_INLINE void improve(T* HWY_RESTRICT best, Place* HWY_RESTRICT place, const T* HWY_RESTRICT p,
+                                 std::int64_t stride, std::int64_t columns, Place first) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      T b = best[c];
+      Place at = place[c];
+      for (int r = 0; r < kRows; ++r) {
+        const T x = p[r * stride + c];
+        bool take = kMax ? x > b : x < b;
+        if constexpr (kFloat) take = take | ((x != x) & (b == b));
+        b = take ? x : b;
+        at = take ? static_cast<Place>(first + r) : at;
+      }
+      best[c] = b;
+      place[c] = at;
+    }
+  }
+};
+
+template <class T>
+void fill(bool max, ArgReducer& r) {
+  if (max)
+    r = {&ArgFold<T, true>::row, &ArgFold<T, true>::columns, &ArgFold<T, true>::join};
+  else
+    r = {&ArgFold<T, false>::row, &ArgFold<T, false>::columns, &ArgFold<T, false>::join};
+}
+
+void fill_arg_reducer(DType t, bool max, ArgReducer& r) {
+  switch (t) {
+    case DType::Byte:
+      return fill<std::uint8_t>(max, r);
+    case DType::Char:
+      return fill<std::int8_t>(max, r);
+    case DType::Short:
+      return fill<std::int16_t>(max, r);
+    case DType::Int:
+      return fill<std::int32_t>(max, r);
+    case DType::Long:
+      return fill<std::int64_t>(max, r);
+    case DType::Double:
+      return fill<double>(max, r);
+    default:
+      return fill<float>(max, r);
+  }
+}
+
+}  // namespace athanor::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace athanor::cpu {
+HWY_EXPORT(fill_arg_reducer);
+
+ArgReducer arg_reducer(DType compute, bool max) {
+  ArgReducer r{};
+  HWY_DYNAMIC_DISPATCH(fill_arg_reducer)(compute, max, r);
+  return r;
+}
+}  // namespace athanor::cpu
+#endif
