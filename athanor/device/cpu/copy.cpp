@@ -183,14 +183,16 @@ void copy_cpu(const View& out, const View& in) {
   spec.storage[1] = in.dtype;
   spec.widen[0] = is_half(out.dtype);
   spec.widen[1] = is_half(in.dtype);
-  LoopPlan p;
   const View* views[] = {&out, &in};
-  plan_loop(p, views, 2);
-  run_loop(spec, p);
+  run_views(spec, views, 2);
 }
 
-/// The bytes of one element of `value` as dtype t.
+}  // namespace
+
 std::array<char, 8> element_bytes(Scalar value, DType t) {
+  if (t == DType::Float) return std::bit_cast<std::array<char, 8>>(std::array<float, 2>{value.to<float>()});
+  if (t == DType::Double) return std::bit_cast<std::array<char, 8>>(value.to<double>());
+  if (t == DType::Long && !value.isFloatingPoint()) return std::bit_cast<std::array<char, 8>>(value.to<std::int64_t>());
   std::array<char, 8> bytes{};
   if (t == DType::Bool) {
     bytes[0] = value.to<bool>() ? 1 : 0;
@@ -216,6 +218,8 @@ std::array<char, 8> element_bytes(Scalar value, DType t) {
   }
   return bytes;
 }
+
+namespace {
 
 template <class U>
 void fill_row(char* to, std::int64_t stride, U value, std::int64_t n) {

@@ -1,10 +1,12 @@
 #pragma once
 /// Moves of dense memory that need vector instructions: half conversions and stores that bypass the caches.
 
+#include <array>
 #include <cstdint>
 
 #include "athanor/device/cpu/strided_loop.h"
 #include "athanor/tensor/dtype.h"
+#include "athanor/tensor/scalar.h"
 
 namespace athanor::cpu {
 
@@ -28,5 +30,8 @@ struct BlockOps {
 const BlockOps& block_ops();
 /// Chooses them again; see use_simd_target.
 void reload_block_ops();
+
+/// The bytes of one element of dtype t with this value, converted as copy_kernel converts.
+std::array<char, 8> element_bytes(Scalar value, DType t);
 
 }  // namespace athanor::cpu

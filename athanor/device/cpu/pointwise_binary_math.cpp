@@ -11,7 +11,7 @@ namespace athanor::cpu::HWY_NAMESPACE {
 
 // Functions of two floating vectors.
 
-ATHANOR_VECTOR_OP_2(Pow, library_pow(d, a, b));
+ATHANOR_VECTOR_OP_2(Pow, vec_pow(d, a, b));
 ATHANOR_VECTOR_OP_2(Atan2, library_atan2(d, a, b));
 ATHANOR_VECTOR_OP_2(Hypot, library_hypot(d, a, b));
 ATHANOR_VECTOR_OP_2(Nextafter, map_lanes(d, a, b, [](T x, T y) { return std::nextafter(x, y); }));

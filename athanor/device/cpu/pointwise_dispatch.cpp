@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <initializer_list>
 
@@ -59,24 +60,6 @@ bool is_costly(BinaryOp op) {
   return op >= BinaryOp::DivFloor && op <= BinaryOp::Pow ? true : op >= BinaryOp::Atan2 && op <= BinaryOp::LogAddExp2;
 }
 
-/// Runs `spec` on out and `count` inputs: at once if all are dense, else over a plan.
-void run(const LoopSpec& spec, const View* const* views, int operands) {
-  const View& out = *views[0];
-  if (out.numel == 0) return;
-  bool dense = out.contiguous;
-  for (int i = 1; i < operands; ++i) dense = dense && views[i]->contiguous && (views[i]->numel == out.numel);
-  if (!dense) {
-    LoopPlan plan;
-    plan_loop(plan, views, operands);
-    run_loop(spec, plan);
-    return;
-  }
-  char* data[kMaxOperands];
-  constexpr bool kRepeats[kMaxOperands] = {};
-  for (int i = 0; i < operands; ++i) data[i] = static_cast<char*>(views[i]->data);
-  run_dense_loop(spec, data, kRepeats, operands, out.numel);
-}
-
 void set_storage(LoopSpec& spec, int operand, DType t) {
   spec.storage[operand] = t;
   spec.widen[operand] = is_half(t);
@@ -108,7 +91,7 @@ void unary_cpu(UnaryOp op, const View& out, const View& in, Scalar p0, Scalar p1
   set_storage(spec, 1, in.dtype);
   spec.grain = op >= UnaryOp::Frac && op <= UnaryOp::PowScalar ? kCostlyGrain : kCheapGrain;
   const View* views[] = {&out, &in};
-  run(spec, views, 2);
+  run_views(spec, views, 2);
 }
 
 void nan_to_num_cpu(const View& out, const View& in, double nan, double posinf, double neginf) {
@@ -119,7 +102,7 @@ void nan_to_num_cpu(const View& out, const View& in, double nan, double posinf, 
   set_storage(spec, 0, out.dtype);
   set_storage(spec, 1, in.dtype);
   const View* views[] = {&out, &in};
-  run(spec, views, 2);
+  run_views(spec, views, 2);
 }
 
 void binary_cpu(BinaryOp op, const View& out, const View& a, const View& b, Scalar p0, Scalar p1) {
@@ -142,16 +125,15 @@ void binary_cpu(BinaryOp op, const View& out, const View& a, const View& b, Scal
   spec.takes_scalars = true;
   spec.grain = is_costly(op) ? kCostlyGrain : kCheapGrain;
   const View* views[] = {&out, &a, &b};
-  run(spec, views, 3);
+  run_views(spec, views, 3);
 }
 
 void binary_scalar_cpu(BinaryOp op, const View& out, const View& x, Scalar s, bool scalar_first, Scalar p0, Scalar p1) {
-  alignas(8) char value[8];
+  alignas(8) std::array<char, 8> value = element_bytes(s, x.dtype);
   View scalar;
-  scalar.data = value;
+  scalar.data = value.data();
   scalar.numel = 1;
   scalar.dtype = x.dtype;
-  fill_kernel.get(DeviceType::CPU)(scalar, s);
   if (scalar_first)
     binary_cpu(op, out, scalar, x, p0, p1);
   else
@@ -171,7 +153,7 @@ void ternary_cpu(TernaryOp op, const View& out, const View& a, const View& b, co
     spec.widen[i] = !moves && is_half(views[i]->dtype);
   }
   spec.takes_scalars = true;
-  run(spec, views, 4);
+  run_views(spec, views, 4);
 }
 
 }  // namespace

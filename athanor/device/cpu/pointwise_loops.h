@@ -151,17 +151,18 @@ template <class Out, class... In, class F, std::size_t... I>
 HWY_INLINE void map_dense(char* const* ptrs, const std::int64_t* strides, std::int64_t n, F f,
                           std::index_sequence<I...>) {
   constexpr std::int64_t kSpread = 256;
-  std::tuple<In[kSpread]...> spread;
+  alignas(64) char spread[sizeof...(In)][kSpread * 8];
   const bool repeats[] = {(strides[I + 1] == 0)...};
-  ((repeats[I] ? (void)std::fill_n(std::get<I>(spread), std::min(n, kSpread), *reinterpret_cast<const In*>(ptrs[I + 1]))
-               : void()),
+  (static_cast<void>(repeats[I] && (std::fill_n(reinterpret_cast<In*>(spread[I]), std::min(n, kSpread),
+                                                *reinterpret_cast<const In*>(ptrs[I + 1])),
+                                    true)),
    ...);
   const bool any = (repeats[I] || ...);
   for (std::int64_t begin = 0; begin < n;) {
     const std::int64_t m = any ? std::min(n - begin, kSpread) : n;
     Out* out = reinterpret_cast<Out*>(ptrs[0]) + begin;
     const std::tuple<const In*...> in{
-        (repeats[I] ? std::get<I>(spread) : reinterpret_cast<const In*>(ptrs[I + 1]) + begin)...};
+        (repeats[I] ? reinterpret_cast<const In*>(spread[I]) : reinterpret_cast<const In*>(ptrs[I + 1]) + begin)...};
     // An input may be the output itself, element for element: no dependence between iterations.
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < m; ++i) out[i] = static_cast<Out>(f(std::get<I>(in)[i]...));

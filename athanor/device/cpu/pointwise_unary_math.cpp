@@ -39,7 +39,7 @@ ATHANOR_VECTOR_OP(Reciprocal, hn::Div(hn::Set(d, T{1}), x));
 ATHANOR_VECTOR_OP(Deg2Rad, hn::Mul(x, hn::Set(d, static_cast<T>(0.017453292519943295769))));
 ATHANOR_VECTOR_OP(Rad2Deg, hn::Mul(x, hn::Set(d, static_cast<T>(57.295779513082320877))));
 ATHANOR_VECTOR_OP(Tanhshrink, hn::Sub(x, vec_tanh(d, x)));
-ATHANOR_VECTOR_OP(PowScalar, library_pow(d, x, hn::Set(d, p.p0)));
+ATHANOR_VECTOR_OP(PowScalar, vec_pow(d, x, hn::Set(d, p.p0)));
 
 struct Sinc {
   template <class D, class V, class P>

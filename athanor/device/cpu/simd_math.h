@@ -348,6 +348,25 @@ HWY_INLINE V vec_gelu_slope(D d, V x) {
   }
 }
 
+/// a^b. The library is asked for positive finite bases only: it leaves others to scalar code, lane by lane.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_pow(D d, V a, V b) {
+  using T = hn::TFromD<D>;
+  const V zero = hn::Zero(d), one = hn::Set(d, T{1}), infinity = hn::Set(d, std::numeric_limits<T>::infinity());
+  const V m = hn::Abs(a), half = hn::Mul(b, hn::Set(d, static_cast<T>(0.5)));
+  const auto finite = hn::And(hn::Lt(m, infinity), hn::Lt(hn::Abs(b), infinity));
+  if (HWY_UNLIKELY(!hn::AllTrue(d, finite))) return map_lanes(d, a, b, [](T x, T y) { return std::pow(x, y); });
+  const auto is_zero = hn::Eq(m, zero);
+  V y = library_pow(d, hn::IfThenElse(is_zero, one, m), b);
+  const V of_zero = hn::IfThenElse(hn::Lt(b, zero), infinity, hn::IfThenElse(hn::Eq(b, zero), one, zero));
+  y = hn::IfThenElse(is_zero, of_zero, y);
+  const auto whole = hn::Eq(hn::Trunc(b), b);
+  const auto odd = hn::And(whole, hn::Ne(hn::Trunc(half), half));
+  y = hn::IfThenElse(odd, with_sign(d, y, a), y);
+  const auto defined = hn::Or(whole, hn::Ge(a, zero));
+  return hn::IfThenElse(defined, y, hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
+}
+
 /// 1 / (1 + e^-x), accurate for both signs.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_sigmoid(D d, V x) {

@@ -295,4 +295,22 @@ void run_dense_loop(const LoopSpec& spec, char* const* data, const bool* repeats
   run_loop(spec, plan);
 }
 
+void run_views(const LoopSpec& spec, const View* const* views, int operands) {
+  const View& out = *views[0];
+  if (out.numel == 0) return;
+  bool dense = out.contiguous;
+  bool repeats[kMaxOperands] = {};
+  char* data[kMaxOperands];
+  for (int i = 0; i < operands; ++i) {
+    const View& v = *views[i];
+    data[i] = static_cast<char*>(v.data);
+    repeats[i] = v.numel == 1 && out.numel != 1;
+    dense = dense && v.ndim <= out.ndim && (repeats[i] || (v.contiguous && v.numel == out.numel));
+  }
+  if (dense) return run_dense_loop(spec, data, repeats, operands, out.numel);
+  LoopPlan plan;
+  plan_loop(plan, views, operands);
+  run_loop(spec, plan);
+}
+
 }  // namespace athanor::cpu

@@ -46,6 +46,9 @@ void run_loop(const LoopSpec& spec, const LoopPlan& plan);
 /// The same for dense operands of `numel` elements each (repeats[i]: one element, repeated), without a plan.
 void run_dense_loop(const LoopSpec& spec, char* const* data, const bool* repeats, int operands, std::int64_t numel);
 
+/// Runs `spec` on out = views[0] and the inputs after it: at once if all are dense and of one size, else over a plan.
+void run_views(const LoopSpec& spec, const View* const* views, int operands);
+
 /// Output sizes in bytes from which results bypass the caches.
 inline constexpr std::int64_t kStreamBytes = 32 << 20;
 
