@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = os.path.join(HERE, "peers")
@@ -27,15 +28,20 @@ class Side:
         self.buffer = b""
         env = dict(os.environ, OMP_NUM_THREADS=str(threads), **environment)
         env.pop("OMP_PROC_BIND", None)
+        self.complaints = tempfile.TemporaryFile()  # a pipe nobody reads would fill up
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE)
+                                        stderr=self.complaints)
         os.set_blocking(self.process.stdout.fileno(), False)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.process.stdout, selectors.EVENT_READ)
-        hello = self.read()
-        self.version, self.rows = hello.get("version", ""), set(hello.get("rows", []))
-        if hello.get("threads") != threads:
-            raise RuntimeError(f"{name} runs {hello.get('threads')} threads instead of {threads}")
+        try:
+            hello = self.read()
+            self.version, self.rows = hello.get("version", ""), set(hello.get("rows", []))
+            if hello.get("threads") != threads:
+                raise RuntimeError(f"{name} runs {hello.get('threads')} threads instead of {threads}")
+        except Exception:
+            self.close()
+            raise
 
     def read(self) -> dict:
         while b"\n" not in self.buffer:
@@ -45,7 +51,8 @@ class Side:
             data = self.process.stdout.read()
             if not data:
                 self.process.wait()
-                message = self.process.stderr.read().decode(errors="replace").strip()
+                self.complaints.seek(0)
+                message = self.complaints.read().decode(errors="replace").strip()
                 raise RuntimeError(f"{self.name} ended: {message.splitlines()[-1] if message else 'no message'}")
             self.buffer += data
         line, self.buffer = self.buffer.split(b"\n", 1)
@@ -70,6 +77,12 @@ class Side:
             except (OSError, subprocess.TimeoutExpired):
                 self.process.kill()
                 self.process.wait()
+        self.selector.close()
+        for stream in (self.process.stdin, self.process.stdout, self.complaints):
+            try:
+                stream.close()
+            except OSError:
+                pass  # what was not written yet has no reader any more
 
 
 class Torch:

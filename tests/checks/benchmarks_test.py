@@ -1,0 +1,112 @@
+"""The benchmark runner keeps its protocol and draws the right verdicts."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
+sys.path.insert(0, os.path.join(ROOT, "benchmarks", "peers"))
+import report  # noqa: E402
+import targets  # noqa: E402
+import torch_protocol  # noqa: E402
+from sides import Side  # noqa: E402
+
+LIMITS_PROGRAM = os.environ.get("BENCH_LIMITS", "")
+
+
+def answer(items: float, seconds: float) -> dict:
+    return {"unit": "element", "items_per_iter": items, "seconds": [seconds * 3, seconds, seconds]}
+
+
+def result(row: str, sides: dict, limits: dict = None) -> report.RowResult:
+    answers = {}
+    for name, seconds in sides.items():
+        side, _, way = name.partition("@")
+        answers.setdefault(side, {})[way] = answer(100, seconds)
+    return report.RowResult(row, 1, answers, set(answers) - {"athanor"}, limits or {})
+
+
+class Verdicts(unittest.TestCase):
+    def test_ratio_is_to_the_fastest_peer_by_medians(self):
+        r = result("sum.all/1e6", {"athanor": 1.0, "torch 2 plain": 3.0, "torch 2 tuned": 2.0})
+        self.assertEqual((r.best_peer, r.ratio, r.verdict), ("torch 2 tuned", 2.0, "met"))
+
+    def test_slower_than_the_target_is_missed(self):
+        self.assertEqual(result("sum.all/1e6", {"athanor": 1.0, "torch 2 plain": 0.9}).verdict, "MISSED")
+        self.assertEqual(result("exp.new/1e6", {"athanor": 1.0, "torch 2 plain": 1.9}).verdict, "MISSED")
+
+    def test_near_the_limit_counts_as_met(self):
+        sides = {"athanor": 1.0, "torch 2 plain": 0.9}
+        self.assertEqual(result("sum.all/1e6", sides, {"limit.read/1e6": 100 / 0.86}).verdict, "met by limit")
+        self.assertEqual(result("sum.all/1e6", sides, {"limit.read/1e6": 100 / 0.84}).verdict, "MISSED")
+
+    def test_another_way_counts_and_is_told_apart(self):
+        r = result("mnist.conv/b64", {"athanor": 1.0, "torch 2 plain": 4.0, "torch 2 plain@channels_last": 2.0})
+        self.assertEqual((r.best_peer, r.ratio, r.same_way_ratio), ("torch 2 plain @channels_last", 2.0, 4.0))
+
+    def test_some_targets_name_their_peers(self):
+        r = result("overhead.add.no_grad/64", {"athanor": 1.0, "onednn": 1.0, "libtorch 2 plain": 6.0})
+        self.assertEqual((r.best_peer, r.verdict), ("libtorch 2 plain", "met"))
+        r = result("add.new/1e8", {"athanor": 1.0, "torch 2 plain": 6.0, "torch 2 tuned": 2.0})
+        self.assertEqual((r.best_peer, r.verdict), ("torch 2 plain", "met"))
+
+    def test_no_peer_or_no_row_of_ours_gives_no_verdict(self):
+        self.assertEqual(result("sum.all/1e6", {"athanor": 1.0}).verdict, "")
+        self.assertEqual(result("sum.all/1e6", {"torch 2 plain": 1.0}).verdict, "")
+
+    def test_fills_are_held_against_bytes(self):
+        self.assertEqual(targets.work_against_limit("normal.fill/1e6", 10), 40)
+        self.assertEqual(targets.limit_of("normal.fill/1e6"), "limit.fill/1e6")
+        self.assertEqual(targets.limit_of("gemm.bf16/1024"), "limit.fma.bf16")
+        self.assertIsNone(targets.limit_of("sort/1e6"))
+        self.assertIsNone(targets.limit_of("mnist.conv/b64"))
+
+    def test_every_limit_is_one_that_the_program_measures(self):
+        known = Side("limits", [LIMITS_PROGRAM], 1, {}, False, 60) if LIMITS_PROGRAM else None
+        if known is None:
+            self.skipTest("no bench_limits")
+        self.addCleanup(known.close)
+        for row in ("add.new/1e6", "exp.out/1e8", "sum.first/1e8", "uniform.fill/1e6"):
+            self.assertIn(targets.limit_of(row), known.rows)
+
+
+class Protocol(unittest.TestCase):
+    def test_python_rows_are_timed_per_call(self):
+        program = torch_protocol.Program("x", "1", 1)
+        calls = []
+        program.add("row", "call", 2, lambda: lambda: calls.append(1))
+        reply = program.run("row", 3, 0.001)
+        self.assertEqual(len(reply["seconds"]), 3)
+        self.assertLess(max(reply["seconds"]), 0.001)
+        self.assertGreater(len(calls), 100)
+
+    def test_python_errors_are_answers(self):
+        program = torch_protocol.Program("x", "1", 1)
+        program.add("bad", "call", 1, lambda: 1 / 0)
+        self.assertIn("ZeroDivisionError", program.run("bad", 1, 0.001)["error"])
+        self.assertIn("no such row", program.run("none", 1, 0.001)["error"])
+
+    @unittest.skipUnless(LIMITS_PROGRAM, "no bench_limits")
+    def test_program_answers_and_survives_nonsense(self):
+        requests = "run limit.copy/1e6 2 0.001\nrun nothing 1 0.001\nnonsense\nforget\nrun limit.read/1e6 1 0.001\nquit\n"
+        done = subprocess.run([LIMITS_PROGRAM], input=requests, capture_output=True, text=True, check=True, timeout=60)
+        hello, copy, missing, unknown, read = map(json.loads, done.stdout.splitlines())
+        self.assertIn("limit.copy/1e6", hello["rows"])
+        self.assertEqual((len(copy["seconds"]), copy["unit"], copy["items_per_iter"]), (2, "B", 8e6))
+        self.assertEqual(missing["error"], "no such row")
+        self.assertIn("unknown request", unknown["error"])
+        self.assertEqual(len(read["seconds"]), 1)
+
+    @unittest.skipUnless(LIMITS_PROGRAM, "no bench_limits")
+    def test_a_side_that_ends_is_reported(self):
+        with self.assertRaisesRegex(RuntimeError, "quick ended"):
+            Side("quick", ["/bin/true"], 1, {}, False, 10)
+        with self.assertRaisesRegex(RuntimeError, "mute gave no answer"):
+            Side("mute", ["/bin/sleep", "5"], 1, {}, False, 0.2)
+
+
+if __name__ == "__main__":
+    unittest.main()
