@@ -59,7 +59,12 @@ class ArrayRef {
   constexpr ArrayRef slice(std::size_t from, std::size_t count) const { return {data_ + from, count}; }
   constexpr ArrayRef slice(std::size_t from) const { return {data_ + from, size_ - from}; }
   std::vector<T> vec() const { return std::vector<T>(begin(), end()); }
-  bool equals(ArrayRef other) const { return size_ == other.size_ && std::equal(begin(), end(), other.begin()); }
+  bool equals(ArrayRef other) const {
+    if (size_ != other.size_) return false;
+    for (std::size_t i = 0; i < size_; ++i)  // short lists: a call to memcmp would cost more
+      if (!(data_[i] == other.data_[i])) return false;
+    return true;
+  }
 
  private:
   const T* data_ = nullptr;

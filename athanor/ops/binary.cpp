@@ -329,7 +329,7 @@ struct LogAddExp2 : SmoothBinary<LogAddExp2, BinaryOp::LogAddExp2> {
 struct Heaviside : BinaryPointwise<Heaviside, BinaryOp::Heaviside> {
   ATHANOR_OP("heaviside(Tensor self, Tensor values) -> Tensor | inplace out");
   Meta infer(const Tensor& a, const Tensor& b) { return BinaryPointwise::infer(a, b); }
-  void prepare(Tensor& a, Tensor& b) {
+  void prepare(Tensor& a, Tensor& b) {  // equal dtypes skip it
     ATHANOR_CHECK(a.defined() && b.defined() && a.dtype() == b.dtype(),
                   "heaviside is not yet implemented for tensors with different dtypes.");
   }

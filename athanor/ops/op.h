@@ -130,8 +130,16 @@ void check_device_list(const char* schema, const std::vector<const Tensor*>& ten
 
 template <class Op, class... In>
 IntrusivePtr<OpNode<Op>> make_node(Op& op, const In&... in) {
-  auto node = IntrusivePtr<OpNode<Op>>(new OpNode<Op>(std::move(op)));
-  (add_edges(*node, in), ...);
+  // Edges first: a leaf's accumulator made here must be older than the node.
+  IntrusivePtr<OpNode<Op>> node;
+  if constexpr ((std::is_same_v<In, Tensor> && ...)) {
+    Edge edges[] = {gradient_edge(in)...};
+    node = IntrusivePtr<OpNode<Op>>(new OpNode<Op>(std::move(op)));
+    for (Edge& e : edges) node->add_edge(std::move(e));
+  } else {
+    node = IntrusivePtr<OpNode<Op>>(new OpNode<Op>(std::move(op)));
+    (add_edges(*node, in), ...);
+  }
   if constexpr (requires { node->op().save(std::as_const(static_cast<Node&>(*node)), in...); })
     node->op().save(static_cast<const Node&>(*node), in...);
   return node;
@@ -209,9 +217,9 @@ void attach_results(const Node& node, const Out& outs, std::index_sequence<I...>
     node->op().save_results(static_cast<athanor::Node*>(node.get()), outs[I]...);
 }
 
+/// The part of a call after its inputs were prepared.
 template <class Op, std::size_t N, class... In>
-std::array<Tensor, N> call_n(Op op, In... in) {
-  if constexpr (requires { op.prepare(in...); }) op.prepare(in...);
+std::array<Tensor, N> call_prepared(Op op, const In&... in) {
   check_inputs(Op::schema, in...);
   std::array<Tensor, N> outs;
   auto spec = op.infer(in...);
@@ -234,6 +242,22 @@ std::array<Tensor, N> call_n(Op op, In... in) {
   for (const Tensor& t : outs)
     if (t.defined()) mark_inference(t);
   return outs;
+}
+
+/// An op's `ready(inputs...)` tells whether prepare() would change nothing, which spares copies of the handles.
+template <class Op, std::size_t N, class... In>
+std::array<Tensor, N> call_n(Op op, const In&... in) {
+  if constexpr (requires { op.ready(in...); }) {
+    if (__builtin_expect(op.ready(in...), 1)) return call_prepared<Op, N, In...>(std::move(op), in...);
+  }
+  if constexpr (requires(In & ... copy) { op.prepare(copy...); }) {
+    return [&](In... copy) {
+      op.prepare(copy...);
+      return call_prepared<Op, N, In...>(std::move(op), copy...);
+    }(in...);
+  } else {
+    return call_prepared<Op, N, In...>(std::move(op), in...);
+  }
 }
 
 /// Runs an op with one result.

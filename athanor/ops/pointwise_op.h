@@ -31,6 +31,10 @@ enum class ResultType { Promoted, Float, Bool };
 /// `Derived` supplies schema. Both operands are tensors.
 template <class Derived, BinaryOp Kind, ResultType Result = ResultType::Promoted>
 struct BinaryPointwise {
+  bool ready(const Tensor& a, const Tensor& b) const {
+    return a.impl() && b.impl() && a.impl()->dtype == b.impl()->dtype &&
+           (Result != ResultType::Float || is_floating_point(a.impl()->dtype));
+  }
   void prepare(Tensor& a, Tensor& b) {
     if (__builtin_expect(!a.defined() || !b.defined(), 0)) fail_undefined_operand(Derived::schema);
     if (__builtin_expect(a.impl()->dtype != b.impl()->dtype || Result == ResultType::Float, 0)) promote(a, b);
@@ -52,6 +56,9 @@ struct BinaryPointwise {
 /// One operand is a number.
 template <class Derived, BinaryOp Kind, ResultType Result = ResultType::Promoted>
 struct ScalarPointwise {
+  bool ready(const Tensor& a) const {
+    return a.impl() && (a.impl()->dtype == DType::Float || a.impl()->dtype == DType::Double) && a.impl()->ndim > 0;
+  }
   void prepare(Tensor& a) {
     if (__builtin_expect(!a.defined(), 0)) fail_undefined_operand(Derived::schema);
     DType t = a.impl()->dtype;
@@ -72,6 +79,9 @@ struct ScalarPointwise {
 /// One tensor in, one out. Float: integers are computed in the default dtype.
 template <class Derived, UnaryOp Kind, ResultType Result = ResultType::Float>
 struct UnaryPointwise {
+  bool ready(const Tensor& a) const {
+    return a.impl() && (Result != ResultType::Float || is_floating_point(a.impl()->dtype));
+  }
   void prepare(Tensor& a) {
     if (__builtin_expect(!a.defined(), 0)) fail_undefined_operand(Derived::schema);
     if (Result == ResultType::Float && !is_floating_point(a.impl()->dtype)) a = cast(a, get_default_dtype());
