@@ -24,13 +24,6 @@ struct CopyNode {
   }
 };
 
-void record_overwrite(const Tensor& self) {
-  self.impl()->bump_version();
-  if (!GradMode::is_enabled() || !wants_grad(self)) return;
-  FillNode fill;
-  rebase_history(self, IntrusivePtr<Node>(make_node(fill, self)));
-}
-
 void run_copy(const Tensor& out, const Tensor& in) {
   if (out.device() == in.device() || out.device().is_host() || in.device().is_host() ||
       out.device().is_cpu() == in.device().is_cpu()) {
@@ -41,6 +34,13 @@ void run_copy(const Tensor& out, const Tensor& in) {
 }
 
 }  // namespace
+
+void record_overwrite(const Tensor& self) {
+  self.impl()->bump_version();
+  if (!GradMode::is_enabled() || !wants_grad(self)) return;
+  FillNode fill;
+  rebase_history(self, IntrusivePtr<Node>(make_node(fill, self)));
+}
 
 /// self = src converted to self's dtype and device; src broadcasts. Gradients flow to src.
 ATHANOR_FUNCTION("copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor | method");

@@ -273,6 +273,8 @@ Tensor without_overlap(const Tensor& in, const Tensor& out);
 inline TensorList without_overlap(const TensorList& in, const Tensor&) { return in; }
 /// Resizes `out` to fit; throws unless autograd allows an out= call.
 void prepare_out(const char* schema, const Meta& m, const Tensor& out, bool any_requires_grad);
+/// Counts and records that every element of `self` was replaced by something that has no gradient.
+void record_overwrite(const Tensor& self);
 /// out = value converted; used where the result's dtype is not the destination's.
 void copy_into(const Tensor& out, const Tensor& value);
 /// The in-place and out= forms of composites: computed aside, then copied.
