@@ -24,9 +24,7 @@ struct Layer {
   double flop() const { return 2.0 * n * k * out() * out() * c * r * r; }
 };
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 double seconds_per_line = 0.3;
 
@@ -61,8 +59,8 @@ void run(const Layer& l, const engine& e) {
   const memory::dims in{l.n, l.c, l.h, l.h}, w{l.k, l.c, l.r, l.r}, out{l.n, l.k, l.out(), l.out()}, b{l.k},
       st{l.stride, l.stride}, pad{l.pad, l.pad};
   const auto f32 = memory::data_type::f32;
-  const std::pair<const char*, Tag> layouts[] = {{"any", Tag::any}, {"nchw", Tag::nchw}, {"nhwc", Tag::nhwc},
-                                                 {"nChw16c", Tag::nChw16c}};
+  const std::pair<const char*, Tag> layouts[] = {
+      {"any", Tag::any}, {"nchw", Tag::nchw}, {"nhwc", Tag::nhwc}, {"nChw16c", Tag::nChw16c}};
   for (auto alg : {algorithm::convolution_direct, algorithm::convolution_winograd})
     for (auto [name, tag] : layouts) {
       const bool wino = alg == algorithm::convolution_winograd;
@@ -91,7 +89,8 @@ void run(const Layer& l, const engine& e) {
       }
       if (l.c > 1) try {
           convolution_backward_data::primitive_desc pd({alg, din, dw, dout, st, pad, pad}, e, fpd);
-          auto mi = filled(pd.diff_src_desc(), e), mw = filled(pd.weights_desc(), e), mo = filled(pd.diff_dst_desc(), e);
+          auto mi = filled(pd.diff_src_desc(), e), mw = filled(pd.weights_desc(), e),
+               mo = filled(pd.diff_dst_desc(), e);
           convolution_backward_data p(pd);
           line(l, "bwd-data", label.c_str(), pd.impl_info_str(), median_ms([&] {
                  p.execute(s, {{DNNL_ARG_DIFF_SRC, mi}, {DNNL_ARG_WEIGHTS, mw}, {DNNL_ARG_DIFF_DST, mo}});
@@ -104,12 +103,12 @@ void run(const Layer& l, const engine& e) {
         auto mi = filled(pd.src_desc(), e), mw = filled(pd.diff_weights_desc(), e), mb = filled(db, e),
              mo = filled(pd.diff_dst_desc(), e);
         convolution_backward_weights p(pd);
-        line(l, "bwd-w", label.c_str(), pd.impl_info_str(), median_ms([&] {
-               p.execute(s, {{DNNL_ARG_SRC, mi},
-                             {DNNL_ARG_DIFF_WEIGHTS, mw},
-                             {DNNL_ARG_DIFF_BIAS, mb},
-                             {DNNL_ARG_DIFF_DST, mo}});
-             }));
+        line(
+            l, "bwd-w", label.c_str(), pd.impl_info_str(), median_ms([&] {
+              p.execute(
+                  s,
+                  {{DNNL_ARG_SRC, mi}, {DNNL_ARG_DIFF_WEIGHTS, mw}, {DNNL_ARG_DIFF_BIAS, mb}, {DNNL_ARG_DIFF_DST, mo}});
+            }));
       } catch (const error& x) {
         std::printf("%-9s bwd-w %s: %s\n", l.name, label.c_str(), x.what());
       }
@@ -122,8 +121,8 @@ int main(int argc, char** argv) {
   omp_set_num_threads(argc > 1 ? std::atoi(argv[1]) : 1);
   if (argc > 2) seconds_per_line = std::atof(argv[2]);
   const engine e(engine::kind::cpu, 0);
-  const Layer layers[] = {{"conv1", 64, 1, 28, 32, 3, 0, 1},   {"conv2", 64, 32, 26, 64, 3, 0, 1},
-                          {"tut1", 128, 1, 28, 10, 5, 0, 1},   {"tut2", 128, 10, 12, 20, 5, 0, 1},
+  const Layer layers[] = {{"conv1", 64, 1, 28, 32, 3, 0, 1},     {"conv2", 64, 32, 26, 64, 3, 0, 1},
+                          {"tut1", 128, 1, 28, 10, 5, 0, 1},     {"tut2", 128, 10, 12, 20, 5, 0, 1},
                           {"res3x3", 16, 128, 28, 128, 3, 1, 1}, {"res1x1", 16, 256, 14, 1024, 1, 0, 1}};
   for (const Layer& l : layers) run(l, e);
 }

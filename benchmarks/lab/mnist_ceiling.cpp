@@ -27,9 +27,7 @@ const engine cpu(engine::kind::cpu, 0);
 stream queue(cpu);
 constexpr auto f32 = memory::data_type::f32;
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::map<std::string, double> spent;
 struct Timed {
@@ -118,8 +116,7 @@ struct Conv {
   void forward(const char* name) {
     Timed t{name};
     reorder(w->value, w_fwd).execute(queue, w->value, w_fwd);
-    f.execute(queue,
-              {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, w_fwd}, {DNNL_ARG_BIAS, b->value}, {DNNL_ARG_DST, dst}});
+    f.execute(queue, {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, w_fwd}, {DNNL_ARG_BIAS, b->value}, {DNNL_ARG_DST, dst}});
   }
   void backward_data(const char* name) {
     Timed t{name};

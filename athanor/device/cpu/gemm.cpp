@@ -1,5 +1,7 @@
 #include "athanor/device/cpu/gemm.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -8,6 +10,7 @@
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/gemm_block.h"
+#include "athanor/device/cpu/onednn.h"
 
 namespace athanor {
 namespace detail {
@@ -28,9 +31,13 @@ void* thread_scratch(int slot, std::size_t bytes) {
     std::free(s.data);
     s.data = nullptr;
     s.size = 0;
-    const std::size_t rounded = (bytes + 4095) / 4096 * 4096;
-    s.data = std::aligned_alloc(64, rounded);
+    // Panels are read in many strides at once: huge pages keep the address translations of a block in reach.
+    constexpr std::size_t kHuge = std::size_t{2} << 20;
+    const std::size_t unit = bytes > kHuge / 4 ? kHuge : 4096;
+    const std::size_t rounded = (bytes + unit - 1) / unit * unit;
+    s.data = std::aligned_alloc(unit, rounded);
     if (!s.data) throw std::bad_alloc();
+    if (unit == kHuge) madvise(s.data, rounded, MADV_HUGEPAGE);
     s.size = rounded;
   }
   return s.data;
@@ -40,14 +47,16 @@ GemmPlan plan_gemm(const GemmProblem& g) {
   GemmPlan plan;
   const bool narrow = item_size(g.dtype) < 4;  // sums are wider than elements
   const bool floating = g.dtype == DType::Float || g.dtype == DType::Double;
-  const std::int64_t k_limit = item_size(g.dtype) == 8 ? 192 : 320;
-  plan.k_block = std::min(k_limit, std::max<std::int64_t>(g.k, 1));
-  plan.dots = floating && g.a_col == 1 && g.b_row == 1 && g.m <= 16;
+  plan.k_block = 512;
   plan.pack_b = narrow || g.b_col != 1 || g.m > 32;
-  if (!plan.pack_b && g.k * g.n > (1 << 18)) plan.k_block = std::min<std::int64_t>(plan.k_block, 16);
   plan.pack_a = narrow || !(g.a_row == 1 || g.a_col == 1) || g.n > 256;
-  const bool in_place = g.bias == g.c && g.beta.toDouble() != 0;
-  plan.direct = !narrow && g.c_col == 1 && !in_place;
+  if (!floating) return plan;
+  if (g.a_col == 1 && g.b_row == 1 && g.m <= 16)
+    plan.form = GemmPlan::Form::Dots;
+  else if (g.b_col == 1 && g.k <= 4)
+    plan.form = GemmPlan::Form::FewSteps;
+  else if (g.b_col == 1 && g.m <= 4)
+    plan.form = GemmPlan::Form::FewRows;
   return plan;
 }
 
@@ -81,8 +90,8 @@ struct Grid {
   std::int64_t rows = 1, cols = 1;
 };
 
-/// Cuts for `team` threads so that the packing done twice is least; indirect sums also need small pieces.
-Grid cut(const GemmProblem& g, const GemmPlan& plan, std::int64_t team) {
+/// Cuts for `team` threads so that the packing done twice is least.
+Grid cut(const GemmProblem& g, std::int64_t team) {
   Grid best;
   double least = -1;
   for (std::int64_t r = 1; r <= team; ++r) {
@@ -95,13 +104,6 @@ Grid cut(const GemmProblem& g, const GemmPlan& plan, std::int64_t team) {
       least = cost;
       best = {r, c};
     }
-  }
-  if (!plan.direct && !plan.dots) {
-    constexpr std::int64_t kSide = 512;
-    best.rows *= (g.m / best.rows + kSide - 1) / kSide;
-    best.cols *= (g.n / best.cols + kSide - 1) / kSide;
-    best.rows = std::max<std::int64_t>(best.rows, 1);
-    best.cols = std::max<std::int64_t>(best.cols, 1);
   }
   return best;
 }
@@ -130,6 +132,7 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   }
   GemmBatch distance = batch;
   if (g.a != problem.a) std::swap(distance.a, distance.b);
+  if (g.epilogue == Epilogue::None && batch.count == 1 && onednn::sgemm(g)) return;
   const detail::GemmPlan plan = detail::plan_gemm(g);
 
   constexpr double kWorkPerThread = 400e3;  // multiply-adds that pay for waking a thread
@@ -139,7 +142,7 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   std::int64_t team = in_parallel_region() ? 1 : get_num_threads();
   if (all < kWorkPerThread * static_cast<double>(team))
     team = std::max<std::int64_t>(1, static_cast<std::int64_t>(all / kWorkPerThread));
-  const detail::Grid grid = detail::cut(g, plan, batch.count >= 4 * team ? 1 : team);
+  const detail::Grid grid = detail::cut(g, batch.count >= 4 * team ? 1 : team);
   const std::int64_t pieces = grid.rows * grid.cols;
   const std::int64_t tasks = pieces * batch.count;
   const auto run = [&](std::int64_t begin, std::int64_t end) {

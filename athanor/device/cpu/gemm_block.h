@@ -7,10 +7,14 @@
 namespace athanor::detail {
 
 struct GemmPlan {
-  std::int64_t k_block = 0;  ///< steps summed in registers before they are added to the output
+  std::int64_t k_block = 0;  ///< steps summed in registers before the next block is added
   bool pack_a = true, pack_b = true;
-  bool dots = false;    ///< few rows, both operands run along k: dot products
-  bool direct = false;  ///< partial sums live in c itself
+  enum class Form : std::uint8_t {
+    Tiles,
+    Dots,      ///< few rows, both operands run along k
+    FewRows,   ///< few rows, b runs along its rows
+    FewSteps,  ///< an inner size of at most 4, b runs along its rows
+  } form = Form::Tiles;
 };
 
 GemmPlan plan_gemm(const GemmProblem& g);

@@ -32,6 +32,9 @@ inline constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 14 : 6;
 template <class T>
 inline constexpr int kTileCols = 2 * kVector<T>;
 
+/// Steps by which a tile asks for its operands ahead of their use.
+inline constexpr int kAhead = 16;
+
 /// How a tile reads its rows of a: `Columns`: a[i + p·stride], packed panels included; `Rows`: a[i·stride + p].
 enum class AForm { Columns, Rows };
 
@@ -43,23 +46,33 @@ V mul_add(V a, V b, V c) {
     return hn::Add(hn::Mul(a, b), c);
 }
 
-/// c (kRows × kVectors) = or += a @ b over `k` steps; b's rows are `b_step` apart.
+/// to (kRows × kVectors, rows `to_step` apart) = a @ b over `k` steps, plus `from` unless null. b's rows are `b_step`
+/// apart, those of `from`, which may be `to`, follow each other without a gap.
 template <class T, int kRows, int kVectors, AForm kForm>
 HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_step, const T* HWY_RESTRICT b,
-                       std::int64_t b_step, T* HWY_RESTRICT c, std::int64_t c_step, bool accumulate) {
+                       std::int64_t b_step, const T* from, T* to, std::int64_t to_step) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int kLanes = kVector<T>;
   V sum[kRows][kVectors];
 #pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i)
+  for (int i = 0; i < kRows; ++i) {
+    // The output is far away more often than not; it is wanted when the sums are ready.
+    __builtin_prefetch(to + i * to_step, 1);
+    if (kVectors > 1) __builtin_prefetch(to + i * to_step + kVectors * kLanes - 1, 1);
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
+  }
 #pragma GCC unroll 1
   for (std::int64_t p = 0; p < k; ++p) {
     V row[kVectors];
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + j * kLanes);
+    if constexpr (kRows >= 4 && kForm == AForm::Columns) {
+      // Packed panels come from the second-level cache in one stream each.
+      __builtin_prefetch(a + kAhead * kRows);
+      for (int j = 0; j < kVectors; ++j) __builtin_prefetch(b + (kAhead * kVectors + j) * kLanes);
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
       const V value = hn::Set(d, kForm == AForm::Columns ? a[i] : a[i * a_step]);
@@ -69,18 +82,22 @@ HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_s
     b += b_step;
     a += kForm == AForm::Columns ? a_step : 1;
   }
+  if (from) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j)
+        sum[i][j] = hn::Add(sum[i][j], hn::LoadU(d, from + (i * kVectors + j) * kLanes));
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) {
-      T* at = c + i * c_step + j * kLanes;
-      hn::StoreU(accumulate ? hn::Add(hn::LoadU(d, at), sum[i][j]) : sum[i][j], d, at);
-    }
+    for (int j = 0; j < kVectors; ++j) hn::StoreU(sum[i][j], d, to + i * to_step + j * kLanes);
 }
 
 template <class T>
-using TileFn = void (*)(std::int64_t k, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, T* c,
-                        std::int64_t c_step, bool accumulate);
+using TileFn = void (*)(std::int64_t k, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, const T* from,
+                        T* to, std::int64_t to_step);
 
 template <class T, int kVectors, AForm kForm, int... kRow>
 constexpr TileFn<T> pick_tile(int rows, std::integer_sequence<int, kRow...>) {

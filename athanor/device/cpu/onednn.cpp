@@ -1,0 +1,57 @@
+#include "athanor/device/cpu/onednn.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+#ifndef ATHANOR_STD_THREAD_POOL
+#include <omp.h>
+#endif
+
+#include "athanor/base/parallel.h"
+
+namespace athanor::onednn {
+namespace {
+
+/// oneDNN asks OpenMP for its team; a thread that never set its own would get the process's default.
+void use_team() {
+#ifndef ATHANOR_STD_THREAD_POOL
+  const int team = in_parallel_region() ? 1 : get_num_threads();
+  if (omp_get_max_threads() != team) omp_set_num_threads(team);
+#endif
+}
+
+/// Leading dimension and orientation of a row-major operand, if BLAS can express it.
+bool orient(std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols, char& trans, std::int64_t& ld) {
+  if (col == 1 && row >= cols) {
+    trans = 'N';
+    ld = row;
+    return true;
+  }
+  trans = 'T';
+  ld = col;
+  return row == 1 && col >= rows;
+}
+
+}  // namespace
+
+bool sgemm([[maybe_unused]] const GemmProblem& g) {
+#ifdef ATHANOR_STD_THREAD_POOL
+  return false;  // for the thread sanitizer, which does not know OpenMP's barriers
+#else
+  constexpr double kLarge = 1 << 20;  // multiply-adds
+  if (g.dtype != DType::Float || g.m < 32 || g.n < 32 || g.k < 32 || g.c_col != 1) return false;
+  if (static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < kLarge) return false;
+  const bool accumulate = g.bias == g.c && g.bias_row == g.c_row && g.bias_col == 1;
+  if (g.bias && !accumulate) return false;
+  char trans_a, trans_b;
+  std::int64_t lda, ldb;
+  if (!orient(g.a_row, g.a_col, g.m, g.k, trans_a, lda) || !orient(g.b_row, g.b_col, g.k, g.n, trans_b, ldb))
+    return false;
+  if (trans_b == 'T' && g.m <= 64) return false;  // our packing is cheaper
+  use_team();
+  const float alpha = g.alpha.to<float>(), beta = accumulate ? g.beta.to<float>() : 0.F;
+  return dnnl_sgemm(trans_a, trans_b, g.m, g.n, g.k, alpha, static_cast<const float*>(g.a), lda,
+                    static_cast<const float*>(g.b), ldb, beta, static_cast<float*>(g.c), g.c_row) == dnnl_success;
+#endif
+}
+
+}  // namespace athanor::onednn
