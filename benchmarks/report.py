@@ -70,7 +70,7 @@ class RowResult:
         return {"name": self.row, "threads": self.threads, "unit": self.unit, "items_per_iter": self.items,
                 "sides": {side + (f" @{way}" if way else ""): figures(answer)
                           for side, ways in self.answers.items() for way, answer in ways.items()},
-                "best_peer": self.best_peer, "ratio": self.ratio, "ratio_same_program": self.same_way_ratio,
+                "rate": self.ours, "peer_rate": self.peer_rate, "best_peer": self.best_peer, "ratio": self.ratio, "ratio_same_program": self.same_way_ratio,
                 "target": self.target, "limit": self.limit_name, "share_of_limit": self.share_of_limit,
                 "verdict": self.verdict}
 
@@ -90,15 +90,17 @@ def human_rate(rate, unit: str) -> str:
 HEADINGS = ("row", "thr", "athanor", "best peer", "", "ratio", "same program", "target", "of limit", "")
 
 
-def table_cells(result: RowResult) -> tuple:
+def table_cells(row: dict) -> tuple:
+    """The cells of one line, from RowResult.as_json()."""
     def times(value):
         return f"{value:.2f} x" if value is not None else "-"
 
-    return (result.row, str(result.threads), human_rate(result.ours, result.unit),
-            human_rate(result.peer_rate, result.unit), result.best_peer or "-", times(result.ratio),
-            times(result.same_way_ratio) if result.same_way_ratio != result.ratio else "",
-            f">= {result.target:.2f}" if result.target else "",
-            f"{100 * result.share_of_limit:.0f} %" if result.share_of_limit is not None else "", result.verdict)
+    share = row["share_of_limit"]
+    same = row["ratio_same_program"]
+    return (row["name"], str(row["threads"]), human_rate(row["rate"], row["unit"]),
+            human_rate(row["peer_rate"], row["unit"]), row["best_peer"] or "-", times(row["ratio"]),
+            times(same) if same != row["ratio"] else "", f">= {row['target']:.2f}" if row["target"] else "",
+            f"{100 * share:.0f} %" if share is not None else "", row["verdict"])
 
 
 def format_line(cells: tuple) -> str:
@@ -107,7 +109,61 @@ def format_line(cells: tuple) -> str:
                      for i, (c, w) in enumerate(zip(cells, widths))).rstrip()
 
 
-def markdown(results: list) -> str:
+def markdown(rows: list) -> str:
     lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
-    lines += ["| " + " | ".join(table_cells(r)) + " |" for r in results]
+    lines += ["| " + " | ".join(table_cells(row)) + " |" for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def family_of(name: str) -> str:
+    """Rows that share a line in the summary: 'gemm.f32/64' and 'gemm.f32/128' are both 'gemm.f32'."""
+    family = name.split("/")[0]
+    if family.startswith(("conv", "conv_blocked")):
+        family += " " + name.split("/")[1].split(".")[0]
+    return family if family.startswith(("gemm", "conv", "conv_blocked")) else name
+
+
+def summary(document: dict) -> str:
+    """A short table for the README, from results.json: ratios of the rows that have a target."""
+    families = {}
+    for row in document["rows"]:
+        if row["target"] and row["ratio"]:
+            families.setdefault(family_of(row["name"]), []).append(row)
+    lines = [f"{document['machine'].get('model name', 'this machine')}, {document['machine']['cpus']} CPUs; against "
+             + ", ".join(document["peers"] + ["oneDNN"]) + f"; commit {document['machine']['commit']}.", "",
+             "| row | times as fast as the best peer, 1 thread | 2 threads | target | share of the physical limit | |",
+             "|---|---|---|---|---|---|"]
+    for name, rows in families.items():
+        cells = []
+        for threads in (1, 2):
+            ratios = sorted(r["ratio"] for r in rows if r["threads"] == threads)
+            cells.append("" if not ratios else f"{ratios[0]:.2f}" if len(ratios) == 1 else
+                         f"{ratios[0]:.2f} to {ratios[-1]:.2f}")
+        shares = [r["share_of_limit"] for r in rows if r["share_of_limit"] is not None]
+        limit = f"{100 * min(shares):.0f} to {100 * max(shares):.0f} %" if shares else ""
+        verdicts = sorted({r["verdict"] for r in rows})
+        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {rows[0]['target']:.2f} | {limit} | {', '.join(verdicts)} |")
+    if document.get("product"):
+        keys = (("start_up_ms", "start-up, ms"), ("memory_mb", "memory, MB"), ("library_mb", "library, MB"),
+                ("compile_s", "compile time, s"), ("compile_memory_mb", "compiler's memory, MB"))
+        lines += ["", "| trivial program | " + " | ".join(title for _, title in keys) + " |", "|" + "---|" * (len(keys) + 1)]
+        lines += ["| " + figures["who"] + " | " + " | ".join(f"{figures[k]:.1f}" if k in figures else "-" for k, _ in keys)
+                  + " |" for figures in document["product"]]
+    return "\n".join(lines) + "\n"
+
+
+def put_into_readme(path: str, text: str) -> None:
+    begin, end = "<!-- measured:begin -->\n", "<!-- measured:end -->"
+    with open(path, encoding="utf-8") as file:
+        readme = file.read()
+    head, _, rest = readme.partition(begin)
+    _, _, tail = rest.partition(end)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(head + begin + text + end + tail)
+
+
+def merge(old: dict, new: dict) -> dict:
+    """`new`, with the rows of `old` that it does not measure again."""
+    measured = {(row["name"], row["threads"]) for row in new["rows"]}
+    kept = [row for row in old.get("rows", []) if (row["name"], row["threads"]) not in measured]
+    return {**new, "rows": kept + new["rows"], "product": new["product"] or old.get("product", [])}

@@ -24,7 +24,7 @@ import time
 
 import sides as peer_programs
 from product import measure_product
-from report import HEADINGS, RowResult, format_line, markdown, median_rate, table_cells
+from report import HEADINGS, RowResult, format_line, markdown, median_rate, merge, put_into_readme, summary, table_cells
 from targets import QUICK, limit_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -44,6 +44,8 @@ def parse_arguments():
     parser.add_argument("--peers", default="", help="only peers whose name matches this regular expression")
     parser.add_argument("--peers-only", action="store_true", help="also rows that Athanor does not have")
     parser.add_argument("--no-product", action="store_true", help="leave out start-up, sizes and compile times")
+    parser.add_argument("--merge", action="store_true", help="keep earlier results of rows not measured now")
+    parser.add_argument("--readme", action="store_true", help="put the summary into README.md")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--timeout", type=float, default=300, help="seconds a side may take for one turn")
     return parser.parse_args()
@@ -122,7 +124,7 @@ def compare(arguments, threads: int, torches: list, rounds: int) -> list:
             if not answers:
                 continue
             limit = limit_of(row)
-            results.append(RowResult(row, threads, answers, peers, {limit: limits.get(limit)}))
+            results.append(RowResult(row, threads, answers, peers, {limit: limits.get(limit)}).as_json())
             print(format_line(table_cells(results[-1])), flush=True)
     finally:
         for side in sides:
@@ -141,6 +143,19 @@ def machine() -> dict:
     return description
 
 
+def write_results(document: dict, folder: str, arguments) -> None:
+    path = os.path.join(folder, "results.json")
+    if arguments.merge and os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            document = merge(json.load(file), document)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+    with open(os.path.join(folder, "results.md"), "w", encoding="utf-8") as file:
+        file.write(markdown(document["rows"]))
+    if arguments.readme:
+        put_into_readme(os.path.join(ROOT, "README.md"), summary(document))
+
+
 def main() -> int:
     arguments = parse_arguments()
     rounds = arguments.rounds or (3 if arguments.quick else 5)
@@ -155,14 +170,12 @@ def main() -> int:
     os.makedirs(folder, exist_ok=True)
     peer_programs.clean_old_programs(folder)
     product = [] if arguments.no_product or arguments.filter else measure_product(arguments.build, torches)
-    document = {"machine": machine(), "peers": [f"PyTorch {t.version}" for t in torches],
-                "rows": [r.as_json() for r in results], "product": product}
-    with open(os.path.join(folder, "results.json"), "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-    with open(os.path.join(folder, "results.md"), "w", encoding="utf-8") as file:
-        file.write(markdown(results))
-    missed = [r for r in results if r.verdict == "MISSED"]
-    print(f"{len(results)} rows, {sum(r.verdict.startswith('met') for r in results)} targets met, {len(missed)} missed; "
+    document = {"machine": machine(), "peers": [f"PyTorch {t.version}" for t in torches], "rows": results,
+                "product": product}
+    write_results(document, folder, arguments)
+    met = sum(row["verdict"].startswith("met") for row in results)
+    missed = sum(row["verdict"] == "MISSED" for row in results)
+    print(f"{len(results)} rows, {met} targets met, {missed} missed; "
           f"written to {os.path.relpath(folder)}/results.json and results.md")
     return 0 if results else 1
 

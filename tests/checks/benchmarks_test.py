@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -63,6 +64,25 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(targets.limit_of("gemm.bf16/1024"), "limit.fma.bf16")
         self.assertIsNone(targets.limit_of("sort/1e6"))
         self.assertIsNone(targets.limit_of("mnist.conv/b64"))
+
+    def test_summary_and_merge(self):
+        first = result("gemm.f32/64", {"athanor": 1.0, "onednn": 2.0}).as_json()
+        again = result("gemm.f32/64", {"athanor": 1.0, "onednn": 3.0}).as_json()
+        other = result("gemm.f32/128", {"athanor": 1.0, "onednn": 0.5}).as_json()
+        document = {"machine": {"cpus": 2, "commit": "abc"}, "peers": [], "product": []}
+        merged = report.merge({**document, "rows": [first, other]}, {**document, "rows": [again]})
+        self.assertEqual([row["ratio"] for row in merged["rows"]], [0.5, 3.0])
+        self.assertIn("| gemm.f32 | 0.50 to 3.00 |  | 0.97 |  | MISSED, met |", report.summary(merged))
+        self.assertEqual(report.markdown(merged["rows"]).count("\n"), 4)
+        self.assertIn("2.00 x", report.format_line(report.table_cells(first)))
+
+    def test_readme_keeps_what_is_around_the_figures(self):
+        with tempfile.NamedTemporaryFile("w+", suffix=".md") as file:
+            file.write("a\n<!-- measured:begin -->\nold\n<!-- measured:end -->\nb\n")
+            file.flush()
+            report.put_into_readme(file.name, "new\n")
+            with open(file.name, encoding="utf-8") as again:
+                self.assertEqual(again.read(), "a\n<!-- measured:begin -->\nnew\n<!-- measured:end -->\nb\n")
 
     def test_every_limit_is_one_that_the_program_measures(self):
         known = Side("limits", [LIMITS_PROGRAM], 1, {}, False, 60) if LIMITS_PROGRAM else None
