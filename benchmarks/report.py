@@ -10,6 +10,10 @@ def median_rate(answer: dict) -> float:
     return answer["items_per_iter"] / statistics.median(answer["seconds"])
 
 
+def best_rate(answer: dict) -> float:
+    return answer["items_per_iter"] / min(answer["seconds"])
+
+
 def best_of(rates: dict):
     """(name, rate) of the fastest, or (None, None)."""
     return max(rates.items(), key=lambda item: item[1]) if rates else (None, None)

@@ -188,8 +188,9 @@ def start_sides(build: str, torches: list, threads: int, tunings: str, timeout: 
     start("onednn", [os.path.join(programs, "onednn_peer")], {}, True)
     os.makedirs(os.path.join(build, "bench"), exist_ok=True)
     for torch in torches:
-        cpp = torch.build_cpp("libtorch_peer.cpp", os.path.join(build, "bench"))
-        if cpp is None:
+        cpp_wanted = re.search(wanted, f"libtorch {torch.short_version} plain tuned")
+        cpp = torch.build_cpp("libtorch_peer.cpp", os.path.join(build, "bench")) if cpp_wanted else None
+        if cpp is None and cpp_wanted:
             print(f"skipped: no C++ rows of libtorch {torch.short_version}")
         for tuning, environment in torch.tunings(tunings).items():
             start(f"torch {torch.short_version} {tuning}", [torch.python, os.path.join(PEERS, "torch_peer.py"),
