@@ -188,7 +188,7 @@ def start_sides(build: str, torches: list, threads: int, tunings: str, timeout: 
     start("onednn", [os.path.join(programs, "onednn_peer")], {}, True)
     os.makedirs(os.path.join(build, "bench"), exist_ok=True)
     for torch in torches:
-        cpp_wanted = re.search(wanted, f"libtorch {torch.short_version} plain tuned")
+        cpp_wanted = any(re.search(wanted, f"libtorch {torch.short_version} {t}") for t in torch.tunings(tunings))
         cpp = torch.build_cpp("libtorch_peer.cpp", os.path.join(build, "bench")) if cpp_wanted else None
         if cpp is None and cpp_wanted:
             print(f"skipped: no C++ rows of libtorch {torch.short_version}")
