@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "athanor/device/cpu/copy_blocks.h"
-#include "athanor/device/cpu/index_space.h"
+#include "athanor/device/cpu/index_direct.h"
 #include "athanor/ops/kernels/copy.h"
 
 namespace athanor::cpu {
@@ -71,7 +71,15 @@ void move_rows(char* base, const std::int64_t* offsets, char* flat, std::int64_t
 }
 
 template <class U, bool kRead>
-constexpr IndexAction kMoves{&move_elements<U, kRead>, &move_row<U, kRead>, &move_rows<kRead>, nullptr};
+bool move_direct(char* base, const IndexGrid& grid, const IndexOperand& operand, char* flat, std::int64_t flat_stride,
+                 std::int64_t flat_row_stride, const void*) {
+  return direct_loop<sizeof(U)>(base, grid, operand, flat, flat_stride, flat_row_stride,
+                                [](char* b, char* f) { move<U, kRead>(b, f); });
+}
+
+template <class U, bool kRead>
+constexpr IndexAction kMoves{&move_elements<U, kRead>, &move_row<U, kRead>, &move_rows<kRead>, &move_direct<U, kRead>,
+                             nullptr};
 
 template <bool kRead>
 const IndexAction& moves(std::int64_t item) {

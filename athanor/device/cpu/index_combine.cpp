@@ -3,6 +3,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "athanor/device/cpu/index_direct.h"
+
 namespace athanor::cpu {
 namespace {
 
@@ -78,11 +80,22 @@ void combine_row(char* base, std::int64_t base_stride, char* flat, std::int64_t 
   }
 }
 
+// Sums are what gradients need: they alone get the faster loop.
+template <class T>
+bool add_direct(char* base, const IndexGrid& grid, const IndexOperand& operand, char* flat, std::int64_t flat_stride,
+                std::int64_t flat_row_stride, const void* params) {
+  const Combiner<Combine::Add, T> c(params);
+  return direct_loop<sizeof(T)>(base, grid, operand, flat, flat_stride, flat_row_stride,
+                                [c](char* b, char* f) { c.apply(b, f); });
+}
+
 template <Combine op>
 IndexAction action_of(DType t) {
   return dispatch_all(t, [](auto tag) {
     using T = typename decltype(tag)::type;
-    return IndexAction{&combine_elements<op, T>, &combine_row<op, T>, nullptr, nullptr};
+    IndexAction a{&combine_elements<op, T>, &combine_row<op, T>, nullptr, nullptr, nullptr};
+    if constexpr (op == Combine::Add) a.direct = &add_direct<T>;
+    return a;
   });
 }
 

@@ -67,16 +67,11 @@ void check_operand(const IndexSpace& s, const IndexOperand& o) {
   std::int64_t per_first = 1;
   for (int d = 1; d < walk.ndim; ++d) per_first *= walk.sizes[d];
   const std::int64_t inner = walk.strides[walk.ndim - 1];
-  IndexOperand plain = o;
-  plain.shape = nullptr;
   std::atomic<bool> bad{false};
   const std::int64_t grain = std::max<std::int64_t>(1, 4 * kGrain / std::max<std::int64_t>(per_first, 1));
   parallel_for(0, walk.sizes[0], grain, [&](std::int64_t begin, std::int64_t end) {
-    std::int64_t offsets[kIndexBlock];
     walk.rows(o.data, begin, end, [&](const char* data, std::int64_t n) {
-      for (std::int64_t j = 0; j < n; j += kIndexBlock)
-        if (index_offsets(offsets, std::min(kIndexBlock, n - j), plain, data + j * inner, inner, 0, 0, false))
-          bad.store(true, std::memory_order_relaxed);
+      if (index_outside(o, data, inner, n)) bad.store(true, std::memory_order_relaxed);
       return !bad.load(std::memory_order_relaxed);
     });
   });
@@ -111,47 +106,86 @@ class Runner {
     return d;
   }
 
+  static bool is_direct(const IndexSpace& s, const IndexAction& action) {
+    return action.direct != nullptr && s.operands.size() == 1 && s.operands[0].shape == nullptr &&
+           row_dims_of(s) == s.ndim;
+  }
+
   /// True unless an index is out of range.
   bool run() {
-    const int outer = std::max(rows_from_ - 1, 0);
+    if (range_.all() && is_direct(s_, action_)) return run_direct();
+    // The last two dims before the rows form grids of points: `p` the columns, `q` the rows of a grid.
+    const int p = rows_from_ - 1, q = rows_from_ - 2;
+    columns_ = p < 0 ? 1 : s_.sizes[p];
+    flat_step_ = p < 0 ? 0 : s_.flat_strides[p];
+    const bool grids =
+        q >= 0 && kept_ == nullptr && columns_ < kIndexBlock && s_.flat_strides[q] == flat_step_ * columns_;
+    const int outer = grids ? q : std::max(p, 0);
+    const std::int64_t grid_rows = grids ? s_.sizes[q] : 1;
     IndexWalk walk(outer, s_.sizes);
     walk.add(s_.flat_strides);
     walk.add(s_.base_strides);
     for (const auto& o : s_.operands) walk.add(o.strides);
     do {
-      if (!points(walk)) return false;
+      if (kept_ != nullptr) {
+        base_ = s_.base + walk[1];
+        apply(kept_, s_.flat + walk[0], columns_);
+      } else if (!points(walk, p, grids ? q : -1, grid_rows)) {
+        return false;
+      }
     } while (walk.next());
     return true;
   }
 
  private:
-  bool points(const IndexWalk& walk) {
-    const int p = rows_from_ - 1;
-    const std::int64_t n = p < 0 ? 1 : s_.sizes[p];
-    const std::int64_t step = p < 0 ? 0 : s_.base_strides[p];
-    flat_step_ = p < 0 ? 0 : s_.flat_strides[p];
-    char* flat = s_.flat + walk[0];
-    if (kept_ != nullptr) {
-      base_ = s_.base + walk[1];
-      apply(kept_, flat, n);
-      return true;
-    }
+  bool run_direct() {
+    const IndexOperand& o = s_.operands[0];
+    const int p = s_.ndim - 1, q = s_.ndim - 2;
+    IndexGrid grid;
+    grid.columns = p < 0 ? 1 : s_.sizes[p];
+    grid.data_stride = p < 0 ? 0 : o.strides[p];
+    grid.step = p < 0 ? 0 : s_.base_strides[p];
+    grid.rows = q < 0 ? 1 : s_.sizes[q];
+    grid.data_row_stride = q < 0 ? 0 : o.strides[q];
+    grid.row_step = q < 0 ? 0 : s_.base_strides[q];
+    IndexWalk walk(std::max(q, 0), s_.sizes);
+    walk.add(s_.flat_strides);
+    walk.add(s_.base_strides);
+    walk.add(o.strides);
+    do {
+      grid.start = walk[1];
+      grid.data = o.data + walk[2];
+      if (!action_.direct(s_.base, grid, o, s_.flat + walk[0], p < 0 ? 0 : s_.flat_strides[p],
+                          q < 0 ? 0 : s_.flat_strides[q], action_.params))
+        return false;
+    } while (walk.next());
+    return true;
+  }
+
+  bool points(const IndexWalk& walk, int p, int q, std::int64_t rows) {
     base_ = s_.base;
+    const std::int64_t block_rows = q < 0 ? 1 : kIndexBlock / columns_;
+    const std::int64_t block_columns = std::min(columns_, kIndexBlock);
     std::int64_t offsets[kIndexBlock];
-    for (std::int64_t j = 0; j < n; j += kIndexBlock) {
-      const std::int64_t count = std::min(kIndexBlock, n - j);
-      for (std::size_t k = 0; k < s_.operands.size(); ++k) {
-        const IndexOperand& o = s_.operands[k];
-        const std::int64_t data_step = p < 0 ? 0 : o.strides[p];
-        if (index_offsets(offsets, count, o, o.data + walk[k + 2] + j * data_step, data_step, walk[1] + j * step, step,
-                          k > 0))
-          return false;
+    IndexGrid grid;
+    grid.step = p < 0 ? 0 : s_.base_strides[p];
+    grid.row_step = q < 0 ? 0 : s_.base_strides[q];
+    for (std::int64_t r = 0; r < rows; r += block_rows)
+      for (std::int64_t c = 0; c < columns_; c += block_columns) {
+        grid.rows = std::min(block_rows, rows - r);
+        grid.columns = std::min(block_columns, columns_ - c);
+        grid.start = walk[1] + r * grid.row_step + c * grid.step;
+        for (std::size_t k = 0; k < s_.operands.size(); ++k) {
+          const IndexOperand& o = s_.operands[k];
+          grid.data_stride = p < 0 ? 0 : o.strides[p];
+          grid.data_row_stride = q < 0 ? 0 : o.strides[q];
+          grid.data = o.data + walk[k + 2] + r * grid.data_row_stride + c * grid.data_stride;
+          if (index_offsets(offsets, grid, o, k > 0)) return false;
+        }
+        char* flat = s_.flat + walk[0] + (r * columns_ + c) * flat_step_;
+        range_.all() ? apply(offsets, flat, grid.rows * grid.columns)
+                     : apply_owned(offsets, flat, grid.rows * grid.columns);
       }
-      if (range_.all())
-        apply(offsets, flat + j * flat_step_, count);
-      else
-        apply_owned(offsets, flat + j * flat_step_, count);
-    }
     return true;
   }
 
@@ -231,13 +265,15 @@ class Runner {
   int rows_from_;
   char* base_ = nullptr;
   std::int64_t flat_step_ = 0;
+  std::int64_t columns_ = 1;
 };
 
 /// Where one run of indices serves many outer positions, their offsets are computed once.
 class KeptOffsets {
  public:
-  explicit KeptOffsets(const IndexSpace& s) {
+  KeptOffsets(const IndexSpace& s, const IndexAction& action) {
     point_dim_ = Runner::row_dims_of(s) - 1;
+    if (Runner::is_direct(s, action)) return;
     if (point_dim_ < 1 || s.sizes[point_dim_] > kKeptOffsets) return;
     for (const auto& o : s.operands)
       for (int d = 0; d < point_dim_; ++d)
@@ -247,10 +283,13 @@ class KeptOffsets {
     for (std::int64_t j = 0; j < n; j += kIndexBlock)
       for (std::size_t k = 0; k < s.operands.size(); ++k) {
         const IndexOperand& o = s.operands[k];
-        const std::int64_t stride = o.strides[point_dim_];
-        if (index_offsets(offsets_.data() + j, std::min(kIndexBlock, n - j), o, o.data + j * stride, stride, j * step,
-                          step, k > 0))
-          check_bounds(s);
+        IndexGrid grid;
+        grid.data_stride = o.strides[point_dim_];
+        grid.data = o.data + j * grid.data_stride;
+        grid.columns = std::min(kIndexBlock, n - j);
+        grid.start = j * step;
+        grid.step = step;
+        if (index_offsets(offsets_.data() + j, grid, o, k > 0)) check_bounds(s);
       }
   }
   /// Offsets for the part of `s` that starts at `begin` of `dim`; nullptr if they are not kept.
@@ -323,7 +362,7 @@ void run_read(IndexSpace s, const IndexAction& action) {
   const std::int64_t numel = s.numel();
   if (numel == 0) return check_bounds(s);
   s.simplify();
-  const KeptOffsets kept(s);
+  const KeptOffsets kept(s, action);
   if (numel <= kGrain || s.ndim == 0) {
     if (!Runner(s, action, kept.from(-1, 0), {}).run()) check_bounds(s);
     return;
@@ -338,7 +377,7 @@ void run_write(IndexSpace s, const IndexAction& action) {
   check_bounds(s);
   if (numel == 0) return;
   s.simplify();
-  const KeptOffsets kept(s);
+  const KeptOffsets kept(s, action);
   const int dim = dim_for_writing(s);
   if (numel > kGrain && get_num_threads() > 1) {
     // Threads that write to one cache line slow each other down.

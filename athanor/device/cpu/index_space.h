@@ -66,6 +66,14 @@ struct IndexSpace {
   IndexSpace narrow(int dim, std::int64_t begin, std::int64_t end) const;
 };
 
+/// Points in rows and columns; strides and steps are in bytes.
+struct IndexGrid {
+  const char* data = nullptr;  ///< the first index value
+  std::int64_t data_stride = 0, data_row_stride = 0;
+  std::int64_t rows = 1, columns = 0;
+  std::int64_t start = 0, step = 0, row_step = 0;  ///< the linear share of base offsets
+};
+
 /// What is done at the points. base addresses are base + offsets[j] or base + j * base_stride.
 struct IndexAction {
   void (*elements)(char* base, const std::int64_t* offsets, char* flat, std::int64_t flat_stride, std::int64_t n,
@@ -75,6 +83,10 @@ struct IndexAction {
   /// Optional: n dense rows of `bytes` each, row j of flat at flat + j * flat_stride.
   void (*rows)(char* base, const std::int64_t* offsets, char* flat, std::int64_t flat_stride, std::int64_t n,
                std::int64_t bytes) = nullptr;
+  /// Optional: the points of a grid of one operand, without computing offsets first; false once an index is out of
+  /// range.
+  bool (*direct)(char* base, const IndexGrid& grid, const IndexOperand& operand, char* flat, std::int64_t flat_stride,
+                 std::int64_t flat_row_stride, const void* params) = nullptr;
   const void* params = nullptr;
 };
 
@@ -105,10 +117,11 @@ struct ElementBytes {
   ElementBytes(Scalar value, DType t);
 };
 
-/// offsets[j] = start + j * step + value_j * stride (or, with `add`, += value_j * stride) for n <= kIndexBlock values
-/// at `data`, `data_stride` bytes apart. True if a value is out of range; offsets are then worthless.
-bool index_offsets(std::int64_t* offsets, std::int64_t n, const IndexOperand& operand, const char* data,
-                   std::int64_t data_stride, std::int64_t start, std::int64_t step, bool add);
+/// offsets[r * columns + c] = start + r * row_step + c * step + value * operand.stride or, with `add`, += value *
+/// stride. True if a value is out of range; offsets are then worthless.
+bool index_offsets(std::int64_t* offsets, const IndexGrid& grid, const IndexOperand& operand, bool add);
+/// True if one of n values is out of range.
+bool index_outside(const IndexOperand& operand, const char* data, std::int64_t data_stride, std::int64_t n);
 
 /// Walks dims in row-major order, keeping byte offsets for several sets of strides.
 class IndexWalk {
