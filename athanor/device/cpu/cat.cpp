@@ -51,32 +51,103 @@ void copy_column(char* out, std::int64_t row_bytes, const Share& s, std::int64_t
     std::memcpy(out + r * row_bytes + s.at, s.from + r * static_cast<std::int64_t>(sizeof(U)), sizeof(U));
 }
 
+/// Rows that consist of one element of each of kShares inputs.
+template <class U, int kShares>
+void interleave(char* out, const std::vector<Share>& shares, std::int64_t begin, std::int64_t end) {
+  const char* from[kShares];
+  for (int k = 0; k < kShares; ++k) from[k] = shares[static_cast<std::size_t>(k)].from;
+  U* __restrict to = reinterpret_cast<U*>(out);
+  for (std::int64_t r = begin; r < end; ++r)
+    for (int k = 0; k < kShares; ++k) to[(r - begin) * kShares + k] = reinterpret_cast<const U*>(from[k])[r];
+}
+
+template <class U>
+bool interleave(char* out, const std::vector<Share>& shares, std::int64_t begin, std::int64_t end) {
+  switch (shares.size()) {
+    case 2:
+      interleave<U, 2>(out, shares, begin, end);
+      return true;
+    case 3:
+      interleave<U, 3>(out, shares, begin, end);
+      return true;
+    case 4:
+      interleave<U, 4>(out, shares, begin, end);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool interleave(char* out, std::int64_t row_bytes, const std::vector<Share>& shares, std::int64_t begin,
+                std::int64_t end) {
+  const std::int64_t bytes = shares[0].bytes;
+  if (row_bytes != bytes * static_cast<std::int64_t>(shares.size())) return false;
+  for (const Share& s : shares)
+    if (s.bytes != bytes || reinterpret_cast<std::uintptr_t>(s.from) % static_cast<std::uintptr_t>(bytes) != 0)
+      return false;
+  if (reinterpret_cast<std::uintptr_t>(out) % static_cast<std::uintptr_t>(bytes) != 0) return false;
+  switch (bytes) {
+    case 1:
+      return interleave<std::uint8_t>(out, shares, begin, end);
+    case 2:
+      return interleave<std::uint16_t>(out, shares, begin, end);
+    case 4:
+      return interleave<std::uint32_t>(out, shares, begin, end);
+    case 8:
+      return interleave<std::uint64_t>(out, shares, begin, end);
+    default:
+      return false;
+  }
+}
+
+/// Rows [begin, end), to `out`, which is where row `begin` goes.
 void copy_rows(char* out, std::int64_t row_bytes, const std::vector<Share>& shares, std::int64_t begin,
                std::int64_t end) {
-  // Blocks of rows, so that a cache line of the result is complete before it leaves the cache.
-  const std::int64_t block = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(row_bytes, 1));
-  for (std::int64_t r = begin; r < end; r += block) {
-    const std::int64_t stop = std::min(end, r + block);
-    for (const Share& s : shares) {
-      switch (s.bytes) {
-        case 1:
-          copy_column<std::uint8_t>(out, row_bytes, s, r, stop);
-          break;
-        case 2:
-          copy_column<std::uint16_t>(out, row_bytes, s, r, stop);
-          break;
-        case 4:
-          copy_column<std::uint32_t>(out, row_bytes, s, r, stop);
-          break;
-        case 8:
-          copy_column<std::uint64_t>(out, row_bytes, s, r, stop);
-          break;
-        default:
-          for (std::int64_t i = r; i < stop; ++i)
-            std::memcpy(out + i * row_bytes + s.at, s.from + i * s.bytes, static_cast<std::size_t>(s.bytes));
-      }
+  if (interleave(out, row_bytes, shares, begin, end)) return;
+  const bool wide = std::all_of(shares.begin(), shares.end(), [](const Share& s) { return s.bytes >= 64; });
+  if (wide) {
+    for (std::int64_t i = begin; i < end; ++i, out += row_bytes)
+      for (const Share& s : shares) std::memcpy(out + s.at, s.from + i * s.bytes, static_cast<std::size_t>(s.bytes));
+    return;
+  }
+  out -= begin * row_bytes;
+  for (const Share& s : shares) {
+    switch (s.bytes) {
+      case 1:
+        copy_column<std::uint8_t>(out, row_bytes, s, begin, end);
+        break;
+      case 2:
+        copy_column<std::uint16_t>(out, row_bytes, s, begin, end);
+        break;
+      case 4:
+        copy_column<std::uint32_t>(out, row_bytes, s, begin, end);
+        break;
+      case 8:
+        copy_column<std::uint64_t>(out, row_bytes, s, begin, end);
+        break;
+      default:
+        for (std::int64_t i = begin; i < end; ++i)
+          std::memcpy(out + i * row_bytes + s.at, s.from + i * s.bytes, static_cast<std::size_t>(s.bytes));
     }
   }
+}
+
+constexpr std::int64_t kRowBlock = 16384;  // bytes
+
+/// Many short rows: blocks of them are put together in the cache; large results then leave by streaming stores.
+void cat_short_rows(char* out, std::int64_t row_bytes, const std::vector<Share>& shares, std::int64_t rows) {
+  const std::int64_t block = std::max<std::int64_t>(1, kRowBlock / row_bytes);
+  const bool stream = rows * row_bytes >= kStreamBytes;
+  parallel_for(0, (rows + block - 1) / block, std::max<std::int64_t>(1, kGrainBytes / kRowBlock),
+               [&](std::int64_t first, std::int64_t last) {
+                 alignas(64) char room[kRowBlock];
+                 for (std::int64_t k = first; k < last; ++k) {
+                   const std::int64_t begin = k * block, end = std::min(rows, begin + block);
+                   copy_rows(stream ? room : out + begin * row_bytes, row_bytes, shares, begin, end);
+                   if (stream) block_ops().stream(out + begin * row_bytes, room, (end - begin) * row_bytes);
+                 }
+                 if (stream) block_ops().stream_fence();
+               });
 }
 
 /// Copies bytes [begin, end) of the result, rows cut anywhere.
@@ -119,12 +190,7 @@ void cat_dense(const View& out, const std::vector<const View*>& inputs, std::int
     at += bytes;
   }
   auto* to = out.ptr<char>();
-  if (row_bytes <= 16384) {
-    const std::int64_t rows = total / row_bytes;
-    parallel_for(0, rows, std::max<std::int64_t>(1, kGrainBytes / row_bytes),
-                 [&](std::int64_t b, std::int64_t e) { copy_rows(to, row_bytes, shares, b, e); });
-    return;
-  }
+  if (row_bytes <= kRowBlock) return cat_short_rows(to, row_bytes, shares, total / row_bytes);
   const bool stream = total >= kStreamBytes;
   constexpr std::int64_t kUnit = 4096;
   parallel_for(0, (total + kUnit - 1) / kUnit, kGrainBytes / kUnit, [&](std::int64_t b, std::int64_t e) {
@@ -180,15 +246,18 @@ void flip_cpu(const View& out, const View& in, IntArrayRef dims) {
   }
   const std::int64_t width = in.sizes[last], item = item_of(in);
   const auto reverse = mask_loops().reverse[std::countr_zero(static_cast<std::uint64_t>(item))];
-  parallel_for(0, out.numel / width, std::max<std::int64_t>(1, kGrainBytes / (width * item)),
+  const std::int64_t piece = std::min(width, kGrainBytes / item), pieces = (width + piece - 1) / piece;
+  parallel_for(0, out.numel / width * pieces, std::max<std::int64_t>(1, kGrainBytes / (piece * item)),
                [&](std::int64_t b, std::int64_t e) {
-                 for (std::int64_t r = b; r < e; ++r) {
+                 for (std::int64_t t = b; t < e; ++t) {
+                   const std::int64_t r = t / pieces, begin = t % pieces * piece, end = std::min(width, begin + piece);
                    std::int64_t rest = r, offset = 0;
                    for (int d = last - 1; d >= 0; --d) {
                      offset += rest % in.sizes[d] * strides[static_cast<std::size_t>(d)];
                      rest /= in.sizes[d];
                    }
-                   reverse(out.ptr<char>() + r * width * item, data + (offset - (width - 1)) * item, width);
+                   reverse(out.ptr<char>() + (r * width + begin) * item, data + (offset - (end - 1)) * item,
+                           end - begin);
                  }
                });
 }

@@ -7,6 +7,7 @@
 
 #include "athanor/base/error.h"
 #include "athanor/base/parallel.h"
+#include "athanor/device/cpu/copy_blocks.h"
 #include "athanor/device/cpu/index_space.h"
 #include "athanor/device/cpu/owned_view.h"
 #include "athanor/ops/kernels/index.h"
@@ -55,6 +56,16 @@ struct Tokens {
   }
 };
 
+void zero_row(char* out, std::int64_t bytes, bool stream) {
+  alignas(64) static constexpr char kZeros[4096] = {};
+  if (!stream) {
+    std::memset(out, 0, static_cast<std::size_t>(bytes));
+    return;
+  }
+  for (std::int64_t i = 0; i < bytes; i += 4096)
+    block_ops().stream(out + i, kZeros, std::min<std::int64_t>(4096, bytes - i));
+}
+
 template <class T>
 void sum_row(T* out, const T* grad, const std::int64_t* tokens, std::int64_t count, std::int64_t width, bool average,
              std::vector<float>& room) {
@@ -92,6 +103,7 @@ void embedding_backward_cpu(const View& grad_weight, const View& grad, const Vie
     using T = typename decltype(tag)::type;
     const std::int64_t weight = rows + tokens.start.back();
     const std::int64_t grain = std::max<std::int64_t>(1, 16384 / width);
+    const bool stream = grad_weight.numel * static_cast<std::int64_t>(sizeof(T)) >= kStreamBytes;
     parallel_for(0, weight, grain, [&](std::int64_t b, std::int64_t e) {
       std::vector<float> room;
       const std::int64_t end = e == weight ? rows : tokens.row_at(e);
@@ -100,10 +112,11 @@ void embedding_backward_cpu(const View& grad_weight, const View& grad, const Vie
         const std::int64_t count = tokens.start[static_cast<std::size_t>(v) + 1] - first;
         T* out = grad_weight.ptr<T>() + v * width;
         if (count == 0)
-          std::memset(static_cast<void*>(out), 0, static_cast<std::size_t>(width) * sizeof(T));
+          zero_row(reinterpret_cast<char*>(out), width * static_cast<std::int64_t>(sizeof(T)), stream);
         else
           sum_row(out, from.as<T>(), tokens.order.data() + first, count, width, scale_grad_by_freq, room);
       }
+      if (stream) block_ops().stream_fence();
     });
   });
 }

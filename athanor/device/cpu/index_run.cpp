@@ -358,8 +358,21 @@ void check_bounds(const IndexSpace& space) {
     if (o.numel > 0) check_operand(space, o);
 }
 
-void run_read(IndexSpace s, const IndexAction& action) {
+/// Rows of a result too large for the caches go past them.
+void stream_rows(char* base, const std::int64_t* offsets, char* flat, std::int64_t flat_stride, std::int64_t n,
+                 std::int64_t bytes) {
+  const auto misaligned = static_cast<std::uint64_t>(bytes) | static_cast<std::uint64_t>(flat_stride) |
+                          reinterpret_cast<std::uintptr_t>(flat);
+  if (bytes < 256 || misaligned % 64 != 0) return read_action(1).rows(base, offsets, flat, flat_stride, n, bytes);
+  const auto stream = block_ops().stream;
+  for (std::int64_t j = 0; j < n; ++j) stream(flat + j * flat_stride, base + offsets[j], bytes);
+  block_ops().stream_fence();
+}
+
+void run_read(IndexSpace s, const IndexAction& copy) {
   const std::int64_t numel = s.numel();
+  IndexAction action = copy;
+  if (numel * s.item >= kStreamBytes) action.rows = &stream_rows;
   if (numel == 0) return check_bounds(s);
   s.simplify();
   const KeptOffsets kept(s, action);
