@@ -27,7 +27,7 @@ struct Lines {
   std::int64_t length = 1, stride = 1;  ///< of a line, in elements
   std::int64_t count = 1;               ///< lines
   int ndim = 0;                         ///< other dims
-  static constexpr int kOperands = 4;
+  static constexpr int kOperands = 5;
   std::int64_t sizes[64];
   std::int64_t strides[kOperands][64];
   std::int64_t line_stride[kOperands];  ///< along the line, per operand

@@ -9,6 +9,8 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
+#include "athanor/device/cpu/simd_tail-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -88,9 +90,29 @@ struct ArgFold {
     return 0;
   }
 
+  /// The first place of the best of n <= lanes elements, without branches on them.
+  static HWY_INLINE std::int64_t find_in_vector(const T* p, std::int64_t n) {
+    const hn::ScalableTag<T> d;
+    const auto inside = first_lanes(d, n);
+    const auto x = load_tail(d, p, n);
+    const auto padded = hn::IfThenElse(inside, x, hn::Set(d, p[0]));
+    const auto top = kMax ? hn::MaxOfLanes(d, padded) : hn::MinOfLanes(d, padded);
+    auto hit = hn::And(inside, hn::Eq(x, top));
+    const auto nan = hn::And(inside, hn::IsNaN(x));
+    if (HWY_UNLIKELY(!hn::AllFalse(d, nan))) hit = nan;
+    return hn::FindFirstTrue(d, hit);
+  }
+
   static void row(void* best, std::int64_t* place, const void* in, std::int64_t n) {
     constexpr std::int64_t kPiece = 4096;
     const auto* p = static_cast<const T*>(in);
+    if constexpr (sizeof(T) >= 4 && kFloat) {
+      if (n <= static_cast<std::int64_t>(hn::MaxLanes(hn::ScalableTag<T>()))) {
+        *place = find_in_vector(p, n);
+        *static_cast<T*>(best) = p[*place];
+        return;
+      }
+    }
     T top = p[0];
     std::int64_t at = 0;
     for (std::int64_t i = 0; i < n; i += kPiece) {

@@ -12,9 +12,9 @@
 #endif
 
 #include <algorithm>
-#include <cstring>
 
 #include "athanor/device/cpu/reduce_core.h"
+#include "athanor/device/cpu/simd_tail-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,18 +25,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr std::int64_t kFoldPiece = 4096;
 /// The same for rows folded into columns.
 inline constexpr std::int64_t kFoldRows = 128;
-
-/// The n < Lanes(d) elements at p, followed by zeros.
-template <class D, class T>
-HWY_INLINE hn::Vec<D> load_tail(D d, const T* p, std::int64_t n) {
-#if HWY_TARGET == HWY_AVX3
-  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(n)), d, p);
-#else
-  alignas(64) T lanes[hn::MaxLanes(d)] = {};
-  std::memcpy(lanes, p, static_cast<std::size_t>(n) * sizeof(T));
-  return hn::Load(d, lanes);
-#endif
-}
 
 template <class Op, class D>
 HWY_INLINE hn::Vec<D> accumulate_tail(D d, const Op& op, hn::Vec<D> acc, const hn::TFromD<D>* p, std::int64_t n) {
