@@ -46,7 +46,7 @@ constexpr FormatType kTypes[] = {{"BOOL", DType::Bool, 8},
 const FormatType& type_of(DType dtype) {
   const auto* type = std::ranges::find(kTypes, dtype, &FormatType::dtype);
   ATHANOR_CHECK_TYPE(TypeError, dtype != DType::Undefined && type != std::end(kTypes),
-                     "save_safetensors: undefined dtype");
+                     "write_safetensors: undefined dtype");
   return *type;
 }
 
@@ -242,7 +242,7 @@ void append_json(std::string& out, const std::string& text, const char* what) {
   try {
     out += json(text).dump();
   } catch (const json::exception&) {
-    ATHANOR_THROW(ValueError, "save_safetensors: ", what, " is not valid UTF-8");
+    ATHANOR_THROW(ValueError, "write_safetensors: ", what, " is not valid UTF-8");
   }
 }
 
@@ -274,7 +274,7 @@ std::string header_of(const std::vector<const std::pair<std::string, Array>*>& t
   }
   header += '}';
   header.append((8 - header.size() % 8) % 8, ' ');
-  ATHANOR_CHECK_VALUE(header.size() <= kMaxHeader, "save_safetensors: header of ", header.size(),
+  ATHANOR_CHECK_VALUE(header.size() <= kMaxHeader, "write_safetensors: header of ", header.size(),
                       " bytes, the format allows ", kMaxHeader);
   return header;
 }
@@ -357,13 +357,13 @@ Array SafetensorsFile::get(const SafetensorsEntry& entry) const {
   return array;
 }
 
-void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Array>>& tensors,
-                      const std::map<std::string, std::string>& metadata) {
+void write_safetensors(const std::string& path, const std::vector<std::pair<std::string, Array>>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
   std::vector<const std::pair<std::string, Array>*> order;
   std::set<std::string_view> names;
   for (const auto& item : tensors) {
-    ATHANOR_CHECK_VALUE(item.first != kMetadata, "save_safetensors: a tensor may not be named ", kMetadata);
-    ATHANOR_CHECK_VALUE(names.insert(item.first).second, "save_safetensors: two tensors are named '", item.first, "'");
+    ATHANOR_CHECK_VALUE(item.first != kMetadata, "write_safetensors: a tensor may not be named ", kMetadata);
+    ATHANOR_CHECK_VALUE(names.insert(item.first).second, "write_safetensors: two tensors are named '", item.first, "'");
     order.push_back(&item);
   }
   std::ranges::sort(order, [](const auto* a, const auto* b) {

@@ -60,7 +60,7 @@ class SafetensorsFile {
 /// Writes atomically. Tensors are stored by falling alignment, then by name, so that each is aligned; the file is what
 /// the Python package would write, byte for byte (with several metadata entries up to their order). Arrays that share
 /// memory are stored once each. Throws ValueError for a name that is repeated, "__metadata__" or not UTF-8.
-void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Array>>& tensors,
-                      const std::map<std::string, std::string>& metadata = {});
+void write_safetensors(const std::string& path, const std::vector<std::pair<std::string, Array>>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace athanor::io

@@ -50,7 +50,7 @@ TEST(Safetensors, RoundTripsEveryDtypeShapeAndMetadata) {
     }
   }
   const std::map<std::string, std::string> metadata{{"format", "pt"}, {"n\"ame", "値\n\\"}};
-  save_safetensors(folder / "m.safetensors", tensors, metadata);
+  write_safetensors(folder / "m.safetensors", tensors, metadata);
   const SafetensorsFile file(folder / "m.safetensors");
   EXPECT_EQ(file.metadata(), metadata);
   EXPECT_EQ(file.entries().size(), tensors.size());
@@ -66,14 +66,14 @@ TEST(Safetensors, RoundTripsEveryDtypeShapeAndMetadata) {
 
 TEST(Safetensors, NoTensorsAtAll) {
   const TempFolder folder;
-  save_safetensors(folder / "m", {});
+  write_safetensors(folder / "m", {});
   EXPECT_EQ(read_text(folder / "m"), std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
   EXPECT_TRUE(SafetensorsFile(folder / "m").entries().empty());
 }
 
 TEST(Safetensors, ArraysOutliveTheFileObjectAndWritesStayPrivate) {
   const TempFolder folder;
-  save_safetensors(folder / "m", {{"w", filled(kFloat, {4}, 1)}});
+  write_safetensors(folder / "m", {{"w", filled(kFloat, {4}, 1)}});
   const std::string before = read_text(folder / "m");
   const Array w = SafetensorsFile(folder / "m").get("w");
   w.data[0] = std::byte{77};
@@ -86,7 +86,7 @@ TEST(Safetensors, StridedArraysAreStoredRowMajor) {
   Array t = filled(kShort, {2, 3}, 0);
   t.sizes = {3, 2};
   t.strides = {1, 3};
-  save_safetensors(folder / "m", {{"t", t}});
+  write_safetensors(folder / "m", {{"t", t}});
   EXPECT_EQ(values_text(SafetensorsFile(folder / "m").get("t")), values_text(contiguous(t)));
 }
 
@@ -180,10 +180,10 @@ TEST(Safetensors, DeepNestingIsRefusedAtOnce) {
 TEST(Safetensors, SavingRefusesBadNames) {
   const TempFolder folder;
   const Array a = filled(kByte, {1}, 0);
-  EXPECT_THROW(save_safetensors(folder / "m", {{"__metadata__", a}}), ValueError);
-  EXPECT_THROW(save_safetensors(folder / "m", {{"a", a}, {"a", a}}), ValueError);
-  EXPECT_THROW(save_safetensors(folder / "m", {{"\xff", a}}), ValueError);
-  EXPECT_THROW(save_safetensors(folder / "m", {{"a", Array{}}}), TypeError);
+  EXPECT_THROW(write_safetensors(folder / "m", {{"__metadata__", a}}), ValueError);
+  EXPECT_THROW(write_safetensors(folder / "m", {{"a", a}, {"a", a}}), ValueError);
+  EXPECT_THROW(write_safetensors(folder / "m", {{"\xff", a}}), ValueError);
+  EXPECT_THROW(write_safetensors(folder / "m", {{"a", Array{}}}), TypeError);
   EXPECT_TRUE(folder.names().empty());
 }
 
@@ -214,7 +214,7 @@ open('theirs', 'wb').write(safetensors.serialize(raw, metadata={'format': 'pt'})
   const auto bf = theirs.get("bf").values<BFloat16>();
   EXPECT_EQ((std::vector<float>(bf.begin(), bf.end())), (std::vector<float>{1, 2, 3}));
   std::reverse(tensors.begin(), tensors.end());
-  save_safetensors(folder / "ours", tensors, theirs.metadata());
+  write_safetensors(folder / "ours", tensors, theirs.metadata());
   EXPECT_TRUE(read_text(folder / "ours") == read_text(folder / "theirs"));
   EXPECT_TRUE(run_python(folder, R"(
 from safetensors import safe_open
