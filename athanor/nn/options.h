@@ -1,0 +1,201 @@
+#pragma once
+/// What the options of layers are made of: fluent setters, one-value-for-all arrays, and the named choices that libtorch
+/// writes as torch::kMean, torch::kZeros and so on.
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "athanor/base/array_ref.h"
+
+/// Declares member `name##_` with a fluent setter and a getter, both called `name`.
+#define ATHANOR_ARG(T, name)             \
+ public:                                 \
+  auto name(T value) -> decltype(*this) { \
+    this->name##_ = std::move(value);    \
+    return *this;                        \
+  }                                      \
+  const T& name() const noexcept {       \
+    return this->name##_;                \
+  }                                      \
+  T& name() noexcept {                   \
+    return this->name##_;                \
+  }                                      \
+                                         \
+ private:                                \
+  T name##_
+
+namespace athanor {
+
+/// D values; a single one stands for all.
+template <std::size_t D, class T = std::int64_t>
+class ExpandingArray {
+ public:
+  ExpandingArray(std::initializer_list<T> list) : ExpandingArray(ArrayRef<T>(list.begin(), list.size())) {}
+  ExpandingArray(const std::vector<T>& values) : ExpandingArray(ArrayRef<T>(values)) {}
+  ExpandingArray(ArrayRef<T> values) {
+    ATHANOR_CHECK(values.size() == D, "Expected ", D, " values, but instead got ", values.size());
+    std::copy(values.begin(), values.end(), values_.begin());
+  }
+  ExpandingArray(T single) { values_.fill(single); }
+  ExpandingArray(const std::array<T, D>& values) : values_(values) {}
+  std::array<T, D>& operator*() { return values_; }
+  const std::array<T, D>& operator*() const { return values_; }
+  std::array<T, D>* operator->() { return &values_; }
+  const std::array<T, D>* operator->() const { return &values_; }
+  operator ArrayRef<T>() const { return {values_.data(), D}; }
+  std::size_t size() const { return D; }
+
+ private:
+  std::array<T, D> values_;
+};
+
+/// Output sizes of adaptive pooling: an absent one keeps the input's.
+template <std::size_t D>
+class ExpandingArrayWithOptionalElem {
+ public:
+  using Element = std::optional<std::int64_t>;
+  ExpandingArrayWithOptionalElem(std::initializer_list<Element> list) {
+    ATHANOR_CHECK(list.size() == D, "Expected ", D, " values, but instead got ", list.size());
+    std::copy(list.begin(), list.end(), values_.begin());
+  }
+  ExpandingArrayWithOptionalElem(std::int64_t single) { values_.fill(single); }
+  ExpandingArrayWithOptionalElem(std::nullopt_t) {}
+  ExpandingArrayWithOptionalElem(const std::array<Element, D>& values) : values_(values) {}
+  const std::array<Element, D>& operator*() const { return values_; }
+  const std::array<Element, D>* operator->() const { return &values_; }
+
+ private:
+  std::array<Element, D> values_;
+};
+
+namespace detail {
+void print_list(std::ostream& out, IntArrayRef values);
+}
+template <std::size_t D>
+std::ostream& operator<<(std::ostream& out, const ExpandingArray<D>& values) {
+  detail::print_list(out, values);
+  return out;
+}
+template <std::size_t D>
+std::ostream& operator<<(std::ostream& out, const ExpandingArrayWithOptionalElem<D>& values) {
+  std::vector<std::int64_t> list;
+  for (const auto& v : *values) list.push_back(v.value_or(-1));
+  detail::print_list(out, list);
+  return out;
+}
+
+namespace enumtype {
+#define ATHANOR_CHOICE(name)                       \
+  struct name {                                    \
+    static constexpr const char* text = #name + 1; \
+  };
+ATHANOR_CHOICE(kNone)
+ATHANOR_CHOICE(kMean)
+ATHANOR_CHOICE(kSum)
+ATHANOR_CHOICE(kBatchMean)
+ATHANOR_CHOICE(kMax)
+ATHANOR_CHOICE(kZeros)
+ATHANOR_CHOICE(kReflect)
+ATHANOR_CHOICE(kReplicate)
+ATHANOR_CHOICE(kCircular)
+ATHANOR_CHOICE(kConstant)
+ATHANOR_CHOICE(kSame)
+ATHANOR_CHOICE(kValid)
+ATHANOR_CHOICE(kFanIn)
+ATHANOR_CHOICE(kFanOut)
+ATHANOR_CHOICE(kLinear)
+ATHANOR_CHOICE(kConv1D)
+ATHANOR_CHOICE(kConv2D)
+ATHANOR_CHOICE(kConv3D)
+ATHANOR_CHOICE(kConvTranspose1D)
+ATHANOR_CHOICE(kConvTranspose2D)
+ATHANOR_CHOICE(kConvTranspose3D)
+ATHANOR_CHOICE(kSigmoid)
+ATHANOR_CHOICE(kTanh)
+ATHANOR_CHOICE(kReLU)
+ATHANOR_CHOICE(kGELU)
+ATHANOR_CHOICE(kSiLU)
+ATHANOR_CHOICE(kMish)
+ATHANOR_CHOICE(kLeakyReLU)
+ATHANOR_CHOICE(kNearest)
+ATHANOR_CHOICE(kBilinear)
+ATHANOR_CHOICE(kBicubic)
+ATHANOR_CHOICE(kTrilinear)
+ATHANOR_CHOICE(kArea)
+ATHANOR_CHOICE(kBorder)
+ATHANOR_CHOICE(kReflection)
+ATHANOR_CHOICE(kLSTM)
+ATHANOR_CHOICE(kGRU)
+ATHANOR_CHOICE(kRNN_TANH)
+ATHANOR_CHOICE(kRNN_RELU)
+#undef ATHANOR_CHOICE
+
+/// One of the listed choices; made from any of them, compared with any of them.
+template <class... Choices>
+class OneOf {
+ public:
+  template <class C>
+  requires(std::is_same_v<C, Choices> || ...) constexpr OneOf(C) : text_(C::text) {}
+  template <class C>
+  requires(std::is_same_v<C, Choices> || ...) constexpr bool is(C = {}) const { return std::string_view(text_) == C::text; }
+  template <class C>
+  requires(std::is_same_v<C, Choices> || ...) friend constexpr bool operator==(const OneOf& a, C) {
+    return a.is(C{});
+  }
+  /// "Mean", "Zeros" …
+  std::string name() const { return text_; }
+
+ private:
+  const char* text_;
+};
+}  // namespace enumtype
+
+#define ATHANOR_CHOICE(name) inline constexpr enumtype::name name {}
+ATHANOR_CHOICE(kNone);
+ATHANOR_CHOICE(kMean);
+ATHANOR_CHOICE(kSum);
+ATHANOR_CHOICE(kBatchMean);
+ATHANOR_CHOICE(kMax);
+ATHANOR_CHOICE(kZeros);
+ATHANOR_CHOICE(kReflect);
+ATHANOR_CHOICE(kReplicate);
+ATHANOR_CHOICE(kCircular);
+ATHANOR_CHOICE(kConstant);
+ATHANOR_CHOICE(kSame);
+ATHANOR_CHOICE(kValid);
+ATHANOR_CHOICE(kFanIn);
+ATHANOR_CHOICE(kFanOut);
+ATHANOR_CHOICE(kLinear);
+ATHANOR_CHOICE(kConv1D);
+ATHANOR_CHOICE(kConv2D);
+ATHANOR_CHOICE(kConv3D);
+ATHANOR_CHOICE(kConvTranspose1D);
+ATHANOR_CHOICE(kConvTranspose2D);
+ATHANOR_CHOICE(kConvTranspose3D);
+ATHANOR_CHOICE(kSigmoid);
+ATHANOR_CHOICE(kTanh);
+ATHANOR_CHOICE(kReLU);
+ATHANOR_CHOICE(kGELU);
+ATHANOR_CHOICE(kSiLU);
+ATHANOR_CHOICE(kMish);
+ATHANOR_CHOICE(kLeakyReLU);
+ATHANOR_CHOICE(kNearest);
+ATHANOR_CHOICE(kBilinear);
+ATHANOR_CHOICE(kBicubic);
+ATHANOR_CHOICE(kTrilinear);
+ATHANOR_CHOICE(kArea);
+ATHANOR_CHOICE(kBorder);
+ATHANOR_CHOICE(kReflection);
+ATHANOR_CHOICE(kLSTM);
+ATHANOR_CHOICE(kGRU);
+ATHANOR_CHOICE(kRNN_TANH);
+ATHANOR_CHOICE(kRNN_RELU);
+#undef ATHANOR_CHOICE
+
+}  // namespace athanor
