@@ -9,6 +9,7 @@
 #include <typeinfo>
 #include <unordered_set>
 
+#include "athanor/nn/options.h"
 #include "athanor/tape/autograd_meta.h"
 
 namespace athanor::nn {
@@ -402,5 +403,11 @@ void print_list(std::ostream& out, IntArrayRef values) {
   out << "[";
   for (std::size_t i = 0; i < values.size(); ++i) out << (i ? ", " : "") << values[i];
   out << "]";
+}
+void print_expanded(std::ostream& out, IntArrayRef values) {
+  if (values.size() == 1)
+    out << values[0];
+  else
+    print_list(out, values);
 }
 }  // namespace athanor::detail

@@ -75,25 +75,28 @@ class ExpandingArrayWithOptionalElem {
 };
 
 namespace detail {
+/// "[1, 2]".
 void print_list(std::ostream& out, IntArrayRef values);
-}
+/// The same, one value without brackets.
+void print_expanded(std::ostream& out, IntArrayRef values);
+}  // namespace detail
 template <std::size_t D>
 std::ostream& operator<<(std::ostream& out, const ExpandingArray<D>& values) {
-  detail::print_list(out, values);
+  detail::print_expanded(out, values);
   return out;
 }
 template <std::size_t D>
 std::ostream& operator<<(std::ostream& out, const ExpandingArrayWithOptionalElem<D>& values) {
   std::vector<std::int64_t> list;
   for (const auto& v : *values) list.push_back(v.value_or(-1));
-  detail::print_list(out, list);
+  detail::print_expanded(out, list);
   return out;
 }
 
 namespace enumtype {
 #define ATHANOR_CHOICE(name)                       \
   struct name {                                    \
-    static constexpr const char* text = #name + 1; \
+    static constexpr const char* text = #name;       \
   };
 ATHANOR_CHOICE(kNone)
 ATHANOR_CHOICE(kMean)
@@ -148,7 +151,7 @@ class OneOf {
   requires(std::is_same_v<C, Choices> || ...) friend constexpr bool operator==(const OneOf& a, C) {
     return a.is(C{});
   }
-  /// "Mean", "Zeros" …
+  /// "kMean", "kZeros" …
   std::string name() const { return text_; }
 
  private:
@@ -197,5 +200,10 @@ ATHANOR_CHOICE(kGRU);
 ATHANOR_CHOICE(kRNN_TANH);
 ATHANOR_CHOICE(kRNN_RELU);
 #undef ATHANOR_CHOICE
+
+/// libtorch's numbers of the reductions, for the functions that take one.
+namespace Reduction {
+enum Reduction { None = 0, Mean = 1, Sum = 2, END };
+}
 
 }  // namespace athanor
