@@ -1,8 +1,10 @@
 // Pooling over 1 to 3 spatial dimensions: max, average, and their adaptive forms.
 #include "athanor/ops/pool.h"
 
+#include "athanor/ops/index.h"
 #include "athanor/ops/kernels/pool.h"
 #include "athanor/ops/op.h"
+#include "athanor/ops/pointwise.h"
 #include "athanor/ops/spatial.h"
 #include "athanor/ops/view.h"
 
@@ -156,12 +158,50 @@ struct MaxPoolBackward : MaxPoolBase {
   }
 };
 
+namespace {
+
+/// Places in the window, as the one-byte form keeps them, turned into places in the input plane.
+Tensor plane_indices(const Tensor& in_window, IntArrayRef plane, const PoolParams& p) {
+  const int n = p.spatial;
+  SpatialArray step{1, 1, 1};  // of the input plane, row-major
+  for (int d = n - 2; d >= 0; --d) {
+    const auto u = static_cast<std::size_t>(d);
+    step[u] = step[u + 1] * plane[u + 1];
+  }
+  // Row-major over `counts`, the sum of scale_d (i_d · factor_d - shift_d).
+  auto table = [&](IntArrayRef counts, const SpatialArray& factor, const SpatialArray& shift) {
+    std::vector<std::int64_t> values{0};
+    for (std::size_t d = 0; d < counts.size(); ++d) {
+      std::vector<std::int64_t> next;
+      for (const std::int64_t v : values)
+        for (std::int64_t i = 0; i < counts[d]; ++i) next.push_back(v + (i * factor[d] - shift[d]) * step[d]);
+      values = std::move(next);
+    }
+    return values;
+  };
+  const std::vector<std::int64_t> taps = table(spatial_ref(p.kernel, n), p.dilation, {0, 0, 0});
+  const IntArrayRef out_plane = in_window.sizes().slice(2);
+  const std::vector<std::int64_t> corners = table(out_plane, p.stride, p.padding);
+  const Device device = in_window.device();
+  const Tensor which = reshape(to_dtype(in_window, DType::Long), {-1});
+  const Tensor offset = reshape(
+      index_select(index_tensor(taps, {static_cast<std::int64_t>(taps.size())}, device), 0, which), in_window.sizes());
+  return add(offset, index_tensor(corners, out_plane, device));
+}
+
+}  // namespace
+
 /// The values of self (batch, channels, spatial…) at the places that max pooling found: the gradient of its gradient.
 ATHANOR_FUNCTION(
     "max_pool_gather(Tensor self, Tensor indices, int[] kernel_size, int[] stride, int[] padding, int[] dilation) -> "
     "Tensor | function");
-Tensor max_pool_gather(const Tensor&, const Tensor&, IntArrayRef, IntArrayRef, IntArrayRef, IntArrayRef) {
-  ATHANOR_THROW(NotImplementedError, "max_pool_backward: needs gather");
+Tensor max_pool_gather(const Tensor& self, const Tensor& indices, IntArrayRef kernel_size, IntArrayRef stride,
+                       IntArrayRef padding, IntArrayRef dilation) {
+  Tensor places = indices;
+  if (indices.dtype() == DType::Byte)
+    places = plane_indices(indices, self.sizes().slice(2),
+                           make_params("max_pool_gather", kernel_size, stride, padding, dilation));
+  return reshape(gather(flatten(self, 2, -1), 2, flatten(places, 2, -1), false), indices.sizes());
 }
 
 /// Mean of each window.

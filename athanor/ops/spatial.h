@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "athanor/ops/copy.h"
 #include "athanor/ops/op.h"
 
 namespace athanor::ops {
@@ -31,6 +32,13 @@ inline DimVector layout_like(const Tensor& t, IntArrayRef sizes) {
   if (t.dim() == 5 && t.is_contiguous(MemoryFormat::ChannelsLast3d))
     return detail::strides_for(sizes, MemoryFormat::ChannelsLast3d);
   return {};
+}
+
+/// An int64 tensor of these values on `device`.
+inline Tensor index_tensor(const std::vector<std::int64_t>& values, IntArrayRef shape, Device device) {
+  Tensor t = detail::empty_tensor(shape, DType::Long, Device());
+  if (!values.empty()) std::copy(values.begin(), values.end(), static_cast<std::int64_t*>(t.data_ptr()));
+  return device.is_host() ? t : to_device(t, device);
 }
 
 }  // namespace athanor::ops

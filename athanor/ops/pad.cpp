@@ -1,0 +1,133 @@
+// Padding: sizes are given from the last dim on, two per dim (before, after).
+#include "athanor/ops/pad.h"
+
+#include "athanor/ops/copy.h"
+#include "athanor/ops/index.h"
+#include "athanor/ops/kernels/copy.h"
+#include "athanor/ops/op.h"
+#include "athanor/ops/spatial.h"
+#include "athanor/ops/view.h"
+
+namespace athanor::ops {
+
+namespace {
+
+void check_pad(const char* op, const Tensor& self, IntArrayRef pad) {
+  ATHANOR_CHECK(self.defined(), op, ": expected a tensor, got an undefined one");
+  ATHANOR_CHECK(pad.size() % 2 == 0, op, ": Padding length must be divisible by 2, got ", pad);
+  ATHANOR_CHECK(static_cast<std::int64_t>(pad.size()) <= 2 * self.dim(), op, ": Padding length should be less than or ",
+                "equal to two times the input dimension but got padding length ", pad.size(), " and input of dimension ",
+                self.dim());
+}
+
+/// The part of `inner`, laid into a padded tensor or cut from it: what of each is common to both.
+struct Overlap {
+  DimVector sizes, inner_start, outer_start;
+};
+Overlap overlap_of(IntArrayRef inner, IntArrayRef pad) {
+  Overlap o{DimVector(inner), DimVector(inner.size()), DimVector(inner.size())};
+  for (std::size_t i = 0; i < pad.size() / 2; ++i) {
+    const std::size_t d = inner.size() - 1 - i;
+    const std::int64_t before = pad[2 * i], after = pad[2 * i + 1];
+    o.inner_start[d] = before < 0 ? -before : 0;
+    o.outer_start[d] = before > 0 ? before : 0;
+    o.sizes[d] = std::max<std::int64_t>(inner[d] + std::min<std::int64_t>(before, 0) + std::min<std::int64_t>(after, 0), 0);
+  }
+  return o;
+}
+
+Tensor part_alias(const Tensor& t, IntArrayRef start, IntArrayRef sizes) {
+  std::int64_t offset = t.storage_offset();
+  for (std::size_t d = 0; d < sizes.size(); ++d) offset += start[d] * t.strides()[d];
+  return detail::alias(t, sizes, t.strides(), offset);
+}
+
+}  // namespace
+
+/// self with `value` around it; negative sizes cut off.
+struct ConstantPadNd {
+  ATHANOR_OP("constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor");
+  DimVector pad;
+  Scalar value;
+  Meta infer(const Tensor& self) {
+    check_pad("constant_pad_nd", self, pad);
+    DimVector sizes(self.sizes());
+    for (std::size_t i = 0; i < pad.size() / 2; ++i) {
+      const std::size_t d = sizes.size() - 1 - i;
+      sizes[d] += pad[2 * i] + pad[2 * i + 1];
+      ATHANOR_CHECK(sizes[d] >= 0, "constant_pad_nd: The input size ", self.sizes()[d], ", plus negative padding ",
+                    pad[2 * i], " and ", pad[2 * i + 1], " resulted in a negative output size, which is invalid. Check ",
+                    "dimension ", d, " of your input.");
+    }
+    return {sizes, self.dtype(), self.device(), layout_like(self, sizes)};
+  }
+  void run(const Tensor& out, const Tensor& self) {
+    const Overlap o = overlap_of(self.sizes(), pad);
+    launch(fill_kernel, out, value);
+    launch(copy_kernel, part_alias(out, o.outer_start, o.sizes), part_alias(self, o.inner_start, o.sizes));
+  }
+  void grad(GradCall& g) {
+    DimVector back(pad);
+    for (auto& p : back) p = -p;
+    g.set(0, constant_pad_nd(g.grad(), back, 0));
+  }
+};
+
+namespace {
+
+enum class PadMode { Reflect, Replicate, Circular };
+
+/// Where in 0 … n - 1 position i outside it reads.
+std::int64_t source_of(std::int64_t i, std::int64_t n, PadMode mode) {
+  if (mode == PadMode::Replicate) return std::clamp<std::int64_t>(i, 0, n - 1);
+  if (mode == PadMode::Circular) return (i + n) % n;
+  return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
+}
+
+void check_room(const Tensor& self, std::int64_t d, std::int64_t before, std::int64_t after, PadMode mode) {
+  const std::int64_t n = self.size(d);
+  if (mode == PadMode::Reflect)
+    ATHANOR_CHECK(before < n && after < n, "Argument #4: Padding size should be less than the corresponding input ",
+                  "dimension, but got: padding (", before, ", ", after, ") at dimension ", d, " of input ",
+                  self.sizes());
+  else if (mode == PadMode::Circular)
+    ATHANOR_CHECK(before <= n && after <= n, "Padding value causes wrapping around more than once, got padding (",
+                  before, ", ", after, ") at dimension ", d, " of input ", self.sizes());
+  ATHANOR_CHECK(n > 0, "pad: Expected a non-empty dimension ", d, " to pad, got input of size ", self.sizes());
+  ATHANOR_CHECK(n + before + after > 0, "pad: padding (", before, ", ", after, ") leaves nothing of dimension ", d,
+                " of input ", self.sizes());
+}
+
+Tensor pad_by_index(const Tensor& self, IntArrayRef pad, PadMode mode) {
+  check_pad("pad", self, pad);
+  Tensor out = self;
+  for (std::size_t i = 0; i < pad.size() / 2; ++i) {
+    const std::int64_t d = self.dim() - 1 - static_cast<std::int64_t>(i), n = self.size(d);
+    const std::int64_t before = pad[2 * i], after = pad[2 * i + 1];
+    if (before == 0 && after == 0) continue;
+    check_room(self, d, before, after, mode);
+    std::vector<std::int64_t> from;
+    for (std::int64_t k = -before; k < n + after; ++k) from.push_back(source_of(k, n, mode));
+    out = index_select(out, d, index_tensor(from, {n + before + after}, self.device()));
+  }
+  return out;
+}
+
+}  // namespace
+
+/// `mode`: "constant" (with value, 0 by default), "reflect", "replicate" or "circular".
+ATHANOR_FUNCTION(
+    "pad(Tensor self, int[] pad, str mode='constant', float? value=None) -> Tensor | function");
+Tensor pad(const Tensor& self, IntArrayRef pad, std::string_view mode, std::optional<double> value) {
+  if (mode == "constant") return constant_pad_nd(self, pad, value.value_or(0));
+  ATHANOR_CHECK(!value || *value == 0, "Padding mode \"", mode, "\" doesn't take in value argument");
+  if (mode == "reflect") return pad_by_index(self, pad, PadMode::Reflect);
+  if (mode == "replicate") return pad_by_index(self, pad, PadMode::Replicate);
+  if (mode == "circular") return pad_by_index(self, pad, PadMode::Circular);
+  ATHANOR_THROW(NotImplementedError, "pad: Unrecognised padding mode ", mode,
+                "; known: constant, reflect, replicate, circular");
+}
+
+}  // namespace athanor::ops
+
+#include "athanor/ops/pad.glue.inc"
