@@ -410,4 +410,15 @@ void print_expanded(std::ostream& out, IntArrayRef values) {
   else
     print_list(out, values);
 }
+void print_optional_list(std::ostream& out, const std::optional<std::int64_t>* values, std::size_t count) {
+  out << "[";
+  for (std::size_t i = 0; i < count; ++i) {
+    out << (i ? ", " : "");
+    if (values[i])
+      out << *values[i];
+    else
+      out << "None";
+  }
+  out << "]";
+}
 }  // namespace athanor::detail

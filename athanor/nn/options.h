@@ -79,6 +79,8 @@ namespace detail {
 void print_list(std::ostream& out, IntArrayRef values);
 /// The same, one value without brackets.
 void print_expanded(std::ostream& out, IntArrayRef values);
+/// "[5, None]".
+void print_optional_list(std::ostream& out, const std::optional<std::int64_t>* values, std::size_t count);
 }  // namespace detail
 template <std::size_t D>
 std::ostream& operator<<(std::ostream& out, const ExpandingArray<D>& values) {
@@ -87,9 +89,7 @@ std::ostream& operator<<(std::ostream& out, const ExpandingArray<D>& values) {
 }
 template <std::size_t D>
 std::ostream& operator<<(std::ostream& out, const ExpandingArrayWithOptionalElem<D>& values) {
-  std::vector<std::int64_t> list;
-  for (const auto& v : *values) list.push_back(v.value_or(-1));
-  detail::print_expanded(out, list);
+  detail::print_optional_list(out, values->data(), D);
   return out;
 }
 

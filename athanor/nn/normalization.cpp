@@ -1,0 +1,159 @@
+#include "athanor/nn/normalization.h"
+
+#include "athanor/nn/init.h"
+
+namespace athanor::nn {
+
+namespace functional {
+
+Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                  const BatchNormFuncOptions& o) {
+  if (o.training()) {
+    std::int64_t per_channel = input.size(0);
+    for (std::int64_t d = 2; d < input.dim(); ++d) per_channel *= input.size(d);
+    ATHANOR_CHECK_VALUE(per_channel != 1, "Expected more than 1 value per channel when training, got input size ",
+                        input.sizes());
+  }
+  return athanor::batch_norm(input, o.weight(), o.bias(), running_mean, running_var, o.training(), o.momentum(),
+                             o.eps(), true);
+}
+
+Tensor layer_norm(const Tensor& input, const LayerNormFuncOptions& o) {
+  return athanor::layer_norm(input, o.normalized_shape(), o.weight(), o.bias(), o.eps());
+}
+
+Tensor group_norm(const Tensor& input, const GroupNormFuncOptions& o) {
+  return athanor::group_norm(input, o.num_groups(), o.weight(), o.bias(), o.eps());
+}
+
+Tensor normalize(const Tensor& input, const NormalizeFuncOptions& o) {
+  return input / input.norm(o.p(), o.dim(), true).clamp_min(o.eps()).expand_as(input);
+}
+
+}  // namespace functional
+
+template <class Derived>
+void BatchNormImplBase<Derived>::reset() {
+  const std::int64_t n = options.num_features();
+  weight = this->register_parameter("weight", options.affine() ? empty({n}) : Tensor());
+  bias = this->register_parameter("bias", options.affine() ? empty({n}) : Tensor());
+  const bool track = options.track_running_stats();
+  running_mean = this->register_buffer("running_mean", track ? zeros({n}) : Tensor());
+  running_var = this->register_buffer("running_var", track ? ones({n}) : Tensor());
+  num_batches_tracked = this->register_buffer("num_batches_tracked", track ? zeros({}, kLong) : Tensor());
+  reset_parameters();
+}
+
+template <class Derived>
+void BatchNormImplBase<Derived>::reset_running_stats() {
+  if (!options.track_running_stats()) return;
+  init::zeros_(running_mean);
+  init::ones_(running_var);
+  init::zeros_(num_batches_tracked);
+}
+
+template <class Derived>
+void BatchNormImplBase<Derived>::reset_parameters() {
+  reset_running_stats();
+  if (!options.affine()) return;
+  init::ones_(weight);
+  init::zeros_(bias);
+}
+
+template <class Derived>
+void BatchNormImplBase<Derived>::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "torch::nn::BatchNorm" << Derived::kSpatial << "d(" << options.num_features()
+         << ", eps=" << options.eps() << ", momentum=";
+  if (options.momentum())
+    stream << *options.momentum();
+  else
+    stream << "None";
+  stream << ", affine=" << options.affine() << ", track_running_stats=" << options.track_running_stats() << ")";
+}
+
+template <class Derived>
+Tensor BatchNormImplBase<Derived>::forward(const Tensor& input) {
+  return in_module(*this, [&] {
+    constexpr std::int64_t full = Derived::kSpatial + 2;
+    const bool fits = input.dim() == full || (full == 3 && input.dim() == 2);
+    ATHANOR_CHECK_VALUE(fits, "expected ", full == 3 ? "2D or 3D" : full == 4 ? "4D" : "5D", " input (got ",
+                        input.dim(), "D input)");
+    double factor = options.momentum().value_or(0.0);
+    const bool training = this->is_training();
+    if (training && options.track_running_stats() && num_batches_tracked.defined()) {
+      const NoGradGuard guard;
+      num_batches_tracked.add_(1);
+      if (!options.momentum()) factor = 1.0 / static_cast<double>(num_batches_tracked.template item<std::int64_t>());
+    }
+    const bool use_batch = training || !running_mean.defined();
+    const bool pass_running = !training || options.track_running_stats();
+    return functional::batch_norm(input, pass_running ? running_mean : Tensor(), pass_running ? running_var : Tensor(),
+                                  functional::BatchNormFuncOptions()
+                                      .weight(weight)
+                                      .bias(bias)
+                                      .training(use_batch)
+                                      .momentum(factor)
+                                      .eps(options.eps()));
+  });
+}
+
+template class BatchNormImplBase<BatchNorm1dImpl>;
+template class BatchNormImplBase<BatchNorm2dImpl>;
+template class BatchNormImplBase<BatchNorm3dImpl>;
+
+LayerNormImpl::LayerNormImpl(LayerNormOptions options) : options(std::move(options)) { reset(); }
+
+void LayerNormImpl::reset() {
+  const bool affine = options.elementwise_affine();
+  weight = register_parameter("weight", affine ? empty(options.normalized_shape()) : Tensor());
+  bias = register_parameter("bias", affine ? empty(options.normalized_shape()) : Tensor());
+  reset_parameters();
+}
+
+void LayerNormImpl::reset_parameters() {
+  if (!options.elementwise_affine()) return;
+  init::ones_(weight);
+  init::zeros_(bias);
+}
+
+void LayerNormImpl::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "torch::nn::LayerNorm(";
+  athanor::detail::print_list(stream, options.normalized_shape());
+  stream << ", eps=" << options.eps() << ", elementwise_affine=" << options.elementwise_affine() << ")";
+}
+
+Tensor LayerNormImpl::forward(const Tensor& input) {
+  return in_module(*this, [&] {
+    return athanor::layer_norm(input, options.normalized_shape(), weight, bias, options.eps());
+  });
+}
+
+GroupNormImpl::GroupNormImpl(const GroupNormOptions& options) : options(options) { reset(); }
+
+void GroupNormImpl::reset() {
+  ATHANOR_CHECK_VALUE(options.num_groups() > 0 && options.num_channels() % options.num_groups() == 0,
+                      "num_channels must be divisible by num_groups, got ", options.num_channels(), " and ",
+                      options.num_groups());
+  weight = register_parameter("weight", options.affine() ? empty({options.num_channels()}) : Tensor());
+  bias = register_parameter("bias", options.affine() ? empty({options.num_channels()}) : Tensor());
+  reset_parameters();
+}
+
+void GroupNormImpl::reset_parameters() {
+  if (!options.affine()) return;
+  init::ones_(weight);
+  init::zeros_(bias);
+}
+
+void GroupNormImpl::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "torch::nn::GroupNorm(" << options.num_groups() << ", " << options.num_channels()
+         << ", eps=" << options.eps() << ", affine=" << options.affine() << ")";
+}
+
+Tensor GroupNormImpl::forward(const Tensor& input) {
+  return in_module(*this, [&] {
+    return athanor::group_norm(input, options.num_groups(), weight, bias, options.eps());
+  });
+}
+
+}  // namespace athanor::nn

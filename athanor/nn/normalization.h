@@ -1,0 +1,139 @@
+#pragma once
+/// Normalization layers and their functional forms: BatchNorm, LayerNorm, GroupNorm.
+
+#include "athanor/nn/any.h"
+#include "athanor/nn/cloneable.h"
+#include "athanor/nn/options.h"
+
+namespace athanor::nn {
+
+/// momentum: the weight of the newest batch in the running statistics; none: their plain mean.
+struct BatchNormOptions {
+  BatchNormOptions(std::int64_t num_features) : num_features_(num_features) {}
+  ATHANOR_ARG(std::int64_t, num_features);
+  ATHANOR_ARG(double, eps) = 1e-5;
+  ATHANOR_ARG(std::optional<double>, momentum) = 0.1;
+  ATHANOR_ARG(bool, affine) = true;
+  ATHANOR_ARG(bool, track_running_stats) = true;
+};
+using BatchNorm1dOptions = BatchNormOptions;
+using BatchNorm2dOptions = BatchNormOptions;
+using BatchNorm3dOptions = BatchNormOptions;
+
+struct LayerNormOptions {
+  LayerNormOptions(std::vector<std::int64_t> normalized_shape) : normalized_shape_(std::move(normalized_shape)) {}
+  ATHANOR_ARG(std::vector<std::int64_t>, normalized_shape);
+  ATHANOR_ARG(double, eps) = 1e-5;
+  ATHANOR_ARG(bool, elementwise_affine) = true;
+};
+
+struct GroupNormOptions {
+  GroupNormOptions(std::int64_t num_groups, std::int64_t num_channels)
+      : num_groups_(num_groups), num_channels_(num_channels) {}
+  ATHANOR_ARG(std::int64_t, num_groups);
+  ATHANOR_ARG(std::int64_t, num_channels);
+  ATHANOR_ARG(double, eps) = 1e-5;
+  ATHANOR_ARG(bool, affine) = true;
+};
+
+namespace functional {
+
+struct BatchNormFuncOptions {
+  ATHANOR_ARG(Tensor, weight);
+  ATHANOR_ARG(Tensor, bias);
+  ATHANOR_ARG(bool, training) = false;
+  ATHANOR_ARG(double, momentum) = 0.1;
+  ATHANOR_ARG(double, eps) = 1e-5;
+};
+struct LayerNormFuncOptions {
+  LayerNormFuncOptions(std::vector<std::int64_t> normalized_shape) : normalized_shape_(std::move(normalized_shape)) {}
+  ATHANOR_ARG(std::vector<std::int64_t>, normalized_shape);
+  ATHANOR_ARG(Tensor, weight);
+  ATHANOR_ARG(Tensor, bias);
+  ATHANOR_ARG(double, eps) = 1e-5;
+};
+struct GroupNormFuncOptions {
+  GroupNormFuncOptions(std::int64_t num_groups) : num_groups_(num_groups) {}
+  ATHANOR_ARG(std::int64_t, num_groups);
+  ATHANOR_ARG(Tensor, weight);
+  ATHANOR_ARG(Tensor, bias);
+  ATHANOR_ARG(double, eps) = 1e-5;
+};
+struct NormalizeFuncOptions {
+  ATHANOR_ARG(double, p) = 2.0;
+  ATHANOR_ARG(std::int64_t, dim) = 1;
+  ATHANOR_ARG(double, eps) = 1e-12;
+};
+
+/// Undefined running statistics are allowed in training; else they are updated in place.
+Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                  const BatchNormFuncOptions& options = {});
+Tensor layer_norm(const Tensor& input, const LayerNormFuncOptions& options);
+Tensor group_norm(const Tensor& input, const GroupNormFuncOptions& options);
+/// input divided by its p-norm along dim, which counts as eps if smaller.
+Tensor normalize(const Tensor& input, const NormalizeFuncOptions& options = {});
+
+}  // namespace functional
+
+/// What BatchNorm1d, 2d and 3d share. Dim 1 of the input is the channel; statistics are over all others.
+template <class Derived>
+class BatchNormImplBase : public Cloneable<Derived> {
+ public:
+  explicit BatchNormImplBase(const BatchNormOptions& options) : options(options) { this->reset(); }
+  void reset() override;
+  void reset_parameters();
+  /// Forgets the running statistics.
+  void reset_running_stats();
+  void pretty_print(std::ostream& stream) const override;
+  Tensor forward(const Tensor& input);
+
+  BatchNormOptions options;
+  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+};
+
+#define ATHANOR_BATCH_NORM(D)                                                                        \
+  class BatchNorm##D##dImpl : public BatchNormImplBase<BatchNorm##D##dImpl> {                        \
+   public:                                                                                           \
+    explicit BatchNorm##D##dImpl(std::int64_t num_features) : BatchNormImplBase(BatchNormOptions(num_features)) {} \
+    explicit BatchNorm##D##dImpl(const BatchNormOptions& options) : BatchNormImplBase(options) {}    \
+    static constexpr int kSpatial = D;                                                               \
+  };                                                                                                 \
+  ATHANOR_MODULE(BatchNorm##D##d)
+ATHANOR_BATCH_NORM(1);
+ATHANOR_BATCH_NORM(2);
+ATHANOR_BATCH_NORM(3);
+#undef ATHANOR_BATCH_NORM
+
+/// Normalizes over the last dims, which must be normalized_shape.
+class LayerNormImpl : public Cloneable<LayerNormImpl> {
+ public:
+  LayerNormImpl(std::vector<std::int64_t> normalized_shape)
+      : LayerNormImpl(LayerNormOptions(std::move(normalized_shape))) {}
+  explicit LayerNormImpl(LayerNormOptions options);
+  void reset() override;
+  void reset_parameters();
+  void pretty_print(std::ostream& stream) const override;
+  Tensor forward(const Tensor& input);
+
+  LayerNormOptions options;
+  Tensor weight, bias;
+};
+ATHANOR_MODULE(LayerNorm);
+
+/// Normalizes each of num_groups equal groups of channels of each sample.
+class GroupNormImpl : public Cloneable<GroupNormImpl> {
+ public:
+  GroupNormImpl(std::int64_t num_groups, std::int64_t num_channels)
+      : GroupNormImpl(GroupNormOptions(num_groups, num_channels)) {}
+  explicit GroupNormImpl(const GroupNormOptions& options);
+  void reset() override;
+  void reset_parameters();
+  void pretty_print(std::ostream& stream) const override;
+  Tensor forward(const Tensor& input);
+
+  GroupNormOptions options;
+  Tensor weight, bias;
+};
+ATHANOR_MODULE(GroupNorm);
+
+}  // namespace athanor::nn
