@@ -1,0 +1,54 @@
+#include "numeric.h"
+
+namespace athanor {
+namespace {
+
+using test::error_of;
+using test::gradcheck;
+using test::gradgradcheck;
+using test::list;
+using test::values;
+
+}  // namespace
+
+TEST(Pad, EveryModeOnALine) {
+  const Tensor x = tensor({1.0F, 2.0F, 3.0F});
+  EXPECT_EQ(list(pad(x, {2, 1})), (std::vector<double>{0, 0, 1, 2, 3, 0}));
+  EXPECT_EQ(list(pad(x, {2, 1}, "constant", 9)), (std::vector<double>{9, 9, 1, 2, 3, 9}));
+  EXPECT_EQ(list(pad(x, {2, 1}, "reflect")), (std::vector<double>{3, 2, 1, 2, 3, 2}));
+  EXPECT_EQ(list(pad(x, {2, 1}, "replicate")), (std::vector<double>{1, 1, 1, 2, 3, 3}));
+  EXPECT_EQ(list(pad(x, {2, 1}, "circular")), (std::vector<double>{2, 3, 1, 2, 3, 1}));
+  EXPECT_EQ(list(pad(x, {-1, 1})), (std::vector<double>{2, 3, 0}));
+  EXPECT_EQ(list(pad(x, {0, 0}, "reflect")), (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(pad(x, {-2, -1}).numel(), 0);
+}
+
+TEST(Pad, LastDimComesFirst) {
+  const Tensor x = tensor({{1.0F, 2.0F}, {3.0F, 4.0F}});
+  EXPECT_EQ(list(pad(x, {0, 1, 1, 0})), (std::vector<double>{0, 0, 0, 1, 2, 0, 3, 4, 0}));
+  EXPECT_EQ(list(pad(x, {1, 0, 0, 1}, "reflect")), (std::vector<double>{2, 1, 2, 4, 3, 4, 2, 1, 2}));
+}
+
+TEST(Pad, GradientsToSecondOrder) {
+  Tensor x = values({2, 3, 4}).requires_grad_();
+  for (const char* mode : {"constant", "reflect", "replicate", "circular"}) {
+    const auto f = [mode](const std::vector<Tensor>& in) { return pad(in[0], {2, 1, 1, 2}, mode); };
+    gradcheck(f, {x});
+    gradgradcheck(f, {x});
+  }
+  gradcheck([](const std::vector<Tensor>& in) { return pad(in[0], {-1, 2}); }, {x});
+}
+
+TEST(Pad, BadInputNamesSizes) {
+  const Tensor x = ones({2, 3});
+  EXPECT_NE(error_of([&] { pad(x, {1}); }).find("divisible by 2"), std::string::npos);
+  EXPECT_NE(error_of([&] { pad(x, {1, 1, 1, 1, 1, 1}); }).find("padding length 6"), std::string::npos);
+  EXPECT_NE(error_of([&] { pad(x, {3, 0}, "reflect"); }).find("should be less than the corresponding input dimension"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { pad(x, {4, 0}, "circular"); }).find("wrapping around more than once"), std::string::npos);
+  EXPECT_NE(error_of([&] { pad(x, {-2, -2}); }).find("negative output size"), std::string::npos);
+  EXPECT_THROW(pad(x, {1, 1}, "mirror"), NotImplementedError);
+  EXPECT_THROW(pad(x, {1, 1}, "reflect", 2.0), Error);
+}
+
+}  // namespace athanor
