@@ -12,8 +12,12 @@ Tensor elu(Tensor input, const ELUFuncOptions& o) {
 Tensor celu(Tensor input, const CELUFuncOptions& o) {
   return o.inplace() ? athanor::celu_(input, o.alpha()) : athanor::celu(input, o.alpha());
 }
-Tensor selu(Tensor input, const SELUFuncOptions& o) { return o.inplace() ? athanor::selu_(input) : athanor::selu(input); }
-Tensor relu(Tensor input, const ReLUFuncOptions& o) { return o.inplace() ? athanor::relu_(input) : athanor::relu(input); }
+Tensor selu(Tensor input, const SELUFuncOptions& o) {
+  return o.inplace() ? athanor::selu_(input) : athanor::selu(input);
+}
+Tensor relu(Tensor input, const ReLUFuncOptions& o) {
+  return o.inplace() ? athanor::relu_(input) : athanor::relu(input);
+}
 Tensor relu6(Tensor input, const ReLU6FuncOptions& o) {
   return o.inplace() ? athanor::relu6_(input) : athanor::relu6(input);
 }
@@ -21,8 +25,12 @@ Tensor glu(const Tensor& input, const GLUFuncOptions& o) { return athanor::glu(i
 Tensor gelu(const Tensor& input, const GELUFuncOptions& o) { return athanor::gelu(input, o.approximate()); }
 Tensor silu(const Tensor& input) { return athanor::silu(input); }
 Tensor mish(const Tensor& input) { return athanor::mish(input); }
-Tensor hardshrink(const Tensor& input, const HardshrinkFuncOptions& o) { return athanor::hardshrink(input, o.lambda()); }
-Tensor softshrink(const Tensor& input, const SoftshrinkFuncOptions& o) { return athanor::softshrink(input, o.lambda()); }
+Tensor hardshrink(const Tensor& input, const HardshrinkFuncOptions& o) {
+  return athanor::hardshrink(input, o.lambda());
+}
+Tensor softshrink(const Tensor& input, const SoftshrinkFuncOptions& o) {
+  return athanor::softshrink(input, o.lambda());
+}
 Tensor hardtanh(Tensor input, const HardtanhFuncOptions& o) {
   return o.inplace() ? athanor::hardtanh_(input, o.min_val(), o.max_val())
                      : athanor::hardtanh(input, o.min_val(), o.max_val());
@@ -30,8 +38,7 @@ Tensor hardtanh(Tensor input, const HardtanhFuncOptions& o) {
 Tensor hardsigmoid(const Tensor& input) { return athanor::hardsigmoid(input); }
 Tensor hardswish(const Tensor& input) { return athanor::hardswish(input); }
 Tensor leaky_relu(Tensor input, const LeakyReLUFuncOptions& o) {
-  return o.inplace() ? athanor::leaky_relu_(input, o.negative_slope())
-                     : athanor::leaky_relu(input, o.negative_slope());
+  return o.inplace() ? athanor::leaky_relu_(input, o.negative_slope()) : athanor::leaky_relu(input, o.negative_slope());
 }
 Tensor logsigmoid(const Tensor& input) { return athanor::log_sigmoid(input); }
 Tensor softmax(const Tensor& input, const SoftmaxFuncOptions& o) { return athanor::softmax(input, o.dim(), o.dtype()); }
@@ -88,8 +95,10 @@ const char* inplace_text(bool inplace, bool first = false) {
 
 }  // namespace
 
-#define ATHANOR_FORWARD(Name, expression) \
-  Tensor Name##Impl::forward(const Tensor& input) { return in_module(*this, [&] { return expression; }); }
+#define ATHANOR_FORWARD(Name, expression)                \
+  Tensor Name##Impl::forward(const Tensor& input) {      \
+    return in_module(*this, [&] { return expression; }); \
+  }
 #define ATHANOR_PRINT(Name, expression) \
   void Name##Impl::pretty_print(std::ostream& stream) const { stream << "torch::nn::" #Name "(" << expression << ")"; }
 
@@ -131,8 +140,8 @@ ATHANOR_PRINT(RReLU, "lower=" << options.lower() << ", upper=" << options.upper(
 ATHANOR_FORWARD(Softplus, functional::softplus(input, options))
 ATHANOR_PRINT(Softplus, "beta=" << options.beta() << ", threshold=" << options.threshold())
 ATHANOR_FORWARD(Threshold, functional::threshold(input, options))
-ATHANOR_PRINT(Threshold, "threshold=" << options.threshold() << ", value=" << options.value()
-                                      << inplace_text(options.inplace()))
+ATHANOR_PRINT(Threshold,
+              "threshold=" << options.threshold() << ", value=" << options.value() << inplace_text(options.inplace()))
 ATHANOR_FORWARD(SiLU, functional::silu(input))
 ATHANOR_PRINT(SiLU, "")
 ATHANOR_FORWARD(Mish, functional::mish(input))

@@ -155,27 +155,27 @@ Tensor threshold(Tensor input, const ThresholdFuncOptions& options);
 }  // namespace functional
 
 /// A layer whose forward is functional::name(input) or functional::name(input, options).
-#define ATHANOR_PLAIN_ACTIVATION(Name)                         \
-  class Name##Impl : public Cloneable<Name##Impl> {            \
-   public:                                                     \
-    void reset() override {}                                   \
-    void pretty_print(std::ostream& stream) const override;    \
-    Tensor forward(const Tensor& input);                       \
-  };                                                           \
+#define ATHANOR_PLAIN_ACTIVATION(Name)                      \
+  class Name##Impl : public Cloneable<Name##Impl> {         \
+   public:                                                  \
+    void reset() override {}                                \
+    void pretty_print(std::ostream& stream) const override; \
+    Tensor forward(const Tensor& input);                    \
+  };                                                        \
   ATHANOR_MODULE(Name)
-#define ATHANOR_ACTIVATION(Name)                                             \
-  class Name##Impl : public Cloneable<Name##Impl> {                          \
-   public:                                                                   \
-    explicit Name##Impl(const Name##Options& options) : options(options) {}  \
-    template <class... Args>                                                 \
-    requires(std::is_constructible_v<Name##Options, Args...> &&              \
+#define ATHANOR_ACTIVATION(Name)                                                                        \
+  class Name##Impl : public Cloneable<Name##Impl> {                                                     \
+   public:                                                                                              \
+    explicit Name##Impl(const Name##Options& options) : options(options) {}                             \
+    template <class... Args>                                                                            \
+    requires(std::is_constructible_v<Name##Options, Args...> &&                                         \
              !(std::is_base_of_v<Module, std::decay_t<Args>> || ...)) explicit Name##Impl(Args... args) \
-        : options(args...) {}                                                \
-    void reset() override {}                                                 \
-    void pretty_print(std::ostream& stream) const override;                  \
-    Tensor forward(const Tensor& input);                                     \
-    Name##Options options;                                                   \
-  };                                                                         \
+        : options(args...) {}                                                                           \
+    void reset() override {}                                                                            \
+    void pretty_print(std::ostream& stream) const override;                                             \
+    Tensor forward(const Tensor& input);                                                                \
+    Name##Options options;                                                                              \
+  };                                                                                                    \
   ATHANOR_MODULE(Name)
 
 ATHANOR_ACTIVATION(ELU);

@@ -188,7 +188,8 @@ class AnyModule {
 
   /// The module as what it is: a holder or module class. Throws Error if it is something else.
   template <class T>
-  requires(detail::is_module_holder<T>) T get() const { return T(ptr<typename T::ContainedType>()); }
+  requires(detail::is_module_holder<T>) T get()
+  const { return T(ptr<typename T::ContainedType>()); }
   template <class T>
   requires(!detail::is_module_holder<T>) T& get() const { return *ptr<T>(); }
   std::shared_ptr<Module> ptr() const {
@@ -196,7 +197,8 @@ class AnyModule {
     return content_->ptr();
   }
   template <class T>
-  requires(!detail::is_module_holder<T>) std::shared_ptr<T> ptr() const {
+  requires(!detail::is_module_holder<T>) std::shared_ptr<T> ptr()
+  const {
     check();
     if (auto module = std::dynamic_pointer_cast<T>(content_->ptr())) return module;
     ATHANOR_THROW(Error, "Attempted to cast module of type ", detail::type_name(content_->type()), " to type ",

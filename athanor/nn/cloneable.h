@@ -59,8 +59,9 @@ class Cloneable : public Module {
   void clone_(Module& other, const std::optional<Device>& device) final {
     // The copy's children were made by its reset(); the values come from `other`.
     const auto clone = std::dynamic_pointer_cast<Derived>(other.clone(device));
-    ATHANOR_CHECK(clone, "Attempted to clone submodule, but it is of a different type than the submodule it was to be "
-                         "cloned into");
+    ATHANOR_CHECK(clone,
+                  "Attempted to clone submodule, but it is of a different type than the submodule it was to be "
+                  "cloned into");
     static_cast<Derived&>(*this) = *clone;
   }
 };

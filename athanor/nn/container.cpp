@@ -22,7 +22,8 @@ void fail_argument(std::size_t index, const std::type_info& expected, const std:
 
 void fail_argument_count(const Module& module, std::size_t expected, std::size_t got) {
   ATHANOR_THROW(Error, module.name(), "'s forward() method expects ", expected, " argument(s), but received ", got,
-                ". If ", module.name(), "'s forward() method has default arguments, please make sure the forward() method "
+                ". If ", module.name(),
+                "'s forward() method has default arguments, please make sure the forward() method "
                 "is declared with a corresponding `FORWARD_HAS_DEFAULT_ARGS` macro.");
 }
 

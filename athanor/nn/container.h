@@ -16,8 +16,8 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
   SequentialImpl() = default;
   template <class... Modules>
   requires(sizeof...(Modules) > 0 && !(std::is_base_of_v<SequentialImpl, std::decay_t<Modules>> || ...) &&
-           !(std::is_same_v<OrderedDict<std::string, AnyModule>, std::decay_t<Modules>> || ...)) explicit
-      SequentialImpl(Modules&&... modules) {
+           !(std::is_same_v<OrderedDict<std::string, AnyModule>, std::decay_t<Modules>> ||
+             ...)) explicit SequentialImpl(Modules&&... modules) {
     (push_back(std::forward<Modules>(modules)), ...);
   }
   explicit SequentialImpl(OrderedDict<std::string, AnyModule>&& modules);
@@ -118,8 +118,7 @@ class Sequential : public ModuleHolder<SequentialImpl> {
   using Impl = SequentialImpl;
   using ModuleHolder<SequentialImpl>::ModuleHolder;
   Sequential() = default;
-  Sequential(std::initializer_list<NamedAnyModule> modules)
-      : ModuleHolder(std::make_shared<SequentialImpl>(modules)) {}
+  Sequential(std::initializer_list<NamedAnyModule> modules) : ModuleHolder(std::make_shared<SequentialImpl>(modules)) {}
   template <class... Inputs>
   Tensor operator()(Inputs&&... inputs) {
     return detail::call_module(*ptr(), std::forward<Inputs>(inputs)...);
@@ -134,8 +133,8 @@ class ModuleListImpl : public Cloneable<ModuleListImpl> {
 
   ModuleListImpl() = default;
   template <class... Modules>
-  requires(sizeof...(Modules) > 0 && !(std::is_base_of_v<ModuleListImpl, std::decay_t<Modules>> || ...)) explicit
-      ModuleListImpl(Modules&&... modules) {
+  requires(sizeof...(Modules) > 0 && !(std::is_base_of_v<ModuleListImpl, std::decay_t<Modules>> ||
+                                       ...)) explicit ModuleListImpl(Modules&&... modules) {
     (push_back(std::forward<Modules>(modules)), ...);
   }
   std::shared_ptr<Module> clone(const std::optional<Device>& device = std::nullopt) const override;
@@ -246,8 +245,8 @@ class ParameterListImpl : public Cloneable<ParameterListImpl> {
  public:
   ParameterListImpl() = default;
   template <class... Tensors>
-  requires(sizeof...(Tensors) > 0 && (std::is_convertible_v<Tensors, Tensor> && ...)) explicit ParameterListImpl(
-      Tensors&&... tensors) {
+  requires(sizeof...(Tensors) > 0 &&
+           (std::is_convertible_v<Tensors, Tensor> && ...)) explicit ParameterListImpl(Tensors&&... tensors) {
     (append(tensors), ...);
   }
   std::shared_ptr<Module> clone(const std::optional<Device>& device = std::nullopt) const override;

@@ -11,10 +11,8 @@ namespace {
 Tensor call_conv(std::size_t dims, const Tensor& x, const Tensor& w, const Tensor& b, const ConvGeometry& g,
                  IntArrayRef padding) {
   if (g.transposed) {
-    if (dims == 1)
-      return athanor::conv_transpose1d(x, w, b, g.stride, padding, g.output_padding, g.groups, g.dilation);
-    if (dims == 2)
-      return athanor::conv_transpose2d(x, w, b, g.stride, padding, g.output_padding, g.groups, g.dilation);
+    if (dims == 1) return athanor::conv_transpose1d(x, w, b, g.stride, padding, g.output_padding, g.groups, g.dilation);
+    if (dims == 2) return athanor::conv_transpose2d(x, w, b, g.stride, padding, g.output_padding, g.groups, g.dilation);
     return athanor::conv_transpose3d(x, w, b, g.stride, padding, g.output_padding, g.groups, g.dilation);
   }
   if (dims == 1) return athanor::conv1d(x, w, b, g.stride, padding, g.dilation, g.groups);
@@ -54,8 +52,7 @@ Tensor convolve(std::size_t dims, const Tensor& input, const Tensor& weight, con
 }
 
 template <std::size_t D>
-Tensor conv_with(const char* op, const Tensor& input, const Tensor& weight,
-                 const functional::ConvFuncOptions<D>& o) {
+Tensor conv_with(const char* op, const Tensor& input, const Tensor& weight, const functional::ConvFuncOptions<D>& o) {
   return convolve(D, input, weight, o.bias(),
                   {op, o.stride(), o.padding().values(), o.dilation(), {}, o.padding().name(), o.groups(), false});
 }
@@ -97,8 +94,8 @@ void ConvNdImpl<D, Derived, Options>::reset() {
   ATHANOR_CHECK(in % groups == 0, "in_channels must be divisible by groups, got ", in, " and ", groups);
   ATHANOR_CHECK(out % groups == 0, "out_channels must be divisible by groups, got ", out, " and ", groups);
   if constexpr (kTransposed) {
-    ATHANOR_CHECK_VALUE(options.padding_mode() == kZeros,
-                        "Only \"zeros\" padding mode is supported for ConvTranspose", D, "d");
+    ATHANOR_CHECK_VALUE(options.padding_mode() == kZeros, "Only \"zeros\" padding mode is supported for ConvTranspose",
+                        D, "d");
   } else if (options.padding().name() && std::string_view(options.padding().name()) == "same") {
     for (const std::int64_t s : *options.stride())
       ATHANOR_CHECK(s == 1, "padding='same' is not supported for strided convolutions, got stride ",
@@ -178,8 +175,8 @@ std::array<std::int64_t, D> output_padding_for(const Tensor& input, IntArrayRef 
   std::array<std::int64_t, D> out{};
   for (std::size_t d = 0; d < D; ++d) {
     const std::int64_t in = input.size(static_cast<std::int64_t>(d) - static_cast<std::int64_t>(D));
-    const std::int64_t least = (in - 1) * (*o.stride())[d] - 2 * (*o.padding())[d] +
-                               (*o.dilation())[d] * ((*o.kernel_size())[d] - 1) + 1;
+    const std::int64_t least =
+        (in - 1) * (*o.stride())[d] - 2 * (*o.padding())[d] + (*o.dilation())[d] * ((*o.kernel_size())[d] - 1) + 1;
     out[d] = output_size[d + extra] - least;
     ATHANOR_CHECK_VALUE(out[d] >= 0 && out[d] < (*o.stride())[d], "requested an output size of ", output_size,
                         ", but valid sizes of dimension ", d, " range from ", least, " to ",
@@ -199,16 +196,16 @@ Tensor forward_transpose(const char* op, const Tensor& input, const Tensor& weig
 
 }  // namespace
 
-#define ATHANOR_CONV_LAYER(D)                                                                                     \
-  template class ConvNdImpl<D, Conv##D##dImpl, Conv##D##dOptions>;                                                \
-  template class ConvNdImpl<D, ConvTranspose##D##dImpl, ConvTranspose##D##dOptions>;                              \
-  Tensor Conv##D##dImpl::forward(const Tensor& input) {                                                           \
-    return in_module(*this, [&] { return forward_conv<D>("conv" #D "d", input, weight, bias, options); });        \
-  }                                                                                                               \
-  Tensor ConvTranspose##D##dImpl::forward(const Tensor& input, std::optional<IntArrayRef> output_size) {          \
-    return in_module(*this, [&] {                                                                                 \
-      return forward_transpose<D>("conv_transpose" #D "d", input, weight, bias, options, output_size);            \
-    });                                                                                                           \
+#define ATHANOR_CONV_LAYER(D)                                                                              \
+  template class ConvNdImpl<D, Conv##D##dImpl, Conv##D##dOptions>;                                         \
+  template class ConvNdImpl<D, ConvTranspose##D##dImpl, ConvTranspose##D##dOptions>;                       \
+  Tensor Conv##D##dImpl::forward(const Tensor& input) {                                                    \
+    return in_module(*this, [&] { return forward_conv<D>("conv" #D "d", input, weight, bias, options); }); \
+  }                                                                                                        \
+  Tensor ConvTranspose##D##dImpl::forward(const Tensor& input, std::optional<IntArrayRef> output_size) {   \
+    return in_module(*this, [&] {                                                                          \
+      return forward_transpose<D>("conv_transpose" #D "d", input, weight, bias, options, output_size);     \
+    });                                                                                                    \
   }
 
 ATHANOR_CONV_LAYER(1)

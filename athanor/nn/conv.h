@@ -117,8 +117,8 @@ Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const ConvTra
 
 }  // namespace functional
 
-/// What all convolution layers share. weight: (out, in / groups, kernel…), transposed (in, out / groups, kernel…). First
-/// values: uniform within ±1/sqrt(fan_in).
+/// What all convolution layers share. weight: (out, in / groups, kernel…), transposed (in, out / groups, kernel…).
+/// First values: uniform within ±1/sqrt(fan_in).
 template <std::size_t D, class Derived, class Options>
 class ConvNdImpl : public Cloneable<Derived> {
  public:

@@ -12,8 +12,8 @@ void check_probability(double p) {
 
 Tensor drop_channels(const char* name, Tensor input, const DropoutFuncOptions& o, std::int64_t batched_dims) {
   check_probability(o.p());
-  ATHANOR_CHECK(input.dim() >= batched_dims - 1, name, ": Expected ", batched_dims - 1, "D (unbatched) or ", batched_dims,
-                "D (batched) input, but got ", input.dim(), "D");
+  ATHANOR_CHECK(input.dim() >= batched_dims - 1, name, ": Expected ", batched_dims - 1, "D (unbatched) or ",
+                batched_dims, "D (batched) input, but got ", input.dim(), "D");
   const bool alone = input.dim() == batched_dims - 1;
   if (o.inplace()) {
     Tensor view = alone ? input.unsqueeze(0) : input;
@@ -49,23 +49,21 @@ Tensor feature_alpha_dropout(Tensor input, const FeatureAlphaDropoutFuncOptions&
 
 }  // namespace functional
 
-#define ATHANOR_DROPOUT_LAYER(Name, name, FuncOptions)                                                            \
-  Name##Impl::Name##Impl(const Name##Options& options) : options(options) { reset(); }                            \
-  void Name##Impl::reset() {                                                                                      \
-    ATHANOR_CHECK(options.p() >= 0 && options.p() <= 1,                                                           \
-                  "dropout probability has to be between 0 and 1, but got ", options.p());                        \
-  }                                                                                                               \
-  void Name##Impl::pretty_print(std::ostream& stream) const {                                                     \
-    stream << "torch::nn::" #Name "(p=" << options.p() << ", inplace=" << (options.inplace() ? "true" : "false")  \
-           << ")";                                                                                                \
-  }                                                                                                               \
-  Tensor Name##Impl::forward(Tensor input) {                                                                      \
-    return in_module(*this, [&] {                                                                                 \
-      return functional::name(input, functional::FuncOptions()                                                    \
-                                         .p(options.p())                                                          \
-                                         .training(is_training())                                                 \
-                                         .inplace(options.inplace()));                                            \
-    });                                                                                                           \
+#define ATHANOR_DROPOUT_LAYER(Name, name, FuncOptions)                                                             \
+  Name##Impl::Name##Impl(const Name##Options& options) : options(options) { reset(); }                             \
+  void Name##Impl::reset() {                                                                                       \
+    ATHANOR_CHECK(options.p() >= 0 && options.p() <= 1, "dropout probability has to be between 0 and 1, but got ", \
+                  options.p());                                                                                    \
+  }                                                                                                                \
+  void Name##Impl::pretty_print(std::ostream& stream) const {                                                      \
+    stream << "torch::nn::" #Name "(p=" << options.p() << ", inplace=" << (options.inplace() ? "true" : "false")   \
+           << ")";                                                                                                 \
+  }                                                                                                                \
+  Tensor Name##Impl::forward(Tensor input) {                                                                       \
+    return in_module(*this, [&] {                                                                                  \
+      return functional::name(                                                                                     \
+          input, functional::FuncOptions().p(options.p()).training(is_training()).inplace(options.inplace()));     \
+    });                                                                                                            \
   }
 
 ATHANOR_DROPOUT_LAYER(Dropout, dropout, DropoutFuncOptions)

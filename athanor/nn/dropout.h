@@ -45,16 +45,16 @@ Tensor feature_alpha_dropout(Tensor input, const FeatureAlphaDropoutFuncOptions&
 
 }  // namespace functional
 
-#define ATHANOR_DROPOUT_LAYER(Name)                                  \
-  class Name##Impl : public Cloneable<Name##Impl> {                  \
-   public:                                                           \
-    explicit Name##Impl(double p) : Name##Impl(Name##Options(p)) {}  \
-    explicit Name##Impl(const Name##Options& options = {});          \
-    void reset() override;                                           \
-    void pretty_print(std::ostream& stream) const override;          \
-    Tensor forward(Tensor input);                                    \
-    Name##Options options;                                           \
-  };                                                                 \
+#define ATHANOR_DROPOUT_LAYER(Name)                                 \
+  class Name##Impl : public Cloneable<Name##Impl> {                 \
+   public:                                                          \
+    explicit Name##Impl(double p) : Name##Impl(Name##Options(p)) {} \
+    explicit Name##Impl(const Name##Options& options = {});         \
+    void reset() override;                                          \
+    void pretty_print(std::ostream& stream) const override;         \
+    Tensor forward(Tensor input);                                   \
+    Name##Options options;                                          \
+  };                                                                \
   ATHANOR_MODULE(Name)
 
 ATHANOR_DROPOUT_LAYER(Dropout);

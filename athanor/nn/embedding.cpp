@@ -71,12 +71,13 @@ void EmbeddingImpl::pretty_print(std::ostream& stream) const {
 
 Tensor EmbeddingImpl::forward(const Tensor& indices) {
   return in_module(*this, [&] {
-    return functional::embedding(indices, weight, functional::EmbeddingFuncOptions()
-                                                      .padding_idx(options.padding_idx())
-                                                      .max_norm(options.max_norm())
-                                                      .norm_type(options.norm_type())
-                                                      .scale_grad_by_freq(options.scale_grad_by_freq())
-                                                      .sparse(options.sparse()));
+    return functional::embedding(indices, weight,
+                                 functional::EmbeddingFuncOptions()
+                                     .padding_idx(options.padding_idx())
+                                     .max_norm(options.max_norm())
+                                     .norm_type(options.norm_type())
+                                     .scale_grad_by_freq(options.scale_grad_by_freq())
+                                     .sparse(options.sparse()));
   });
 }
 

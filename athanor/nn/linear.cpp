@@ -59,8 +59,8 @@ Tensor LinearImpl::forward(const Tensor& input) {
 BilinearImpl::BilinearImpl(const BilinearOptions& options) : options(options) { reset(); }
 
 void BilinearImpl::reset() {
-  weight = register_parameter("weight",
-                              empty({options.out_features(), options.in1_features(), options.in2_features()}));
+  weight =
+      register_parameter("weight", empty({options.out_features(), options.in1_features(), options.in2_features()}));
   bias = register_parameter("bias", options.bias() ? empty({options.out_features()}) : Tensor());
   reset_parameters();
 }

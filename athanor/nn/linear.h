@@ -45,7 +45,8 @@ Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight
 /// y = x weightᵀ + bias. First values: uniform within ±1/sqrt(in_features).
 class LinearImpl : public Cloneable<LinearImpl> {
  public:
-  LinearImpl(std::int64_t in_features, std::int64_t out_features) : LinearImpl(LinearOptions(in_features, out_features)) {}
+  LinearImpl(std::int64_t in_features, std::int64_t out_features)
+      : LinearImpl(LinearOptions(in_features, out_features)) {}
   explicit LinearImpl(const LinearOptions& options);
   void reset() override;
   void reset_parameters();

@@ -38,8 +38,7 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Bin
 }
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
                                         const BinaryCrossEntropyWithLogitsFuncOptions& o) {
-  return athanor::binary_cross_entropy_with_logits(input, target, o.weight(), o.pos_weight(),
-                                                   number_of(o.reduction()));
+  return athanor::binary_cross_entropy_with_logits(input, target, o.weight(), o.pos_weight(), number_of(o.reduction()));
 }
 Tensor nll_loss(const Tensor& input, const Tensor& target, const NLLLossFuncOptions& o) {
   return athanor::nll_loss(input, target, o.weight(), number_of(o.reduction()), o.ignore_index());
@@ -61,10 +60,10 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, const Poisson
 
 }  // namespace functional
 
-#define ATHANOR_LOSS(Name, name, text)                                                          \
-  Tensor Name##Impl::forward(const Tensor& input, const Tensor& target) {                       \
-    return in_module(*this, [&] { return functional::name(input, target, options); });          \
-  }                                                                                             \
+#define ATHANOR_LOSS(Name, name, text)                                                 \
+  Tensor Name##Impl::forward(const Tensor& input, const Tensor& target) {              \
+    return in_module(*this, [&] { return functional::name(input, target, options); }); \
+  }                                                                                    \
   void Name##Impl::pretty_print(std::ostream& stream) const { stream << "torch::nn::" #Name << text; }
 #define ATHANOR_PLAIN_LOSS(Name, name, text) \
   ATHANOR_LOSS(Name, name, text)             \
@@ -83,9 +82,8 @@ ATHANOR_PLAIN_LOSS(PoissonNLLLoss, poisson_nll_loss, "()")
 void BCELossImpl::reset() { weight = register_buffer("weight", options.weight()); }
 void BCELossImpl::pretty_print(std::ostream& stream) const { stream << "torch::nn::BCELoss()"; }
 Tensor BCELossImpl::forward(const Tensor& input, const Tensor& target) {
-  return in_module(*this, [&] {
-    return functional::binary_cross_entropy(input, target, BCELossOptions(options).weight(weight));
-  });
+  return in_module(
+      *this, [&] { return functional::binary_cross_entropy(input, target, BCELossOptions(options).weight(weight)); });
 }
 
 void BCEWithLogitsLossImpl::reset() {
@@ -103,16 +101,14 @@ Tensor BCEWithLogitsLossImpl::forward(const Tensor& input, const Tensor& target)
 void NLLLossImpl::reset() { weight = register_buffer("weight", options.weight()); }
 void NLLLossImpl::pretty_print(std::ostream& stream) const { stream << "torch::nn::NLLLoss()"; }
 Tensor NLLLossImpl::forward(const Tensor& input, const Tensor& target) {
-  return in_module(*this,
-                   [&] { return functional::nll_loss(input, target, NLLLossOptions(options).weight(weight)); });
+  return in_module(*this, [&] { return functional::nll_loss(input, target, NLLLossOptions(options).weight(weight)); });
 }
 
 void CrossEntropyLossImpl::reset() { weight = register_buffer("weight", options.weight()); }
 void CrossEntropyLossImpl::pretty_print(std::ostream& stream) const { stream << "torch::nn::CrossEntropyLoss()"; }
 Tensor CrossEntropyLossImpl::forward(const Tensor& input, const Tensor& target) {
-  return in_module(*this, [&] {
-    return functional::cross_entropy(input, target, CrossEntropyLossOptions(options).weight(weight));
-  });
+  return in_module(
+      *this, [&] { return functional::cross_entropy(input, target, CrossEntropyLossOptions(options).weight(weight)); });
 }
 
 void MarginRankingLossImpl::pretty_print(std::ostream& stream) const { stream << "torch::nn::MarginRankingLoss()"; }

@@ -13,28 +13,32 @@ using kl_reduction_t = enumtype::OneOf<enumtype::kNone, enumtype::kBatchMean, en
 }  // namespace detail
 
 /// Options that are only a reduction; `MSELossOptions(kSum)` or `MSELossOptions().reduction(kSum)`.
-#define ATHANOR_REDUCTION_OPTIONS(Name)                     \
-  struct Name##Options {                                    \
-    using reduction_t = detail::reduction_t;                \
-    Name##Options() = default;                              \
-    Name##Options(reduction_t r) : reduction_(r) {}         \
-    Name##Options(enumtype::kNone r) : reduction_(r) {}     \
-    Name##Options(enumtype::kMean r) : reduction_(r) {}     \
-    Name##Options(enumtype::kSum r) : reduction_(r) {}      \
+#define ATHANOR_REDUCTION_OPTIONS(Name)                 \
+  struct Name##Options {                                \
+    using reduction_t = detail::reduction_t;            \
+    Name##Options() = default;                          \
+    Name##Options(reduction_t r) : reduction_(r) {}     \
+    Name##Options(enumtype::kNone r) : reduction_(r) {} \
+    Name##Options(enumtype::kMean r) : reduction_(r) {} \
+    Name##Options(enumtype::kSum r) : reduction_(r) {}  \
     ATHANOR_ARG(reduction_t, reduction) = kMean;
 
 ATHANOR_REDUCTION_OPTIONS(L1Loss)
 };
 ATHANOR_REDUCTION_OPTIONS(MSELoss)
-};
+}
+;
 ATHANOR_REDUCTION_OPTIONS(SoftMarginLoss)
-};
+}
+;
 ATHANOR_REDUCTION_OPTIONS(SmoothL1Loss)
 ATHANOR_ARG(std::optional<double>, beta) = std::nullopt;
-};
+}
+;
 ATHANOR_REDUCTION_OPTIONS(HuberLoss)
 ATHANOR_ARG(double, delta) = 1.0;
-};
+}
+;
 #undef ATHANOR_REDUCTION_OPTIONS
 
 struct KLDivLossOptions {
@@ -126,43 +130,55 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, const Poisson
 }  // namespace functional
 
 /// Each layer's forward is functional::name(input, target, options).
-#define ATHANOR_LOSS(Name)                                                        \
-  class Name##Impl : public Cloneable<Name##Impl> {                               \
-   public:                                                                        \
+#define ATHANOR_LOSS(Name)                                                                     \
+  class Name##Impl : public Cloneable<Name##Impl> {                                            \
+   public:                                                                                     \
     explicit Name##Impl(Name##Options options = {}) : options(std::move(options)) { reset(); } \
-    void reset() override;                                                        \
-    void pretty_print(std::ostream& stream) const override;                       \
-    Tensor forward(const Tensor& input, const Tensor& target);                    \
+    void reset() override;                                                                     \
+    void pretty_print(std::ostream& stream) const override;                                    \
+    Tensor forward(const Tensor& input, const Tensor& target);                                 \
     Name##Options options;
 
 ATHANOR_LOSS(L1Loss)
-};
+}
+;
 ATHANOR_LOSS(MSELoss)
-};
+}
+;
 ATHANOR_LOSS(SoftMarginLoss)
-};
+}
+;
 ATHANOR_LOSS(SmoothL1Loss)
-};
+}
+;
 ATHANOR_LOSS(HuberLoss)
-};
+}
+;
 ATHANOR_LOSS(KLDivLoss)
-};
+}
+;
 ATHANOR_LOSS(HingeEmbeddingLoss)
-};
+}
+;
 ATHANOR_LOSS(PoissonNLLLoss)
-};
+}
+;
 ATHANOR_LOSS(BCELoss)
 Tensor weight;
-};
+}
+;
 ATHANOR_LOSS(BCEWithLogitsLoss)
 Tensor weight, pos_weight;
-};
+}
+;
 ATHANOR_LOSS(NLLLoss)
 Tensor weight;
-};
+}
+;
 ATHANOR_LOSS(CrossEntropyLoss)
 Tensor weight;
-};
+}
+;
 #undef ATHANOR_LOSS
 
 class MarginRankingLossImpl : public Cloneable<MarginRankingLossImpl> {

@@ -82,8 +82,8 @@ std::string Module::path() const {
 }
 
 std::shared_ptr<Module> Module::clone(const std::optional<Device>&) const {
-  ATHANOR_THROW(Error, "clone() has not been implemented for ", name(),
-                ". Subclass athanor::nn::Cloneable<", name(), "> instead of athanor::nn::Module to inherit the ability "
+  ATHANOR_THROW(Error, "clone() has not been implemented for ", name(), ". Subclass athanor::nn::Cloneable<", name(),
+                "> instead of athanor::nn::Module to inherit the ability "
                 "to clone.");
 }
 
@@ -127,8 +127,9 @@ std::shared_ptr<Module> Module::shared_from_this_checked() const {
   ATHANOR_CHECK(self,
                 "It looks like you attempted to retrieve your top-level module as a shared_ptr, but it is not stored "
                 "in a shared_ptr. Use std::make_shared<",
-                name(), "> instead of creating your module on the stack, or alternatively do not try to access your "
-                        "top-level module at all by passing include_self=false to modules() or named_modules()");
+                name(),
+                "> instead of creating your module on the stack, or alternatively do not try to access your "
+                "top-level module at all by passing include_self=false to modules() or named_modules()");
   return self;
 }
 
@@ -208,8 +209,8 @@ void Module::to(Device device, bool non_blocking) { to(TensorOptions(device), no
 
 void Module::to(const TensorOptions& options, bool non_blocking) {
   if (const auto t = options.dtype_opt())
-    ATHANOR_CHECK_TYPE(TypeError, is_floating_point(*t), "Module::to only accepts floating point dtypes, but got desired ",
-                       "dtype=", *t);
+    ATHANOR_CHECK_TYPE(TypeError, is_floating_point(*t),
+                       "Module::to only accepts floating point dtypes, but got desired ", "dtype=", *t);
   TensorOptions place;
   if (const auto d = options.device_opt()) place = place.device(*d);
   for (auto& child : children_) child.value()->to(options, non_blocking);
@@ -280,7 +281,8 @@ IncompatibleKeys Module::load_state_dict(const StateDict& state, bool strict) {
   for (const auto& item : own)
     if (const Tensor* given = state.find(item.key())) {
       if (!given->defined())
-        problems += "\n\tWhile copying the parameter named \"" + item.key() + "\", expected a tensor but received an "
+        problems += "\n\tWhile copying the parameter named \"" + item.key() +
+                    "\", expected a tensor but received an "
                     "undefined one.";
       else if (given->sizes() != item->sizes())
         problems += "\n\tsize mismatch for " + item.key() + ": copying a param with shape " + shape_text(*given) +

@@ -32,8 +32,8 @@ struct IncompatibleKeys {
   std::vector<std::string> missing_keys, unexpected_keys;
 };
 
-/// Parameters are trained, buffers are state that is not. Not thread-safe while it is being changed; several threads may
-/// run forward.
+/// Parameters are trained, buffers are state that is not. Not thread-safe while it is being changed; several threads
+/// may run forward.
 class Module : public std::enable_shared_from_this<Module> {
  public:
   using ModuleApplyFunction = std::function<void(Module&)>;

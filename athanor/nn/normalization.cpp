@@ -76,8 +76,11 @@ Tensor BatchNormImplBase<Derived>::forward(const Tensor& input) {
   return in_module(*this, [&] {
     constexpr std::int64_t full = Derived::kSpatial + 2;
     const bool fits = input.dim() == full || (full == 3 && input.dim() == 2);
-    ATHANOR_CHECK_VALUE(fits, "expected ", full == 3 ? "2D or 3D" : full == 4 ? "4D" : "5D", " input (got ",
-                        input.dim(), "D input)");
+    ATHANOR_CHECK_VALUE(fits, "expected ",
+                        full == 3   ? "2D or 3D"
+                        : full == 4 ? "4D"
+                                    : "5D",
+                        " input (got ", input.dim(), "D input)");
     double factor = options.momentum().value_or(0.0);
     const bool training = this->is_training();
     if (training && options.track_running_stats() && num_batches_tracked.defined()) {
@@ -87,13 +90,10 @@ Tensor BatchNormImplBase<Derived>::forward(const Tensor& input) {
     }
     const bool use_batch = training || !running_mean.defined();
     const bool pass_running = !training || options.track_running_stats();
-    return functional::batch_norm(input, pass_running ? running_mean : Tensor(), pass_running ? running_var : Tensor(),
-                                  functional::BatchNormFuncOptions()
-                                      .weight(weight)
-                                      .bias(bias)
-                                      .training(use_batch)
-                                      .momentum(factor)
-                                      .eps(options.eps()));
+    return functional::batch_norm(
+        input, pass_running ? running_mean : Tensor(), pass_running ? running_var : Tensor(),
+        functional::BatchNormFuncOptions().weight(weight).bias(bias).training(use_batch).momentum(factor).eps(
+            options.eps()));
   });
 }
 
@@ -105,8 +105,8 @@ LayerNormImpl::LayerNormImpl(LayerNormOptions options) : options(std::move(optio
 
 void LayerNormImpl::reset() {
   const bool affine = options.elementwise_affine();
-  weight = register_parameter("weight", affine ? empty(options.normalized_shape()) : Tensor());
-  bias = register_parameter("bias", affine ? empty(options.normalized_shape()) : Tensor());
+  weight = register_parameter("weight", affine ? athanor::empty(options.normalized_shape()) : Tensor());
+  bias = register_parameter("bias", affine ? athanor::empty(options.normalized_shape()) : Tensor());
   reset_parameters();
 }
 
@@ -123,9 +123,8 @@ void LayerNormImpl::pretty_print(std::ostream& stream) const {
 }
 
 Tensor LayerNormImpl::forward(const Tensor& input) {
-  return in_module(*this, [&] {
-    return athanor::layer_norm(input, options.normalized_shape(), weight, bias, options.eps());
-  });
+  return in_module(*this,
+                   [&] { return athanor::layer_norm(input, options.normalized_shape(), weight, bias, options.eps()); });
 }
 
 GroupNormImpl::GroupNormImpl(const GroupNormOptions& options) : options(options) { reset(); }
@@ -151,9 +150,8 @@ void GroupNormImpl::pretty_print(std::ostream& stream) const {
 }
 
 Tensor GroupNormImpl::forward(const Tensor& input) {
-  return in_module(*this, [&] {
-    return athanor::group_norm(input, options.num_groups(), weight, bias, options.eps());
-  });
+  return in_module(*this,
+                   [&] { return athanor::group_norm(input, options.num_groups(), weight, bias, options.eps()); });
 }
 
 }  // namespace athanor::nn

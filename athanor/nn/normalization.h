@@ -91,13 +91,13 @@ class BatchNormImplBase : public Cloneable<Derived> {
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 };
 
-#define ATHANOR_BATCH_NORM(D)                                                                        \
-  class BatchNorm##D##dImpl : public BatchNormImplBase<BatchNorm##D##dImpl> {                        \
-   public:                                                                                           \
+#define ATHANOR_BATCH_NORM(D)                                                                                      \
+  class BatchNorm##D##dImpl : public BatchNormImplBase<BatchNorm##D##dImpl> {                                      \
+   public:                                                                                                         \
     explicit BatchNorm##D##dImpl(std::int64_t num_features) : BatchNormImplBase(BatchNormOptions(num_features)) {} \
-    explicit BatchNorm##D##dImpl(const BatchNormOptions& options) : BatchNormImplBase(options) {}    \
-    static constexpr int kSpatial = D;                                                               \
-  };                                                                                                 \
+    explicit BatchNorm##D##dImpl(const BatchNormOptions& options) : BatchNormImplBase(options) {}                  \
+    static constexpr int kSpatial = D;                                                                             \
+  };                                                                                                               \
   ATHANOR_MODULE(BatchNorm##D##d)
 ATHANOR_BATCH_NORM(1);
 ATHANOR_BATCH_NORM(2);

@@ -1,6 +1,6 @@
 #pragma once
-/// What the options of layers are made of: fluent setters, one-value-for-all arrays, and the named choices that libtorch
-/// writes as torch::kMean, torch::kZeros and so on.
+/// What the options of layers are made of: fluent setters, one-value-for-all arrays, and the named choices that
+/// libtorch writes as torch::kMean, torch::kZeros and so on.
 
 #include <array>
 #include <cstdint>
@@ -14,20 +14,16 @@
 #include "athanor/base/array_ref.h"
 
 /// Declares member `name##_` with a fluent setter and a getter, both called `name`.
-#define ATHANOR_ARG(T, name)             \
- public:                                 \
-  auto name(T value) -> decltype(*this) { \
-    this->name##_ = std::move(value);    \
-    return *this;                        \
-  }                                      \
-  const T& name() const noexcept {       \
-    return this->name##_;                \
-  }                                      \
-  T& name() noexcept {                   \
-    return this->name##_;                \
-  }                                      \
-                                         \
- private:                                \
+#define ATHANOR_ARG(T, name)                               \
+ public:                                                   \
+  auto name(T value)->decltype(*this) {                    \
+    this->name##_ = std::move(value);                      \
+    return *this;                                          \
+  }                                                        \
+  const T& name() const noexcept { return this->name##_; } \
+  T& name() noexcept { return this->name##_; }             \
+                                                           \
+ private:                                                  \
   T name##_
 
 namespace athanor {
@@ -94,9 +90,9 @@ std::ostream& operator<<(std::ostream& out, const ExpandingArrayWithOptionalElem
 }
 
 namespace enumtype {
-#define ATHANOR_CHOICE(name)                       \
-  struct name {                                    \
-    static constexpr const char* text = #name;       \
+#define ATHANOR_CHOICE(name)                   \
+  struct name {                                \
+    static constexpr const char* text = #name; \
   };
 ATHANOR_CHOICE(kNone)
 ATHANOR_CHOICE(kMean)
@@ -146,11 +142,11 @@ class OneOf {
   template <class C>
   requires(std::is_same_v<C, Choices> || ...) constexpr OneOf(C) : text_(C::text) {}
   template <class C>
-  requires(std::is_same_v<C, Choices> || ...) constexpr bool is(C = {}) const { return std::string_view(text_) == C::text; }
-  template <class C>
-  requires(std::is_same_v<C, Choices> || ...) friend constexpr bool operator==(const OneOf& a, C) {
-    return a.is(C{});
+  requires(std::is_same_v<C, Choices> || ...) constexpr bool is(C = {}) const {
+    return std::string_view(text_) == C::text;
   }
+  template <class C>
+  requires(std::is_same_v<C, Choices> || ...) friend constexpr bool operator==(const OneOf& a, C) { return a.is(C{}); }
   /// "kMean", "kZeros" …
   std::string name() const { return text_; }
 
@@ -159,7 +155,8 @@ class OneOf {
 };
 }  // namespace enumtype
 
-#define ATHANOR_CHOICE(name) inline constexpr enumtype::name name {}
+#define ATHANOR_CHOICE(name) \
+  inline constexpr enumtype::name name {}
 ATHANOR_CHOICE(kNone);
 ATHANOR_CHOICE(kMean);
 ATHANOR_CHOICE(kSum);

@@ -175,4 +175,3 @@ class OrderedDict {
 };
 
 }  // namespace athanor
-

@@ -48,23 +48,23 @@ namespace detail {
 void print_padding(std::ostream& stream, const char* name, std::size_t dims, IntArrayRef padding, const double* value);
 }
 
-#define ATHANOR_PAD_LAYER(Name, D, mode_, options_type)                                                       \
-  using Name##D##dOptions = options_type<D>;                                                                  \
-  class Name##D##dImpl : public Cloneable<Name##D##dImpl> {                                                   \
-   public:                                                                                                    \
-    Name##D##dImpl(ExpandingArray<D * 2> padding) : options(padding) {}                                       \
-    explicit Name##D##dImpl(const Name##D##dOptions& options) : options(options) {}                           \
-    void reset() override {}                                                                                  \
-    void pretty_print(std::ostream& stream) const override {                                                  \
-      detail::print_padding(stream, #Name, D, options.padding(), nullptr);                                    \
-    }                                                                                                         \
-    Tensor forward(const Tensor& input) {                                                                     \
-      return in_module(*this, [&] {                                                                           \
+#define ATHANOR_PAD_LAYER(Name, D, mode_, options_type)                                                              \
+  using Name##D##dOptions = options_type<D>;                                                                         \
+  class Name##D##dImpl : public Cloneable<Name##D##dImpl> {                                                          \
+   public:                                                                                                           \
+    Name##D##dImpl(ExpandingArray<D * 2> padding) : options(padding) {}                                              \
+    explicit Name##D##dImpl(const Name##D##dOptions& options) : options(options) {}                                  \
+    void reset() override {}                                                                                         \
+    void pretty_print(std::ostream& stream) const override {                                                         \
+      detail::print_padding(stream, #Name, D, options.padding(), nullptr);                                           \
+    }                                                                                                                \
+    Tensor forward(const Tensor& input) {                                                                            \
+      return in_module(*this, [&] {                                                                                  \
         return functional::pad(input, functional::PadFuncOptions(IntArrayRef(options.padding()).vec()).mode(mode_)); \
-      });                                                                                                     \
-    }                                                                                                         \
-    Name##D##dOptions options;                                                                                \
-  };                                                                                                          \
+      });                                                                                                            \
+    }                                                                                                                \
+    Name##D##dOptions options;                                                                                       \
+  };                                                                                                                 \
   ATHANOR_MODULE(Name##D##d)
 
 ATHANOR_PAD_LAYER(ReflectionPad, 1, kReflect, ReflectionPadOptions);
@@ -78,24 +78,24 @@ ATHANOR_PAD_LAYER(ZeroPad, 2, kConstant, ZeroPadOptions);
 ATHANOR_PAD_LAYER(ZeroPad, 3, kConstant, ZeroPadOptions);
 #undef ATHANOR_PAD_LAYER
 
-#define ATHANOR_CONSTANT_PAD_LAYER(D)                                                                         \
-  using ConstantPad##D##dOptions = ConstantPadOptions<D>;                                                     \
-  class ConstantPad##D##dImpl : public Cloneable<ConstantPad##D##dImpl> {                                     \
-   public:                                                                                                    \
-    ConstantPad##D##dImpl(ExpandingArray<D * 2> padding, double value) : options(padding, value) {}           \
-    explicit ConstantPad##D##dImpl(const ConstantPad##D##dOptions& options) : options(options) {}             \
-    void reset() override {}                                                                                  \
-    void pretty_print(std::ostream& stream) const override {                                                  \
-      detail::print_padding(stream, "ConstantPad", D, options.padding(), &options.value());                   \
-    }                                                                                                         \
-    Tensor forward(const Tensor& input) {                                                                     \
-      return in_module(*this, [&] {                                                                           \
-        return functional::pad(                                                                               \
-            input, functional::PadFuncOptions(IntArrayRef(options.padding()).vec()).value(options.value()));  \
-      });                                                                                                     \
-    }                                                                                                         \
-    ConstantPad##D##dOptions options;                                                                         \
-  };                                                                                                          \
+#define ATHANOR_CONSTANT_PAD_LAYER(D)                                                                        \
+  using ConstantPad##D##dOptions = ConstantPadOptions<D>;                                                    \
+  class ConstantPad##D##dImpl : public Cloneable<ConstantPad##D##dImpl> {                                    \
+   public:                                                                                                   \
+    ConstantPad##D##dImpl(ExpandingArray<D * 2> padding, double value) : options(padding, value) {}          \
+    explicit ConstantPad##D##dImpl(const ConstantPad##D##dOptions& options) : options(options) {}            \
+    void reset() override {}                                                                                 \
+    void pretty_print(std::ostream& stream) const override {                                                 \
+      detail::print_padding(stream, "ConstantPad", D, options.padding(), &options.value());                  \
+    }                                                                                                        \
+    Tensor forward(const Tensor& input) {                                                                    \
+      return in_module(*this, [&] {                                                                          \
+        return functional::pad(                                                                              \
+            input, functional::PadFuncOptions(IntArrayRef(options.padding()).vec()).value(options.value())); \
+      });                                                                                                    \
+    }                                                                                                        \
+    ConstantPad##D##dOptions options;                                                                        \
+  };                                                                                                         \
   ATHANOR_MODULE(ConstantPad##D##d)
 
 ATHANOR_CONSTANT_PAD_LAYER(1);

@@ -20,8 +20,8 @@ decltype(auto) call_with_hooks(M& module, Args&&... args) {
   (gather_tensor(inputs, args), ...);
   const std::size_t count = inputs.size();
   module.run_pre_hooks(inputs);
-  ATHANOR_CHECK(inputs.size() == count, "forward pre-hook of ", module.name(), ": got ", count,
-                " tensors and left ", inputs.size(), "; it must keep their number");
+  ATHANOR_CHECK(inputs.size() == count, "forward pre-hook of ", module.name(), ": got ", count, " tensors and left ",
+                inputs.size(), "; it must keep their number");
   std::size_t next = 0;
   using Result = decltype(module.forward(std::forward<Args>(args)...));
   // Braced initialization fixes the order in which `next` moves.
@@ -71,9 +71,10 @@ class ModuleHolder : detail::ModuleHolderIndicator {
   }
   ModuleHolder(std::nullptr_t) {}
   template <class Head, class... Tail>
-  requires(sizeof...(Tail) > 0 || (!std::is_base_of_v<ModuleHolder, std::decay_t<Head>> &&
-                                   !std::is_convertible_v<Head, std::shared_ptr<Contained>>)) explicit
-      ModuleHolder(Head&& head, Tail&&... tail)
+  requires(sizeof...(Tail) > 0 ||
+           (!std::is_base_of_v<ModuleHolder, std::decay_t<Head>> &&
+            !std::is_convertible_v<Head, std::shared_ptr<Contained>>)) explicit ModuleHolder(Head&& head,
+                                                                                             Tail&&... tail)
       : impl_(std::make_shared<Contained>(std::forward<Head>(head), std::forward<Tail>(tail)...)) {}
   ModuleHolder(std::shared_ptr<Contained> module) : impl_(std::move(module)) {}
 
@@ -119,10 +120,10 @@ std::ostream& operator<<(std::ostream& stream, const ModuleHolder<ModuleType>& h
 }  // namespace athanor::nn
 
 /// Defines holder `Name` of module `NameImpl`.
-#define ATHANOR_MODULE_IMPL(Name, ImplType)                        \
-  class Name : public ::athanor::nn::ModuleHolder<ImplType> {      \
-   public:                                                         \
-    using ::athanor::nn::ModuleHolder<ImplType>::ModuleHolder;     \
-    using Impl [[maybe_unused]] = ImplType;                        \
+#define ATHANOR_MODULE_IMPL(Name, ImplType)                    \
+  class Name : public ::athanor::nn::ModuleHolder<ImplType> {  \
+   public:                                                     \
+    using ::athanor::nn::ModuleHolder<ImplType>::ModuleHolder; \
+    using Impl [[maybe_unused]] = ImplType;                    \
   }
 #define ATHANOR_MODULE(Name) ATHANOR_MODULE_IMPL(Name, Name##Impl)

@@ -35,8 +35,8 @@ template <std::size_t D>
 Tensor lp_pool(const Tensor& input, const LPPoolOptions<D>& o) {
   double taps = 1;
   for (const auto k : *o.kernel_size()) taps *= static_cast<double>(k);
-  const Tensor mean = average(input.pow(o.norm_type()),
-                              AvgPoolOptions<D>(o.kernel_size()).stride(o.stride()).ceil_mode(o.ceil_mode()));
+  const Tensor mean =
+      average(input.pow(o.norm_type()), AvgPoolOptions<D>(o.kernel_size()).stride(o.stride()).ceil_mode(o.ceil_mode()));
   return (athanor::sign(mean) * athanor::relu(athanor::abs(mean)) * taps).pow(1.0 / o.norm_type());
 }
 
@@ -65,45 +65,45 @@ void detail::print_lp_pool(std::ostream& stream, std::size_t dims, double norm_t
   stream << ", ceil_mode=" << (ceil_mode ? "true" : "false") << ")";
 }
 
-#define ATHANOR_POOL(D)                                                                                           \
-  namespace functional {                                                                                          \
-  Tensor max_pool##D##d(const Tensor& x, const MaxPool##D##dFuncOptions& o) {                                     \
-    return athanor::max_pool##D##d(x, o.kernel_size(), o.stride(), o.padding(), o.dilation(), o.ceil_mode());     \
-  }                                                                                                               \
-  std::tuple<Tensor, Tensor> max_pool##D##d_with_indices(const Tensor& x, const MaxPool##D##dFuncOptions& o) {    \
-    return athanor::max_pool##D##d_with_indices(x, o.kernel_size(), o.stride(), o.padding(), o.dilation(),        \
-                                                o.ceil_mode());                                                   \
-  }                                                                                                               \
-  Tensor avg_pool##D##d(const Tensor& x, const AvgPool##D##dFuncOptions& o) { return average(x, o); }             \
-  Tensor lp_pool##D##d(const Tensor& x, const LPPool##D##dFuncOptions& o) { return lp_pool<D>(x, o); }            \
-  Tensor adaptive_max_pool##D##d(const Tensor& x, const AdaptiveMaxPool##D##dFuncOptions& o) {                    \
-    return std::get<0>(adaptive_max_pool##D##d_with_indices(x, o));                                               \
-  }                                                                                                               \
-  std::tuple<Tensor, Tensor> adaptive_max_pool##D##d_with_indices(const Tensor& x,                                \
-                                                                  const AdaptiveMaxPool##D##dFuncOptions& o) {    \
-    return athanor::adaptive_max_pool##D##d(x, sizes_for(x, o.output_size()));                                    \
-  }                                                                                                               \
-  Tensor adaptive_avg_pool##D##d(const Tensor& x, const AdaptiveAvgPool##D##dFuncOptions& o) {                    \
-    return athanor::adaptive_avg_pool##D##d(x, sizes_for(x, o.output_size()));                                    \
-  }                                                                                                               \
-  }                                                                                                               \
-  void MaxPool##D##dImpl::pretty_print(std::ostream& stream) const {                                              \
-    detail::print_pool(stream, "MaxPool", D, options.kernel_size(), options.stride(), options.padding());         \
-    detail::print_max_pool(stream, options.dilation(), options.ceil_mode());                                      \
-  }                                                                                                               \
-  void AvgPool##D##dImpl::pretty_print(std::ostream& stream) const {                                              \
-    detail::print_pool(stream, "AvgPool", D, options.kernel_size(), options.stride(), options.padding());         \
-    stream << ")";                                                                                                \
-  }                                                                                                               \
-  void LPPool##D##dImpl::pretty_print(std::ostream& stream) const {                                               \
-    detail::print_lp_pool(stream, D, options.norm_type(), options.kernel_size(), options.stride(),                \
-                          options.ceil_mode());                                                                   \
-  }                                                                                                               \
-  void AdaptiveMaxPool##D##dImpl::pretty_print(std::ostream& stream) const {                                      \
-    stream << "torch::nn::AdaptiveMaxPool" #D "d(output_size=" << options.output_size() << ")";                   \
-  }                                                                                                               \
-  void AdaptiveAvgPool##D##dImpl::pretty_print(std::ostream& stream) const {                                      \
-    stream << "torch::nn::AdaptiveAvgPool" #D "d(output_size=" << options.output_size() << ")";                   \
+#define ATHANOR_POOL(D)                                                                                        \
+  namespace functional {                                                                                       \
+  Tensor max_pool##D##d(const Tensor& x, const MaxPool##D##dFuncOptions& o) {                                  \
+    return athanor::max_pool##D##d(x, o.kernel_size(), o.stride(), o.padding(), o.dilation(), o.ceil_mode());  \
+  }                                                                                                            \
+  std::tuple<Tensor, Tensor> max_pool##D##d_with_indices(const Tensor& x, const MaxPool##D##dFuncOptions& o) { \
+    return athanor::max_pool##D##d_with_indices(x, o.kernel_size(), o.stride(), o.padding(), o.dilation(),     \
+                                                o.ceil_mode());                                                \
+  }                                                                                                            \
+  Tensor avg_pool##D##d(const Tensor& x, const AvgPool##D##dFuncOptions& o) { return average(x, o); }          \
+  Tensor lp_pool##D##d(const Tensor& x, const LPPool##D##dFuncOptions& o) { return lp_pool<D>(x, o); }         \
+  Tensor adaptive_max_pool##D##d(const Tensor& x, const AdaptiveMaxPool##D##dFuncOptions& o) {                 \
+    return std::get<0>(adaptive_max_pool##D##d_with_indices(x, o));                                            \
+  }                                                                                                            \
+  std::tuple<Tensor, Tensor> adaptive_max_pool##D##d_with_indices(const Tensor& x,                             \
+                                                                  const AdaptiveMaxPool##D##dFuncOptions& o) { \
+    return athanor::adaptive_max_pool##D##d(x, sizes_for(x, o.output_size()));                                 \
+  }                                                                                                            \
+  Tensor adaptive_avg_pool##D##d(const Tensor& x, const AdaptiveAvgPool##D##dFuncOptions& o) {                 \
+    return athanor::adaptive_avg_pool##D##d(x, sizes_for(x, o.output_size()));                                 \
+  }                                                                                                            \
+  }                                                                                                            \
+  void MaxPool##D##dImpl::pretty_print(std::ostream& stream) const {                                           \
+    detail::print_pool(stream, "MaxPool", D, options.kernel_size(), options.stride(), options.padding());      \
+    detail::print_max_pool(stream, options.dilation(), options.ceil_mode());                                   \
+  }                                                                                                            \
+  void AvgPool##D##dImpl::pretty_print(std::ostream& stream) const {                                           \
+    detail::print_pool(stream, "AvgPool", D, options.kernel_size(), options.stride(), options.padding());      \
+    stream << ")";                                                                                             \
+  }                                                                                                            \
+  void LPPool##D##dImpl::pretty_print(std::ostream& stream) const {                                            \
+    detail::print_lp_pool(stream, D, options.norm_type(), options.kernel_size(), options.stride(),             \
+                          options.ceil_mode());                                                                \
+  }                                                                                                            \
+  void AdaptiveMaxPool##D##dImpl::pretty_print(std::ostream& stream) const {                                   \
+    stream << "torch::nn::AdaptiveMaxPool" #D "d(output_size=" << options.output_size() << ")";                \
+  }                                                                                                            \
+  void AdaptiveAvgPool##D##dImpl::pretty_print(std::ostream& stream) const {                                   \
+    stream << "torch::nn::AdaptiveAvgPool" #D "d(output_size=" << options.output_size() << ")";                \
   }
 
 ATHANOR_POOL(1)

@@ -82,8 +82,8 @@ Tensor parameters_to_vector(const std::vector<Tensor>& parameters) {
 void vector_to_parameters(const Tensor& vec, const std::vector<Tensor>& parameters) {
   std::int64_t need = 0;
   for (const Tensor& p : parameters) need += p.numel();
-  ATHANOR_CHECK_VALUE(vec.defined() && vec.dim() == 1 && vec.numel() >= need, "vector_to_parameters: expected a vector ",
-                      "of at least ", need, " elements, got ", vec);
+  ATHANOR_CHECK_VALUE(vec.defined() && vec.dim() == 1 && vec.numel() >= need,
+                      "vector_to_parameters: expected a vector ", "of at least ", need, " elements, got ", vec);
   check_one_device("vector_to_parameters", parameters);
   const NoGradGuard guard;
   std::int64_t start = 0;

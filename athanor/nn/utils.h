@@ -7,8 +7,8 @@ namespace athanor::nn::utils {
 
 /// The norm of the gradients of all parameters taken as one vector. Parameters without a gradient count nothing.
 Tensor get_total_norm(const std::vector<Tensor>& gradients, double norm_type = 2.0, bool error_if_nonfinite = false);
-/// Scales the gradients in place so that their common norm is at most max_norm; gives back the norm before. norm_type may
-/// be infinity. Throws Error for a norm that is not finite if `error_if_nonfinite`.
+/// Scales the gradients in place so that their common norm is at most max_norm; gives back the norm before. norm_type
+/// may be infinity. Throws Error for a norm that is not finite if `error_if_nonfinite`.
 double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type = 2.0,
                        bool error_if_nonfinite = false);
 double clip_grad_norm_(const Tensor& parameter, double max_norm, double norm_type = 2.0,

@@ -29,9 +29,12 @@ LossReduction reduction_of(const char* op, std::int64_t reduction) {
 
 Tensor reduced(const char* op, const Tensor& loss, std::int64_t reduction) {
   switch (reduction_of(op, reduction)) {
-    case LossReduction::None: return loss;
-    case LossReduction::Mean: return div(sum(loss), static_cast<double>(loss.numel()));
-    default: return sum(loss);
+    case LossReduction::None:
+      return loss;
+    case LossReduction::Mean:
+      return div(sum(loss), static_cast<double>(loss.numel()));
+    default:
+      return sum(loss);
   }
 }
 
@@ -192,9 +195,7 @@ struct CrossEntropy {
   double label_smoothing;
   SavedTensor x, where, class_weight;
   Tensor lse, total;
-  ClassLossParams params() const {
-    return {reduction_of("cross_entropy", reduction), ignore_index, label_smoothing};
-  }
+  ClassLossParams params() const { return {reduction_of("cross_entropy", reduction), ignore_index, label_smoothing}; }
   std::array<Meta, 3> infer(const Tensor& self, const Tensor& target, const Tensor& weight) {
     check_class_target("cross_entropy", self, target, weight);
     reduction_of("cross_entropy", reduction);
@@ -224,8 +225,8 @@ struct CrossEntropy {
     if (!g.needs(0) || !g.has(0)) return;
     const Tensor logits = g.get(x), target = g.get(where), weight = g.get(class_weight);
     if (GradMode::is_enabled()) {
-      g.set(0, cross_entropy_gradient(g.grad(0), logits, target, weight, total, reduction, ignore_index,
-                                      label_smoothing));
+      g.set(0,
+            cross_entropy_gradient(g.grad(0), logits, target, weight, total, reduction, ignore_index, label_smoothing));
       return;
     }
     const Tensor out = empty_like(logits);
@@ -246,8 +247,8 @@ Tensor soft_cross_entropy(const Tensor& self, const Tensor& target, const Tensor
   Tensor terms = mul(log_softmax(self, class_dim, std::nullopt), p);
   if (weight.defined()) {
     ATHANOR_CHECK(weight.dim() == 1 && weight.size(0) == classes, "cross_entropy: weight tensor should be defined ",
-                  "either for all ", classes, " classes or no classes but got weight tensor of shape: ",
-                  weight.sizes());
+                  "either for all ", classes,
+                  " classes or no classes but got weight tensor of shape: ", weight.sizes());
     DimVector shape(static_cast<std::size_t>(self.dim()), 1);
     shape[static_cast<std::size_t>(class_dim)] = classes;
     terms = mul(terms, reshape(weight, shape));
@@ -333,8 +334,7 @@ struct BinaryCrossEntropy {
   }
   void grad(GradCall& g) {
     const Tensor p = g.get(x), target = g.get(t);
-    if (g.needs(0))
-      g.set(0, div(mul(g.grad(), sub(p, target)), clamp_min(mul(p, rsub(p, 1)), 1e-12)));
+    if (g.needs(0)) g.set(0, div(mul(g.grad(), sub(p, target)), clamp_min(mul(p, rsub(p, 1)), 1e-12)));
     if (g.needs(1)) g.set(1, mul(g.grad(), sub(log1p(neg(p)), log(p))));
   }
 };
@@ -365,8 +365,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target
 }
 
 /// target (log target - self), self in logarithms, target too if log_target.
-ATHANOR_FUNCTION(
-    "kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor | function");
+ATHANOR_FUNCTION("kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor | function");
 Tensor kl_div(const Tensor& self, const Tensor& target, std::int64_t reduction, bool log_target) {
   const Tensor loss = log_target ? mul(exp(target), sub(target, self)) : sub(xlogy(target, target), mul(target, self));
   return reduced("kl_div", loss, reduction);

@@ -16,8 +16,8 @@ void check_pad(const char* op, const Tensor& self, IntArrayRef pad) {
   ATHANOR_CHECK(self.defined(), op, ": expected a tensor, got an undefined one");
   ATHANOR_CHECK(pad.size() % 2 == 0, op, ": Padding length must be divisible by 2, got ", pad);
   ATHANOR_CHECK(static_cast<std::int64_t>(pad.size()) <= 2 * self.dim(), op, ": Padding length should be less than or ",
-                "equal to two times the input dimension but got padding length ", pad.size(), " and input of dimension ",
-                self.dim());
+                "equal to two times the input dimension but got padding length ", pad.size(),
+                " and input of dimension ", self.dim());
 }
 
 /// The part of `inner`, laid into a padded tensor or cut from it: what of each is common to both.
@@ -31,7 +31,8 @@ Overlap overlap_of(IntArrayRef inner, IntArrayRef pad) {
     const std::int64_t before = pad[2 * i], after = pad[2 * i + 1];
     o.inner_start[d] = before < 0 ? -before : 0;
     o.outer_start[d] = before > 0 ? before : 0;
-    o.sizes[d] = std::max<std::int64_t>(inner[d] + std::min<std::int64_t>(before, 0) + std::min<std::int64_t>(after, 0), 0);
+    o.sizes[d] =
+        std::max<std::int64_t>(inner[d] + std::min<std::int64_t>(before, 0) + std::min<std::int64_t>(after, 0), 0);
   }
   return o;
 }
@@ -56,8 +57,9 @@ struct ConstantPadNd {
       const std::size_t d = sizes.size() - 1 - i;
       sizes[d] += pad[2 * i] + pad[2 * i + 1];
       ATHANOR_CHECK(sizes[d] >= 0, "constant_pad_nd: The input size ", self.sizes()[d], ", plus negative padding ",
-                    pad[2 * i], " and ", pad[2 * i + 1], " resulted in a negative output size, which is invalid. Check ",
-                    "dimension ", d, " of your input.");
+                    pad[2 * i], " and ", pad[2 * i + 1],
+                    " resulted in a negative output size, which is invalid. Check ", "dimension ", d,
+                    " of your input.");
     }
     return {sizes, self.dtype(), self.device(), layout_like(self, sizes)};
   }
@@ -116,8 +118,7 @@ Tensor pad_by_index(const Tensor& self, IntArrayRef pad, PadMode mode) {
 }  // namespace
 
 /// `mode`: "constant" (with value, 0 by default), "reflect", "replicate" or "circular".
-ATHANOR_FUNCTION(
-    "pad(Tensor self, int[] pad, str mode='constant', float? value=None) -> Tensor | function");
+ATHANOR_FUNCTION("pad(Tensor self, int[] pad, str mode='constant', float? value=None) -> Tensor | function");
 Tensor pad(const Tensor& self, IntArrayRef pad, std::string_view mode, std::optional<double> value) {
   if (mode == "constant") return constant_pad_nd(self, pad, value.value_or(0));
   ATHANOR_CHECK(!value || *value == 0, "Padding mode \"", mode, "\" doesn't take in value argument");

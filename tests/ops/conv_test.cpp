@@ -144,13 +144,19 @@ TEST(Convolution, TakesUnbatchedStridedAndChannelsLastInput) {
 
 TEST(Convolution, BadInputNamesShapes) {
   const Tensor x = ones({2, 3, 6, 6}), w = ones({4, 3, 3, 3});
-  EXPECT_NE(error_of([&] { conv2d(ones({2, 1, 6, 6}), w); })
+  EXPECT_NE(error_of([&] {
+              conv2d(ones({2, 1, 6, 6}), w);
+            })
                 .find("Given groups=1, weight of size [4, 3, 3, 3], expected input[2, 1, 6, 6] to have 3 channels, but "
                       "got 1 channels instead"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { conv2d(ones({2, 3, 6}).select(0, 0), w); }).find("Expected 3D (unbatched) or 4D (batched)"),
+  EXPECT_NE(error_of([&] {
+              conv2d(ones({2, 3, 6}).select(0, 0), w);
+            }).find("Expected 3D (unbatched) or 4D (batched)"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { conv2d(x, ones({4, 3, 9, 9})); }).find("Kernel size can't be greater than actual input size"),
+  EXPECT_NE(error_of([&] {
+              conv2d(x, ones({4, 3, 9, 9}));
+            }).find("Kernel size can't be greater than actual input size"),
             std::string::npos);
   EXPECT_NE(error_of([&] { conv2d(x, w, ones({3})); }).find("expected bias to be 1-dimensional with 4 elements"),
             std::string::npos);
@@ -160,8 +166,8 @@ TEST(Convolution, BadInputNamesShapes) {
   EXPECT_NE(error_of([&] { conv2d(x, w.to(kDouble)); }).find("should be the same"), std::string::npos);
   EXPECT_THROW(conv2d(x, w, {}, 1, 0, 1, 2), Error);
   EXPECT_THROW(conv_transpose2d(x, ones({3, 2, 3, 3}), {}, 1, 0, 1), Error);
-  EXPECT_THROW(convolution_backward_input(ones({2, 4, 9, 9}), w, {2, 3, 6, 6}, {1, 1}, {0, 0}, {1, 1}, false, {0, 0}, 1),
-               Error);
+  EXPECT_THROW(
+      convolution_backward_input(ones({2, 4, 9, 9}), w, {2, 3, 6, 6}, {1, 1}, {0, 0}, {1, 1}, false, {0, 0}, 1), Error);
 }
 
 }  // namespace athanor

@@ -50,9 +50,7 @@ TEST(CrossEntropy, GradientsToSecondOrder) {
   const Tensor t = classes({0, 3, 2, -100, 1, 1}).reshape({3, 2}), w = values({4}, kDouble, 2).abs();
   for (const int r : {0, 1, 2})
     for (const double smoothing : {0.0, 0.2}) {
-      const auto f = [&](const std::vector<Tensor>& in) {
-        return cross_entropy_loss(in[0], t, w, r, -100, smoothing);
-      };
+      const auto f = [&](const std::vector<Tensor>& in) { return cross_entropy_loss(in[0], t, w, r, -100, smoothing); };
       gradcheck(f, {x});
       gradgradcheck(f, {x});
     }
@@ -69,13 +67,18 @@ TEST(CrossEntropy, MeanOfNothingIsNaN) {
 
 TEST(CrossEntropy, BadInputNamesShapes) {
   const Tensor x = logits();
-  EXPECT_NE(error_of([&] { cross_entropy_loss(x, classes({1, 2, 0})); }).find("Expected target size [2]"),
+  EXPECT_NE(error_of([&] {
+              cross_entropy_loss(x, classes({1, 2, 0}));
+            }).find("Expected target size [2]"),
             std::string::npos);
   EXPECT_NE(error_of([&] { cross_entropy_loss(x, tensor({1, 2}, kInt)); }).find("int64"), std::string::npos);
-  EXPECT_NE(error_of([&] { cross_entropy_loss(x, classes({1, 2}), ones({2}, kDouble)); })
-                .find("either for all 3 classes or no classes"),
+  EXPECT_NE(error_of([&] {
+              cross_entropy_loss(x, classes({1, 2}), ones({2}, kDouble));
+            }).find("either for all 3 classes or no classes"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { cross_entropy_loss(x, classes({1, 2}), {}, 1, -100, 1.5); }).find("label_smoothing"),
+  EXPECT_NE(error_of([&] {
+              cross_entropy_loss(x, classes({1, 2}), {}, 1, -100, 1.5);
+            }).find("label_smoothing"),
             std::string::npos);
   EXPECT_THROW(cross_entropy_loss(x, classes({1, 3})), IndexError);
   EXPECT_THROW(cross_entropy_loss(x, classes({1, 2}), {}, 7), ValueError);
@@ -121,7 +124,9 @@ TEST(ElementwiseLosses, GradientsToSecondOrder) {
       [](const Tensor& a, const Tensor& b) { return smooth_l1_loss(a, b, 0, 0.7); },
       [](const Tensor& a, const Tensor& b) { return huber_loss(a, b, 1, 0.5); },
       [](const Tensor& a, const Tensor& b) { return binary_cross_entropy(a.sigmoid(), b.sigmoid()); },
-      [](const Tensor& a, const Tensor& b) { return binary_cross_entropy_with_logits(a, b.sigmoid(), b.abs(), b.abs()); },
+      [](const Tensor& a, const Tensor& b) {
+        return binary_cross_entropy_with_logits(a, b.sigmoid(), b.abs(), b.abs());
+      },
       [](const Tensor& a, const Tensor& b) { return kl_div(a, b.abs(), 1); },
       [](const Tensor& a, const Tensor& b) { return kl_div(a, b, 2, true); },
       [](const Tensor& a, const Tensor& b) { return soft_margin_loss(a, b); },

@@ -43,7 +43,9 @@ TEST(Pad, BadInputNamesSizes) {
   const Tensor x = ones({2, 3});
   EXPECT_NE(error_of([&] { pad(x, {1}); }).find("divisible by 2"), std::string::npos);
   EXPECT_NE(error_of([&] { pad(x, {1, 1, 1, 1, 1, 1}); }).find("padding length 6"), std::string::npos);
-  EXPECT_NE(error_of([&] { pad(x, {3, 0}, "reflect"); }).find("should be less than the corresponding input dimension"),
+  EXPECT_NE(error_of([&] {
+              pad(x, {3, 0}, "reflect");
+            }).find("should be less than the corresponding input dimension"),
             std::string::npos);
   EXPECT_NE(error_of([&] { pad(x, {4, 0}, "circular"); }).find("wrapping around more than once"), std::string::npos);
   EXPECT_NE(error_of([&] { pad(x, {-2, -2}); }).find("negative output size"), std::string::npos);
