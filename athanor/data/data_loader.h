@@ -24,16 +24,16 @@ class DataLoaderOptions {
  public:
   DataLoaderOptions() = default;
   DataLoaderOptions(std::size_t batch_size) : batch_size_(batch_size) {}
-  ATHANOR_ARG(std::size_t, batch_size, 1);
+  ATHANOR_OPTIM_ARG(std::size_t, batch_size, 1);
   /// 0: batches are made in the caller's thread.
-  ATHANOR_ARG(std::size_t, workers, 0);
+  ATHANOR_OPTIM_ARG(std::size_t, workers, 0);
   /// Batches fetched ahead; 2 per worker by default.
-  ATHANOR_ARG(std::optional<std::size_t>, max_jobs, std::nullopt);
+  ATHANOR_OPTIM_ARG(std::optional<std::size_t>, max_jobs, std::nullopt);
   /// How long to wait for a batch before Error; for ever by default.
-  ATHANOR_ARG(std::optional<std::chrono::milliseconds>, timeout, std::nullopt);
-  ATHANOR_ARG(bool, enforce_ordering, true);
+  ATHANOR_OPTIM_ARG(std::optional<std::chrono::milliseconds>, timeout, std::nullopt);
+  ATHANOR_OPTIM_ARG(bool, enforce_ordering, true);
   /// Leave out a last batch that is not full.
-  ATHANOR_ARG(bool, drop_last, false);
+  ATHANOR_OPTIM_ARG(bool, drop_last, false);
 };
 
 /// An exception from a worker; what() names the batch's indices.

@@ -25,10 +25,7 @@ decltype(auto) call_with_hooks(M& module, Args&&... args) {
   std::size_t next = 0;
   using Result = decltype(module.forward(std::forward<Args>(args)...));
   // Braced initialization fixes the order in which `next` moves.
-  struct Call {
-    M& m;
-    decltype(auto) operator()(auto&&... a) { return m.forward(std::forward<decltype(a)>(a)...); }
-  };
+  auto call = [&module](auto&&... a) -> decltype(auto) { return module.forward(std::forward<decltype(a)>(a)...); };
   auto pick = [&]<class A>(A&& a) -> decltype(auto) {
     if constexpr (std::is_same_v<std::decay_t<A>, Tensor>)
       return Tensor(inputs[next++]);
@@ -37,9 +34,9 @@ decltype(auto) call_with_hooks(M& module, Args&&... args) {
   };
   std::tuple<decltype(pick(std::forward<Args>(args)))...> exchanged{pick(std::forward<Args>(args))...};
   if constexpr (std::is_same_v<std::decay_t<Result>, Tensor>)
-    return module.run_hooks(inputs, std::apply(Call{module}, std::move(exchanged)));
+    return module.run_hooks(inputs, std::apply(call, std::move(exchanged)));
   else
-    return std::apply(Call{module}, std::move(exchanged));
+    return std::apply(call, std::move(exchanged));
 }
 
 /// forward with hooks and with the module's path in errors.

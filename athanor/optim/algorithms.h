@@ -38,12 +38,12 @@ class SGDOptions : public OptionsOf<SGDOptions> {
     f("lr", lr_), f("momentum", momentum_), f("dampening", dampening_), f("weight_decay", weight_decay_),
         f("nesterov", nesterov_), f("maximize", maximize_);
   }
-  ATHANOR_ARG(double, lr, 1e-3);
-  ATHANOR_ARG(double, momentum, 0);
-  ATHANOR_ARG(double, dampening, 0);
-  ATHANOR_ARG(double, weight_decay, 0);
-  ATHANOR_ARG(bool, nesterov, false);
-  ATHANOR_ARG(bool, maximize, false);
+  ATHANOR_OPTIM_ARG(double, lr, 1e-3);
+  ATHANOR_OPTIM_ARG(double, momentum, 0);
+  ATHANOR_OPTIM_ARG(double, dampening, 0);
+  ATHANOR_OPTIM_ARG(double, weight_decay, 0);
+  ATHANOR_OPTIM_ARG(bool, nesterov, false);
+  ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
 
 class SGD : public Optimizer {
@@ -69,11 +69,11 @@ class AdamOptions : public OptionsOf<AdamOptions> {
 
  private:
   double beta1_ = 0.9, beta2_ = 0.999;
-  ATHANOR_ARG(double, lr, 1e-3);
-  ATHANOR_ARG(double, eps, 1e-8);
-  ATHANOR_ARG(double, weight_decay, 0);
-  ATHANOR_ARG(bool, amsgrad, false);
-  ATHANOR_ARG(bool, maximize, false);
+  ATHANOR_OPTIM_ARG(double, lr, 1e-3);
+  ATHANOR_OPTIM_ARG(double, eps, 1e-8);
+  ATHANOR_OPTIM_ARG(double, weight_decay, 0);
+  ATHANOR_OPTIM_ARG(bool, amsgrad, false);
+  ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
 
 class Adam : public Optimizer {
@@ -108,11 +108,11 @@ class AdadeltaOptions : public OptionsOf<AdadeltaOptions> {
   void visit(F f) {
     f("lr", lr_), f("rho", rho_), f("eps", eps_), f("weight_decay", weight_decay_), f("maximize", maximize_);
   }
-  ATHANOR_ARG(double, lr, 1.0);
-  ATHANOR_ARG(double, rho, 0.9);
-  ATHANOR_ARG(double, eps, 1e-6);
-  ATHANOR_ARG(double, weight_decay, 0);
-  ATHANOR_ARG(bool, maximize, false);
+  ATHANOR_OPTIM_ARG(double, lr, 1.0);
+  ATHANOR_OPTIM_ARG(double, rho, 0.9);
+  ATHANOR_OPTIM_ARG(double, eps, 1e-6);
+  ATHANOR_OPTIM_ARG(double, weight_decay, 0);
+  ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
 
 class Adadelta : public Optimizer {

@@ -24,7 +24,7 @@ class OptimizerOptions {
   virtual void set_values(const std::map<std::string, double>& values) = 0;
 };
 
-#define ATHANOR_ARG(type, name, initial)                \
+#define ATHANOR_OPTIM_ARG(type, name, initial)          \
  public:                                                \
   auto name(const type& v)->decltype(*this) {           \
     name##_ = v;                                        \
