@@ -1,5 +1,7 @@
 #include "athanor/io/array.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -21,6 +23,16 @@ std::uint64_t checked_bytes(DType dtype, IntArrayRef sizes) {
   ATHANOR_CHECK_VALUE(dense_bytes(sizes, item_size(dtype), &bytes), "array: sizes ", sizes, " of ", dtype_name(dtype),
                       " are negative or need more than 2^63 bytes");
   return bytes;
+}
+
+// Aligned memory, or null. Large blocks ask for huge pages: the first write to a small one costs more than the copy.
+void* allocate(std::uint64_t bytes) {
+  constexpr std::uint64_t kHugePage = std::uint64_t{1} << 21;
+  if (bytes > kAddressSpace) return nullptr;
+  const std::uint64_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
+  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory && alignment == kHugePage) ::madvise(memory, bytes, MADV_HUGEPAGE);
+  return memory;
 }
 
 template <class T>
@@ -97,8 +109,7 @@ Array empty_array(DType dtype, IntArrayRef sizes) {
   const std::uint64_t bytes = checked_bytes(dtype, sizes);
   Array array{dtype, sizes.vec(), row_major_strides(sizes), nullptr, nullptr};
   if (bytes == 0) return array;
-  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* memory = bytes <= kAddressSpace ? std::aligned_alloc(kAlignment, rounded) : nullptr;
+  void* memory = allocate(bytes);
   ATHANOR_CHECK_TYPE(OutOfMemoryError, memory, "array: no memory for ", bytes, " bytes, sizes ", sizes, " of ",
                      dtype_name(dtype));
   array.owner = std::shared_ptr<void>(memory, std::free);

@@ -21,7 +21,7 @@ struct FuzzOptions {
   std::vector<Input> corpus;          ///< inputs to start from, valid and not
   std::vector<std::string> words;     ///< what mutations insert besides random bytes
   std::size_t memory_per_byte = 64;   ///< one allocation may take so many bytes per input byte …
-  std::size_t memory_base = 1 << 20;  ///< … and this
+  std::size_t memory_base = 1 << 22;  ///< … and this
 };
 
 /// Runs `target` on the corpus and on mutations of it for $ATHANOR_FUZZ_SECONDS, by default 2. The same inputs in the
