@@ -12,6 +12,7 @@ using athanor::InferenceMode;
 
 #include "benchmarks/cpp_rows.h"
 #include "benchmarks/cpp_throughput.h"
+#include "benchmarks/cpp_training.h"
 
 namespace {
 

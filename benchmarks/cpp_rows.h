@@ -1,5 +1,5 @@
 #pragma once
-/// Rows in C++ that both sides share to the letter: overhead of small operations and training steps, written with
+/// Rows in C++ that both sides share to the letter: overhead of small operations, written with
 /// libtorch's names. The file that includes this has included libtorch, or Athanor with `namespace torch = athanor`,
 /// and has declared `InferenceMode` in namespace bench. What follows '@' in a row's name is another way to get the same
 /// result; a side's best counts.
@@ -89,98 +89,6 @@ inline void add_overhead_rows(Program& program) {
   add_no_grad("overhead.zeros/64", [] { return [] { Tensor y = torch::zeros({64}); }; });
   add_no_grad("overhead.sum/64", [] { return [x = torch::randn({64})] { Tensor y = x.sum(); }; });
   add_no_grad("overhead.item", [] { return [x = torch::randn({1})] { (void)x.item<float>(); }; });
-}
-
-struct Mlp : torch::nn::Module {
-  Mlp() {
-    first = register_module("first", torch::nn::Linear(784, 128));
-    second = register_module("second", torch::nn::Linear(128, 64));
-    third = register_module("third", torch::nn::Linear(64, 10));
-  }
-  Tensor forward(Tensor x) {
-    x = torch::relu(first(x));
-    x = torch::relu(second(x));
-    return torch::log_softmax(third(x), 1);
-  }
-  torch::nn::Linear first{nullptr}, second{nullptr}, third{nullptr};
-};
-
-struct ConvNet : torch::nn::Module {
-  ConvNet() {
-    conv1 = register_module("conv1", torch::nn::Conv2d(1, 32, 3));
-    conv2 = register_module("conv2", torch::nn::Conv2d(32, 64, 3));
-    fc1 = register_module("fc1", torch::nn::Linear(9216, 128));
-    fc2 = register_module("fc2", torch::nn::Linear(128, 10));
-  }
-  Tensor forward(Tensor x) {
-    x = torch::relu(conv2(torch::relu(conv1(x))));
-    x = torch::dropout(torch::max_pool2d(x, 2), 0.25, is_training()).flatten(1);
-    x = torch::dropout(torch::relu(fc1(x)), 0.5, is_training());
-    return torch::log_softmax(fc2(x), 1);
-  }
-  torch::nn::Conv2d conv1{nullptr}, conv2{nullptr};
-  torch::nn::Linear fc1{nullptr}, fc2{nullptr};
-};
-
-struct TutorialNet : torch::nn::Module {
-  TutorialNet() {
-    conv1 = register_module("conv1", torch::nn::Conv2d(1, 10, 5));
-    conv2 = register_module("conv2", torch::nn::Conv2d(10, 20, 5));
-    dropout = register_module("dropout", torch::nn::Dropout2d());
-    fc1 = register_module("fc1", torch::nn::Linear(320, 50));
-    fc2 = register_module("fc2", torch::nn::Linear(50, 10));
-  }
-  Tensor forward(Tensor x) {
-    x = torch::relu(torch::max_pool2d(conv1(x), 2));
-    x = torch::relu(torch::max_pool2d(dropout(conv2(x)), 2)).flatten(1);
-    x = torch::dropout(torch::relu(fc1(x)), 0.5, is_training());
-    return torch::log_softmax(fc2(x), 1);
-  }
-  torch::nn::Conv2d conv1{nullptr}, conv2{nullptr};
-  torch::nn::Dropout2d dropout{nullptr};
-  torch::nn::Linear fc1{nullptr}, fc2{nullptr};
-};
-
-template <class Net>
-Body train_step(std::vector<std::int64_t> shape, bool channels_last = false) {
-  auto net = std::make_shared<Net>();
-  Tensor x = torch::randn(shape);
-  if (channels_last) {
-    x = x.contiguous(torch::MemoryFormat::ChannelsLast);
-    for (auto& p : net->parameters())
-      if (p.dim() == 4) p.set_data(p.detach().contiguous(torch::MemoryFormat::ChannelsLast));
-  }
-  const Tensor labels = torch::randint(0, 10, {shape[0]}, torch::kLong);
-  auto optimizer = std::make_shared<torch::optim::SGD>(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
-  return [=] {
-    optimizer->zero_grad();
-    torch::nll_loss(net->forward(x), labels).backward();
-    optimizer->step();
-  };
-}
-
-inline void add_training_rows(Program& program) {
-  for (const std::int64_t batch : {1, 64}) {
-    const std::string size = "/b" + std::to_string(batch);
-    const auto items = static_cast<double>(batch);
-    program.add("mlp.forward" + size, "sample", items, [=] {
-      auto net = std::make_shared<Mlp>();
-      return without_grad([net, x = torch::randn({batch, 784})] { Tensor y = net->forward(x); });
-    });
-    program.add("mlp.step" + size, "sample", items, [=] { return train_step<Mlp>({batch, 784}); });
-  }
-  for (const std::int64_t batch : {32, 64, 128}) {
-    const auto items = static_cast<double>(batch);
-    for (const bool channels_last : {false, true}) {
-      const std::string size = "/b" + std::to_string(batch) + (channels_last ? "@channels_last" : "");
-      program.add("mnist.conv" + size, "image", items, [=] {
-        return train_step<ConvNet>({batch, 1, 28, 28}, channels_last);
-      });
-      program.add("mnist.tutorial" + size, "image", items, [=] {
-        return train_step<TutorialNet>({batch, 1, 28, 28}, channels_last);
-      });
-    }
-  }
 }
 
 }  // namespace bench

@@ -75,7 +75,7 @@ def run_row(row: str, sides: list, arguments, rounds: int) -> dict:
     for _ in range(rounds):
         random.shuffle(entries)
         for side, name in entries:
-            if name in errors or spent[side.name, name] > arguments.row_time:
+            if (side.name, name) in errors or spent[side.name, name] > arguments.row_time:
                 continue
             start = time.perf_counter()
             # A slow row is not worth several timings in one turn.
@@ -83,7 +83,7 @@ def run_row(row: str, sides: list, arguments, rounds: int) -> dict:
             answer = side.run(name, samples, arguments.min_time)
             spent[side.name, name] += time.perf_counter() - start
             if "error" in answer:
-                errors.add(name)
+                errors.add((side.name, name))
                 print(f"skipped: {name} of {side.name}: {answer['error'][:160]}", flush=True)
                 continue
             ways = answers.setdefault(side.name, {})

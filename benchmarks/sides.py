@@ -133,7 +133,7 @@ class Torch:
         standard = "-std=c++20" if int(self.short_version.split(".")[0]) >= 2 else "-std=c++17"
         command = [compiler, "-O2", standard, f"-I{HERE}", *flags[0], path, *flags[1]]
         digest = hashlib.sha256(repr(command).encode())
-        for name in (path, os.path.join(HERE, "protocol.h"), os.path.join(HERE, "cpp_rows.h")):
+        for name in [path] + sorted(glob.glob(os.path.join(HERE, "*.h"))):
             with open(name, "rb") as file:
                 digest.update(file.read())
         program = os.path.join(folder, f"{source[:-4]}-{self.short_version}-{digest.hexdigest()[:12]}")

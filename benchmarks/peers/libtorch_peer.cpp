@@ -13,6 +13,7 @@ using c10::InferenceMode;
 
 #include "cpp_rows.h"
 #include "cpp_throughput.h"
+#include "cpp_training.h"
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
