@@ -1,0 +1,348 @@
+// Trains a network on MNIST: the program that shows what the pieces are for. `mnist --help` lists the flags.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <memory>
+
+#include "athanor/athanor.h"
+#include "athanor/data/data_loader.h"
+#include "athanor/data/mnist.h"
+#include "athanor/data/synthetic_digits.h"
+#include "athanor/io/checkpoint.h"
+#include "athanor/io/progress.h"
+#include "athanor/models/mnist.h"
+
+namespace {
+
+using namespace athanor;
+
+volatile std::sig_atomic_t stop_signal = 0;
+void on_signal(int signal) { stop_signal = signal; }
+
+struct Flags {
+  std::string net = "conv", optimizer = "sgd", data, backend, log_path, checkpoint, resume, save_model;
+  std::int64_t epochs = 4, batch_size = 64, test_batch_size = 1000, log_interval = 100, threads = 0, workers = 1,
+               limit = 0;
+  std::uint64_t seed = 1;
+  double lr = 0.01, momentum = 0.5, gamma = 1.0;
+  bool dry_run = false, synthetic = false, no_progress = false;
+};
+
+/// Returns an exit code, or -1 to go on.
+int parse(int argc, char** argv, Flags& f) {
+  CLI::App app{"Trains a convolutional network on MNIST"};
+  app.add_option("--net", f.net, "conv (PyTorch's example) or tutorial (the distributed tutorial's)")
+      ->check(CLI::IsMember({"conv", "tutorial"}));
+  app.add_option("--epochs", f.epochs, "passes over the training set")->check(CLI::NonNegativeNumber);
+  app.add_option("--batch-size", f.batch_size, "images per step")->check(CLI::PositiveNumber);
+  app.add_option("--test-batch-size", f.test_batch_size, "images per evaluation step")->check(CLI::PositiveNumber);
+  app.add_option("--optimizer", f.optimizer, "sgd, adam or adadelta")
+      ->check(CLI::IsMember({"sgd", "adam", "adadelta"}));
+  app.add_option("--lr", f.lr, "learning rate")->check(CLI::NonNegativeNumber);
+  app.add_option("--momentum", f.momentum, "momentum of SGD")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--gamma", f.gamma, "factor of the learning rate after each epoch")->check(CLI::PositiveNumber);
+  app.add_option("--seed", f.seed, "random seed");
+  app.add_option("--log-interval", f.log_interval, "steps between log lines")->check(CLI::PositiveNumber);
+  app.add_option("--log-path", f.log_path, "also append the log lines to this file");
+  app.add_option("--data", f.data, "folder of the MNIST files; else $ATHANOR_DATA, known places, a download");
+  app.add_flag("--synthetic", f.synthetic, "train on generated digits; test on MNIST where it can be had");
+  app.add_option("--limit", f.limit, "use only the first N training and test images")->check(CLI::NonNegativeNumber);
+  app.add_option("--workers", f.workers, "loader threads")->check(CLI::NonNegativeNumber);
+  app.add_option("--threads", f.threads, "threads of kernels, 0 for all cores")->check(CLI::NonNegativeNumber);
+  app.add_option("--backend", f.backend, "process-group backend, for several ranks");
+  auto* save = app.add_option("--save-model", f.save_model, "write the parameters (mnist.safetensors)")->expected(0, 1);
+  app.add_option("--checkpoint", f.checkpoint, "write all state here after each epoch and on Ctrl-C or SIGTERM");
+  app.add_option("--resume", f.resume, "continue from a checkpoint");
+  app.add_flag("--dry-run", f.dry_run, "one step and one test batch");
+  app.add_flag("--no-progress", f.no_progress, "no progress line");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e);
+  }
+  if (save->count() && f.save_model.empty()) f.save_model = "mnist.safetensors";
+  return -1;
+}
+
+/// Lines for people and for collectors, on standard output and in --log-path.
+class Log {
+ public:
+  explicit Log(const std::string& path) {
+    if (path.empty()) return;
+    file_ = std::fopen(path.c_str(), "a");
+    ATHANOR_CHECK_TYPE(IoError, file_, "--log-path: cannot open ", path, " for appending");
+  }
+  ~Log() {
+    if (file_) std::fclose(file_);
+  }
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+  [[gnu::format(printf, 2, 3)]] void line(const char* format, ...) {
+    va_list args;
+    va_start(args, format);
+    char text[512];
+    std::vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    for (std::FILE* f : {stdout, file_}) {
+      if (!f) continue;
+      std::fprintf(f, "%s\n", text);
+      std::fflush(f);
+    }
+  }
+
+ private:
+  std::FILE* file_ = nullptr;
+};
+
+using Batch = data::Example<>;
+/// Bytes to float, normalized with MNIST's mean and deviation, for a whole batch.
+struct ToNormalizedFloat : data::transforms::BatchTransform<Batch, Batch> {
+  Batch apply_batch(Batch b) override {
+    const NoGradGuard off;
+    b.data = b.data.to(kFloat).sub_(0.1307 * 255).div_(0.3081 * 255);
+    return b;
+  }
+};
+
+auto make_dataset(const data::MnistSplit& split, std::int64_t limit) {
+  const std::int64_t n = limit > 0 ? std::min(limit, split.count()) : split.count();
+  Tensor images = empty({n, 1, 28, 28}, kByte), labels = empty({n}, kLong);
+  std::copy_n(split.images.begin(), n * 784, images.data_ptr<std::uint8_t>());
+  std::copy_n(split.labels.begin(), n, labels.data_ptr<std::int64_t>());
+  return data::datasets::TensorDataset(images, labels).map(data::transforms::Stack<>()).map(ToNormalizedFloat());
+}
+
+/// Either network behind one call.
+struct Net {
+  explicit Net(const std::string& name) {
+    if (name == "conv")
+      conv = models::ConvNet();
+    else
+      tutorial = models::TutorialNet();
+  }
+  Tensor operator()(const Tensor& x) { return conv.is_empty() ? tutorial(x) : conv(x); }
+  nn::Module& module() {
+    return conv.is_empty() ? static_cast<nn::Module&>(*tutorial) : static_cast<nn::Module&>(*conv);
+  }
+  models::ConvNet conv{nullptr};
+  models::TutorialNet tutorial{nullptr};
+};
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Flags& f, nn::Module& module) {
+  if (f.optimizer == "adam") return std::make_unique<optim::Adam>(module.parameters(), optim::AdamOptions(f.lr));
+  if (f.optimizer == "adadelta")
+    return std::make_unique<optim::Adadelta>(module.parameters(), optim::AdadeltaOptions(f.lr));
+  return std::make_unique<optim::SGD>(module.parameters(), optim::SGDOptions(f.lr).momentum(f.momentum));
+}
+
+struct Interrupted {};
+
+class Trainer {
+ public:
+  Trainer(const Flags& flags, const data::MnistData& data)
+      : flags_(flags),
+        log_(flags.log_path),
+        net_(flags.net),
+        optimizer_(make_optimizer(flags, net_.module())),
+        scheduler_(*optimizer_, 1, flags.gamma),
+        train_(data::make_data_loader(make_dataset(data.train, flags.limit), options(flags.batch_size))),
+        test_(data::make_data_loader<data::samplers::SequentialSampler>(make_dataset(data.test, flags.limit),
+                                                                        options(flags.test_batch_size))),
+        progress_(progress_options(flags)) {
+    if (!flags.resume.empty()) restore();
+  }
+
+  void run() {
+    for (; epoch_ <= flags_.epochs; ++epoch_) {
+      train_epoch();
+      test_epoch();
+      scheduler_.step();
+      if (!flags_.checkpoint.empty()) save(epoch_ + 1, nullptr);
+      if (flags_.dry_run) break;
+    }
+    if (!flags_.save_model.empty()) {
+      io::save_module(flags_.save_model, net_.module());
+      log_.line("Saved the model to %s", flags_.save_model.c_str());
+    }
+  }
+
+  /// Called when a signal stopped run(): saves between two steps.
+  void save_interrupted() {
+    if (flags_.checkpoint.empty()) {
+      log_.line("Interrupted; nothing was saved (give --checkpoint FILE to be able to continue)");
+      return;
+    }
+    const auto state = train_->state();
+    save(epoch_, &state);
+    log_.line("Interrupted; continue with --resume %s", flags_.checkpoint.c_str());
+  }
+
+ private:
+  using Dataset = decltype(make_dataset(std::declval<const data::MnistSplit&>(), 0));
+
+  data::DataLoaderOptions options(std::int64_t batch) const {
+    return data::DataLoaderOptions(static_cast<std::size_t>(batch)).workers(static_cast<std::size_t>(flags_.workers));
+  }
+  static io::ProgressOptions progress_options(const Flags& f) {
+    io::ProgressOptions o;
+    if (f.no_progress) o.enabled = false;
+    o.unit = "images";
+    return o;
+  }
+
+  void train_epoch() {
+    net_.module().train();
+    const auto total = static_cast<std::int64_t>(train_->dataset().size().value());
+    progress_.begin("Epoch " + std::to_string(epoch_), total);
+    auto it = resume_here_ ? train_->resume() : train_->begin();
+    if (!resume_here_) step_ = 0;
+    resume_here_ = false;
+    progress_.update(step_ * flags_.batch_size);
+    for (; !(it == train_->end()); next(it)) {
+      const auto batch = it->data.size(0);
+      optimizer_->zero_grad();
+      const Tensor loss = nll_loss(net_(it->data), it->target);
+      loss.backward();
+      optimizer_->step();
+      ++step_;
+      progress_.update(batch);
+      if (step_ % flags_.log_interval == 0 || flags_.dry_run) report(loss.item<double>(), total);
+      if (flags_.dry_run) break;
+      if (stop_signal) throw Interrupted{};
+    }
+    progress_.end();
+  }
+
+  template <class It>
+  void next(It& it) {
+    auto waiting = progress_.waiting();
+    ++it;
+  }
+
+  void report(double loss, std::int64_t total) {
+    progress_.set("loss", loss);
+    const std::int64_t done = std::min(step_ * flags_.batch_size, total);
+    log_.line("Train Epoch: %lld [%lld/%lld (%.0f%%)]\tloss=%.4f", static_cast<long long>(epoch_),
+              static_cast<long long>(done), static_cast<long long>(total),
+              100.0 * static_cast<double>(done) / static_cast<double>(total), loss);
+  }
+
+  void test_epoch() {
+    const NoGradGuard off;
+    net_.module().eval();
+    double loss = 0;
+    std::int64_t correct = 0, total = 0;
+    for (auto it = test_->begin(); !(it == test_->end()); ++it) {
+      const Tensor out = net_(it->data);
+      loss += nll_loss(out, it->target, {}, Reduction::Sum).item<double>();
+      correct += out.argmax(1).eq(it->target).sum().item<std::int64_t>();
+      total += it->data.size(0);
+      if (flags_.dry_run) break;
+      if (stop_signal) throw Interrupted{};
+    }
+    const double n = static_cast<double>(std::max<std::int64_t>(total, 1));
+    log_.line("Test set: Average loss: %.4f, Accuracy: %lld/%lld (%.2f%%)", loss / n, static_cast<long long>(correct),
+              static_cast<long long>(total), 100.0 * static_cast<double>(correct) / n);
+    log_.line("{metricName: accuracy, metricValue: %.4f}", static_cast<double>(correct) / n);
+  }
+
+  void save(std::int64_t epoch, const data::samplers::SamplerState* inside) {
+    io::Checkpoint c;
+    c.set("net", flags_.net);
+    c.set("optimizer_name", flags_.optimizer);
+    c.set("batch_size", flags_.batch_size);
+    c.set("epoch", epoch);
+    c.set("step", inside ? step_ : std::int64_t{0});
+    c.set("inside_epoch", static_cast<std::int64_t>(inside != nullptr));
+    if (inside) {
+      c.set("sampler.seed", static_cast<std::int64_t>(inside->generator.seed));
+      c.set("sampler.offset", static_cast<std::int64_t>(inside->generator.offset));
+      c.set("sampler.position", static_cast<std::int64_t>(inside->position));
+    }
+    c.set_module("model", net_.module());
+    c.set_optimizer("optimizer", *optimizer_);
+    c.set_scheduler("scheduler", scheduler_);
+    c.set_generator("generator", default_generator());
+    c.save(flags_.checkpoint);
+  }
+
+  void restore() {
+    const auto c = io::Checkpoint::load(flags_.resume);
+    auto expect = [&](const char* name, const std::string& have) {
+      ATHANOR_CHECK_VALUE(c.text(name) == have, "--resume: ", flags_.resume, " was written with ", name, " ",
+                          c.text(name), ", this run has ", have);
+    };
+    expect("net", flags_.net);
+    expect("optimizer_name", flags_.optimizer);
+    expect("batch_size", std::to_string(flags_.batch_size));
+    c.load_module("model", net_.module());
+    c.load_optimizer("optimizer", *optimizer_);
+    c.load_scheduler("scheduler", scheduler_);
+    c.load_generator("generator", default_generator());
+    epoch_ = c.integer("epoch");
+    step_ = c.integer("step");
+    resume_here_ = c.integer("inside_epoch") != 0;
+    if (resume_here_)
+      train_->sampler().restore({{static_cast<std::uint64_t>(c.integer("sampler.seed")),
+                                  static_cast<std::uint64_t>(c.integer("sampler.offset"))},
+                                 static_cast<std::size_t>(c.integer("sampler.position"))});
+    log_.line("Resumed from %s at epoch %lld, step %lld", flags_.resume.c_str(), static_cast<long long>(epoch_),
+              static_cast<long long>(step_));
+  }
+
+  const Flags& flags_;
+  Log log_;
+  Net net_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  optim::StepLR scheduler_;
+  std::unique_ptr<data::DataLoader<Dataset, data::samplers::RandomSampler>> train_;
+  std::unique_ptr<data::DataLoader<Dataset, data::samplers::SequentialSampler>> test_;
+  io::Progress progress_;
+  std::int64_t epoch_ = 1, step_ = 0;
+  bool resume_here_ = false;
+};
+
+data::MnistData load_data(const Flags& f) {
+  data::MnistOptions o;
+  o.root = f.data;
+  if (!f.synthetic) return data::load_mnist(o);
+  // Generated digits to train on; the real test set if it is at hand, else generated ones of another series.
+  data::MnistData d;
+  auto generated = data::synthetic_digits(60000, f.seed);
+  d.train = {std::move(generated.images), std::move(generated.labels)};
+  o.generated_train = 1;
+  auto rest = data::load_mnist(o);
+  d.test = std::move(rest.test);
+  d.source = data::MnistSource::Generator;
+  return d;
+}
+
+int run(const Flags& flags) {
+  if (flags.threads > 0) set_num_threads(static_cast<int>(flags.threads));
+  manual_seed(flags.seed);
+  const auto data = load_data(flags);
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  Trainer trainer(flags, data);
+  try {
+    trainer.run();
+  } catch (const Interrupted&) {
+    trainer.save_interrupted();
+    return 128 + static_cast<int>(stop_signal);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  if (const int code = parse(argc, argv, flags); code >= 0) return code;
+  try {
+    return run(flags);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "mnist: %s\n", e.what());
+    return 1;
+  }
+}
