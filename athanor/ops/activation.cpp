@@ -47,7 +47,7 @@ struct ThresholdOp : UnaryOfInput<ThresholdOp, UnaryOp::Threshold, ResultType::P
 };
 
 /// self where positive, else negative_slope * self.
-struct LeakyRelu : UnaryPointwise<LeakyRelu, UnaryOp::LeakyRelu> {
+struct LeakyRelu : UnaryPointwise<LeakyRelu, UnaryOp::LeakyRelu, ResultType::Floating> {
   ATHANOR_OP("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor | inplace function");
   Scalar negative_slope;
   SavedTensor value;
@@ -65,21 +65,21 @@ struct LeakyRelu : UnaryPointwise<LeakyRelu, UnaryOp::LeakyRelu> {
 };
 
 /// self where positive, else alpha (exp(self) - 1).
-struct Elu : UnaryOfInput<Elu, UnaryOp::Elu> {
+struct Elu : UnaryOfInput<Elu, UnaryOp::Elu, ResultType::Floating> {
   ATHANOR_OP("elu(Tensor self, Scalar alpha=1) -> Tensor | inplace function");
   Scalar alpha;
   Scalar p0() const { return alpha; }
   Tensor slope(const Tensor& g, const Tensor& in) const { return elu_backward(g, in, alpha); }
 };
 
-struct Selu : UnaryOfInput<Selu, UnaryOp::Selu> {
+struct Selu : UnaryOfInput<Selu, UnaryOp::Selu, ResultType::Floating> {
   ATHANOR_OP("selu(Tensor self) -> Tensor | inplace function");
   static constexpr const char* grad_name = "EluBackward0";
   Tensor slope(const Tensor& g, const Tensor& in) const { return selu_backward(g, in); }
 };
 
 /// max(0, self) + min(0, alpha (exp(self / alpha) - 1)).
-struct Celu : UnaryOfInput<Celu, UnaryOp::Celu> {
+struct Celu : UnaryOfInput<Celu, UnaryOp::Celu, ResultType::Floating> {
   ATHANOR_OP("celu(Tensor self, Scalar alpha=1) -> Tensor | inplace function");
   static constexpr const char* grad_name = "EluBackward0";
   Scalar alpha;
@@ -92,7 +92,7 @@ struct Celu : UnaryOfInput<Celu, UnaryOp::Celu> {
 };
 
 /// self times the normal distribution's probability of less; approximate is "none" (erf) or "tanh".
-struct Gelu : UnaryOfInput<Gelu, UnaryOp::Gelu> {
+struct Gelu : UnaryOfInput<Gelu, UnaryOp::Gelu, ResultType::Floating> {
   ATHANOR_OP("gelu(Tensor self, *, str approximate='none') -> Tensor | inplace function");
   std::string approximate;
   Meta infer(const Tensor& a) {
@@ -107,19 +107,19 @@ struct Gelu : UnaryOfInput<Gelu, UnaryOp::Gelu> {
 };
 
 /// self * sigmoid(self).
-struct Silu : UnaryOfInput<Silu, UnaryOp::Silu> {
+struct Silu : UnaryOfInput<Silu, UnaryOp::Silu, ResultType::Floating> {
   ATHANOR_OP("silu(Tensor self) -> Tensor | inplace function out");
   Tensor slope(const Tensor& g, const Tensor& in) const { return silu_backward(g, in); }
 };
 
 /// self * tanh(softplus(self)).
-struct Mish : UnaryOfInput<Mish, UnaryOp::Mish> {
+struct Mish : UnaryOfInput<Mish, UnaryOp::Mish, ResultType::Floating> {
   ATHANOR_OP("mish(Tensor self) -> Tensor | inplace function out");
   Tensor slope(const Tensor& g, const Tensor& in) const { return mish_backward(g, in); }
 };
 
 /// log(1 + exp(beta self)) / beta; self itself where beta self > threshold.
-struct Softplus : UnaryOfInput<Softplus, UnaryOp::Softplus> {
+struct Softplus : UnaryOfInput<Softplus, UnaryOp::Softplus, ResultType::Floating> {
   ATHANOR_OP("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor | function out");
   Scalar beta, threshold;
   Scalar p0() const { return beta; }
@@ -128,20 +128,20 @@ struct Softplus : UnaryOfInput<Softplus, UnaryOp::Softplus> {
 };
 
 /// log(sigmoid(self)).
-struct LogSigmoid : UnaryOfInput<LogSigmoid, UnaryOp::LogSigmoid> {
+struct LogSigmoid : UnaryOfInput<LogSigmoid, UnaryOp::LogSigmoid, ResultType::Floating> {
   ATHANOR_OP("log_sigmoid(Tensor self) -> Tensor | function out");
   static constexpr const char* grad_name = "LogSigmoidBackward0";
   Tensor slope(const Tensor& g, const Tensor& in) const { return log_sigmoid_backward(g, in); }
 };
 
 /// self / (1 + |self|).
-struct Softsign : UnaryOfInput<Softsign, UnaryOp::Softsign> {
+struct Softsign : UnaryOfInput<Softsign, UnaryOp::Softsign, ResultType::Floating> {
   ATHANOR_OP("softsign(Tensor self) -> Tensor | function");
   Tensor slope(const Tensor& g, const Tensor& in) const { return softsign_backward(g, in); }
 };
 
 /// self - tanh(self).
-struct Tanhshrink : UnaryOfInput<Tanhshrink, UnaryOp::Tanhshrink> {
+struct Tanhshrink : UnaryOfInput<Tanhshrink, UnaryOp::Tanhshrink, ResultType::Floating> {
   ATHANOR_OP("tanhshrink(Tensor self) -> Tensor | function");
   Tensor slope(const Tensor& g, const Tensor& in) const {
     const Tensor t = tanh(in);
@@ -150,19 +150,19 @@ struct Tanhshrink : UnaryOfInput<Tanhshrink, UnaryOp::Tanhshrink> {
 };
 
 /// clamp(self + 3, 0, 6) / 6.
-struct Hardsigmoid : UnaryOfInput<Hardsigmoid, UnaryOp::Hardsigmoid> {
+struct Hardsigmoid : UnaryOfInput<Hardsigmoid, UnaryOp::Hardsigmoid, ResultType::Floating> {
   ATHANOR_OP("hardsigmoid(Tensor self) -> Tensor | inplace function out");
   Tensor slope(const Tensor& g, const Tensor& in) const { return hardsigmoid_backward(g, in); }
 };
 
 /// self * clamp(self + 3, 0, 6) / 6.
-struct Hardswish : UnaryOfInput<Hardswish, UnaryOp::Hardswish> {
+struct Hardswish : UnaryOfInput<Hardswish, UnaryOp::Hardswish, ResultType::Floating> {
   ATHANOR_OP("hardswish(Tensor self) -> Tensor | inplace function out");
   Tensor slope(const Tensor& g, const Tensor& in) const { return hardswish_backward(g, in); }
 };
 
 /// self where |self| > lambd, else 0.
-struct Hardshrink : UnaryOfInput<Hardshrink, UnaryOp::Hardshrink> {
+struct Hardshrink : UnaryOfInput<Hardshrink, UnaryOp::Hardshrink, ResultType::Floating> {
   ATHANOR_OP("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor | out");
   Scalar lambd;
   Scalar p0() const { return lambd; }
@@ -170,7 +170,7 @@ struct Hardshrink : UnaryOfInput<Hardshrink, UnaryOp::Hardshrink> {
 };
 
 /// self moved towards 0 by lambd, 0 in between.
-struct Softshrink : UnaryOfInput<Softshrink, UnaryOp::Softshrink> {
+struct Softshrink : UnaryOfInput<Softshrink, UnaryOp::Softshrink, ResultType::Floating> {
   ATHANOR_OP("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor | function out");
   Scalar lambd;
   Scalar p0() const { return lambd; }

@@ -163,9 +163,17 @@ bool keeps_self(const Op& op, const Node& node) {
 /// make_node for an in-place op on `self`.
 template <class Op, class... In>
 IntrusivePtr<OpNode<Op>> make_inplace_node(Op& op, const Tensor& self, const In&... in) {
-  auto node = IntrusivePtr<OpNode<Op>>(new OpNode<Op>(std::move(op)));
-  add_edges(*node, self);
-  (add_edges(*node, in), ...);
+  // Edges first, as in make_node.
+  IntrusivePtr<OpNode<Op>> node;
+  if constexpr ((std::is_same_v<In, Tensor> && ...)) {
+    Edge edges[] = {gradient_edge(self), gradient_edge(in)...};
+    node = IntrusivePtr<OpNode<Op>>(new OpNode<Op>(std::move(op)));
+    for (Edge& e : edges) node->add_edge(std::move(e));
+  } else {
+    node = IntrusivePtr<OpNode<Op>>(new OpNode<Op>(std::move(op)));
+    add_edges(*node, self);
+    (add_edges(*node, in), ...);
+  }
   const Node& n = *node;
   if constexpr (requires { node->op().save(n, self, in...); }) {
     if (keeps_self(node->op(), n))

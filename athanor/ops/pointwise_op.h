@@ -25,8 +25,11 @@ Scalar second_parameter(const Op& op) {
     return 0;
 }
 
-/// Result dtype of a binary op.
-enum class ResultType { Promoted, Float, Bool };
+/// dtype of the result: that of the promoted operands; the same, where only floating operands are taken; that or, for
+/// integers, the default float dtype; bool.
+enum class ResultType { Promoted, Floating, Float, Bool };
+
+[[noreturn]] void fail_not_floating(const char* schema, DType t);
 
 /// `Derived` supplies schema. Both operands are tensors.
 template <class Derived, BinaryOp Kind, ResultType Result = ResultType::Promoted>
@@ -87,7 +90,10 @@ struct UnaryPointwise {
     if (Result == ResultType::Float && !is_floating_point(a.impl()->dtype)) a = cast(a, get_default_dtype());
   }
   Meta infer(const Tensor& a) {
-    return pointwise_meta(Derived::schema, Result == ResultType::Bool ? DType::Bool : a.impl()->dtype, {&a});
+    const DType t = a.impl()->dtype;
+    if (Result == ResultType::Floating && __builtin_expect(!is_floating_point(t), 0))
+      fail_not_floating(Derived::schema, t);
+    return pointwise_meta(Derived::schema, Result == ResultType::Bool ? DType::Bool : t, {&a});
   }
   void run(const Tensor& out, const Tensor& a) {
     auto& op = static_cast<Derived&>(*this);

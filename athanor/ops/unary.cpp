@@ -70,7 +70,7 @@ struct Trunc : UnaryPointwise<Trunc, UnaryOp::Trunc, ResultType::Promoted> {
 // Powers, exponentials, logarithms.
 
 /// self - trunc(self).
-struct Frac : UnaryPointwise<Frac, UnaryOp::Frac> {
+struct Frac : UnaryPointwise<Frac, UnaryOp::Frac, ResultType::Floating> {
   ATHANOR_OP("frac(Tensor self) -> Tensor | inplace out");
   void grad(GradCall& g) { g.set(0, g.grad()); }
 };
