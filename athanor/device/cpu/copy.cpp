@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "athanor/device/cpu/copy_blocks.h"
+#include "athanor/device/cpu/copy_run.h"
 #include "athanor/device/cpu/strided_loop.h"
 
 namespace athanor::cpu {
@@ -61,25 +62,11 @@ struct Rows {
 };
 
 template <class U>
-void copy_row(char* to, std::int64_t ts, const char* from, std::int64_t fs, std::int64_t n) {
-  constexpr std::int64_t kSize = sizeof(U);
-  if (ts == kSize && fs == kSize) {
-    std::memcpy(to, from, static_cast<std::size_t>(n * kSize));
-  } else if (fs == 0) {
-    U value;
-    std::memcpy(&value, from, sizeof value);
-    for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * ts, &value, sizeof value);
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * ts, from + i * fs, sizeof(U));
-  }
-}
-
-template <class U>
 void copy_strided(const LoopPlan& p, std::int64_t begin, std::int64_t end) {
   Rows rows(p, begin);
   while (begin < end) {
     const std::int64_t n = std::min(end - begin, rows.left_in_row());
-    copy_row<U>(p.data[0] + rows.offset[0], p.strides[0][0], p.data[1] + rows.offset[1], p.strides[1][0], n);
+    move_run<U>(p.data[0] + rows.offset[0], p.strides[0][0], p.data[1] + rows.offset[1], p.strides[1][0], n);
     begin += n;
     rows.next_row();
   }
@@ -224,7 +211,7 @@ namespace {
 template <class U>
 void fill_row(char* to, std::int64_t stride, U value, std::int64_t n) {
   if (stride == sizeof(U)) {
-    std::fill_n(reinterpret_cast<U*>(to), n, value);
+    block_ops().fill[std::countr_zero(sizeof(U))](to, &value, n);
   } else {
     for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * stride, &value, sizeof value);
   }

@@ -69,6 +69,15 @@ void stream(void* to, const void* from, std::int64_t bytes) {
   if (i < bytes) std::memcpy(out + i, in + i, static_cast<std::size_t>(bytes - i));
 }
 
+template <class U>
+void fill(void* to, const void* value, std::int64_t n) {
+  U v;
+  std::memcpy(&v, value, sizeof v);
+  typedef U Place __attribute__((aligned(1), may_alias));
+  auto* out = static_cast<Place*>(to);
+  for (std::int64_t i = 0; i < n; ++i) out[i] = v;
+}
+
 void stream_fence() { hwy::FlushStream(); }
 
 /// Float to integer by truncation, any value defined: what does not fit gives the integer's most negative value. Narrow
@@ -182,7 +191,15 @@ void transpose(void* to, std::int64_t ts, const void* from, std::int64_t fs, std
 }
 
 BlockOps make_block_ops() {
-  BlockOps ops{&half_to_float, &bfloat16_to_float, &float_to_half, &float_to_bfloat16, &stream, &stream_fence, {}, {}};
+  BlockOps ops{&half_to_float,
+               &bfloat16_to_float,
+               &float_to_half,
+               &float_to_bfloat16,
+               &stream,
+               &stream_fence,
+               {&fill<std::uint8_t>, &fill<std::uint16_t>, &fill<std::uint32_t>, &fill<std::uint64_t>},
+               {},
+               {}};
   fill_row<std::uint8_t>(ops.convert[static_cast<int>(DType::Byte)]);
   fill_row<std::int8_t>(ops.convert[static_cast<int>(DType::Char)]);
   fill_row<std::int16_t>(ops.convert[static_cast<int>(DType::Short)]);

@@ -11,7 +11,6 @@ namespace athanor::cpu::HWY_NAMESPACE {
 
 // a is the gradient g of the result; b is the input x of the forward operation, or its result y.
 
-ATHANOR_VECTOR_OP_2(ThresholdBackward, hn::IfThenElse(hn::Le(b, hn::Set(d, p.p0)), hn::Zero(d), a));
 ATHANOR_VECTOR_OP_2(LeakyReluBackward, hn::IfThenElse(hn::Gt(b, hn::Zero(d)), a, hn::Mul(a, hn::Set(d, p.p0))));
 ATHANOR_VECTOR_OP_2(ShrinkBackward, hn::IfThenElse(hn::Le(hn::Abs(b), hn::Set(d, p.p0)), hn::Zero(d), a));
 ATHANOR_VECTOR_OP_2(GeluBackward, hn::Mul(a, vec_gelu_slope(d, b)));
@@ -137,7 +136,6 @@ struct SoftsignBackward {
 
 template <class T>
 void add_all(PointwiseTables& t, DType dtype) {
-  t.at(BinaryOp::ThresholdBackward, dtype) = &binary_vectors<T, ThresholdBackward>;
   t.at(BinaryOp::HardtanhBackward, dtype) = &binary_vectors<T, HardtanhBackward>;
   t.at(BinaryOp::LeakyReluBackward, dtype) = &binary_vectors<T, LeakyReluBackward>;
   t.at(BinaryOp::EluBackward, dtype) = &binary_vectors<T, EluBackward>;

@@ -23,6 +23,9 @@ ATHANOR_VECTOR_OP_2(Fmin, hn::IfThenElse(hn::IsNaN(b), a, hn::Min(a, b)));
 ATHANOR_VECTOR_OP_2(Copysign, with_sign(d, a, b));
 ATHANOR_VECTOR_OP_2(Prelu, hn::IfThenElse(hn::Gt(a, hn::Zero(d)), a, hn::Mul(a, b)));
 
+// Here and not with the other gradients because it is as cheap as these.
+ATHANOR_VECTOR_OP_2(ThresholdBackward, hn::IfThenElse(hn::Le(b, hn::Set(d, p.p0)), hn::Zero(d), a));
+
 /// a + p0 (b - a), from the nearer end so that p0 = 1 gives b exactly.
 struct Lerp {
   template <class D, class V, class P>
@@ -93,28 +96,38 @@ struct DivFloor {
 };
 
 template <class T>
-void add_all(PointwiseTables& t, DType dtype) {
+void add_cheap(PointwiseTables& t, DType dtype) {
   t.at(BinaryOp::Add, dtype) = &binary_vectors<T, Add>;
   t.at(BinaryOp::Sub, dtype) = &binary_vectors<T, Sub>;
   t.at(BinaryOp::Mul, dtype) = &binary_vectors<T, Mul>;
   t.at(BinaryOp::Div, dtype) = &binary_vectors<T, Div>;
+  t.at(BinaryOp::Maximum, dtype) = &binary_vectors<T, Maximum>;
+  t.at(BinaryOp::Minimum, dtype) = &binary_vectors<T, Minimum>;
+  t.at(BinaryOp::Lerp, dtype) = &binary_vectors<T, Lerp>;
+  t.at(BinaryOp::ThresholdBackward, dtype) = &binary_vectors<T, ThresholdBackward>;
+}
+
+template <class T>
+void add_all(PointwiseTables& t, DType dtype) {
+  add_cheap<T>(t, dtype);
   t.at(BinaryOp::DivFloor, dtype) = &binary_vectors<T, DivFloor>;
   t.at(BinaryOp::DivTrunc, dtype) = &binary_vectors<T, DivTrunc>;
   t.at(BinaryOp::Remainder, dtype) = &binary_vectors<T, Remainder>;
   t.at(BinaryOp::Fmod, dtype) = &binary_vectors<T, Fmod>;
-  t.at(BinaryOp::Maximum, dtype) = &binary_vectors<T, Maximum>;
-  t.at(BinaryOp::Minimum, dtype) = &binary_vectors<T, Minimum>;
   t.at(BinaryOp::Fmax, dtype) = &binary_vectors<T, Fmax>;
   t.at(BinaryOp::Fmin, dtype) = &binary_vectors<T, Fmin>;
   t.at(BinaryOp::Copysign, dtype) = &binary_vectors<T, Copysign>;
   t.at(BinaryOp::Prelu, dtype) = &binary_vectors<T, Prelu>;
-  t.at(BinaryOp::Lerp, dtype) = &binary_vectors<T, Lerp>;
   t.at(BinaryOp::Heaviside, dtype) = &binary_vectors<T, Heaviside>;
 }
 
 void binary_float(PointwiseTables& t) {
   add_all<float>(t, DType::Float);
   add_all<double>(t, DType::Double);
+  add_cheap<BFloat16>(t, DType::BFloat16);
+#if HWY_TARGET != HWY_SSE4  // where Highway's conversion knows no infinities
+  add_cheap<Half>(t, DType::Half);
+#endif
 }
 
 }  // namespace athanor::cpu::HWY_NAMESPACE

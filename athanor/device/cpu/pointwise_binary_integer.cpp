@@ -41,37 +41,54 @@ HWY_INLINE bool is_shift(T count) {
 ATHANOR_INTEGER_OP_2(LeftShift, is_shift(b) ? static_cast<U>(a) << (b & (kBits<T> - 1)) : U{0});
 ATHANOR_INTEGER_OP_2(RightShift, a >> (is_shift(b) ? static_cast<int>(b) : kBits<T> - 1) >> (is_shift(b) ? 0 : 1));
 
-/// Quotients that the compiler can vectorize: 8 and 16-bit operands are exact in float, 32-bit ones in double.
-template <class T>
+/// Quotients that the compiler can vectorize: 8 and 16-bit operands are exact in float, 32-bit ones in double, and so
+/// are 64-bit ones below 2^51 (kSmall): the rounded quotient cannot reach the next integer.
+template <bool kSmall, class T>
 HWY_INLINE T divide(T a, T b) {
   if constexpr (sizeof(T) <= 2) {
     return static_cast<T>(static_cast<std::int32_t>(static_cast<float>(a) / static_cast<float>(b)));
-  } else if constexpr (sizeof(T) == 4) {
+  } else if constexpr (sizeof(T) == 4 || kSmall) {
     return static_cast<T>(static_cast<std::int64_t>(static_cast<double>(a) / static_cast<double>(b)));
   } else {
     // The most negative value divided by -1 would trap.
     return b == -1 ? static_cast<T>(Unsigned<T>{0} - static_cast<Unsigned<T>>(a)) : static_cast<T>(a / b);
   }
 }
-template <class T>
+template <bool kSmall, class T>
 HWY_INLINE T modulo(T a, T b) {
-  return static_cast<T>(static_cast<Unsigned<T>>(a) -
-                        static_cast<Unsigned<T>>(divide(a, b)) * static_cast<Unsigned<T>>(b));
+  using U = Unsigned<T>;
+  return static_cast<T>(static_cast<U>(a) - static_cast<U>(divide<kSmall>(a, b)) * static_cast<U>(b));
 }
-ATHANOR_INTEGER_OP_2(DivTrunc, divide(a, b));
-ATHANOR_INTEGER_OP_2(Fmod, modulo(a, b));
 
+template <bool kSmall>
+struct DivTrunc {
+  template <class T, class P>
+  static HWY_INLINE T apply(T a, T b, const P&) {
+    return divide<kSmall>(a, b);
+  }
+};
+template <bool kSmall>
+struct Fmod {
+  template <class T, class P>
+  static HWY_INLINE T apply(T a, T b, const P&) {
+    return modulo<kSmall>(a, b);
+  }
+};
+template <bool kSmall>
 struct DivFloor {
   template <class T, class P>
   static HWY_INLINE T apply(T a, T b, const P&) {
-    const T q = divide(a, b), r = modulo(a, b);
-    return static_cast<T>(static_cast<Unsigned<T>>(q) - static_cast<Unsigned<T>>((r != 0) & ((r < 0) != (b < 0))));
+    using U = Unsigned<T>;
+    const T q = divide<kSmall>(a, b);
+    const T r = static_cast<T>(static_cast<U>(a) - static_cast<U>(q) * static_cast<U>(b));
+    return static_cast<T>(static_cast<U>(q) - static_cast<U>((r != 0) & ((r < 0) != (b < 0))));
   }
 };
+template <bool kSmall>
 struct Remainder {
   template <class T, class P>
   static HWY_INLINE T apply(T a, T b, const P&) {
-    const T r = modulo(a, b);
+    const T r = modulo<kSmall>(a, b);
     return static_cast<T>((r != 0) & ((r < 0) != (b < 0)) ? r + b : r);
   }
 };
@@ -109,7 +126,7 @@ struct Lcm {
     using U = Unsigned<T>;
     const T g = Gcd::apply(a, b, p);
     if (g == 0) return 0;
-    const T product = static_cast<T>(static_cast<U>(divide(a, g)) * static_cast<U>(b));
+    const T product = static_cast<T>(static_cast<U>(divide<false>(a, g)) * static_cast<U>(b));
     return static_cast<T>(product < 0 ? U{0} - static_cast<U>(product) : static_cast<U>(product));
   }
 };
@@ -129,13 +146,26 @@ void sum_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, co
     loop<T, Scaled>(ptrs, strides, n, params);
 }
 
-template <class T, class Op>
+/// True if an element lies outside [-2^51, 2^51).
+template <class T>
+HWY_INLINE bool any_large(const T* x, std::int64_t n) {
+  std::uint64_t large = 0;
+  for (std::int64_t i = 0; i < n; ++i) large |= (static_cast<std::uint64_t>(x[i]) + (std::uint64_t{1} << 51)) >> 52;
+  return large != 0;
+}
+
+template <class T, template <bool> class Op>
 void division_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
+  const T* a = reinterpret_cast<const T*>(ptrs[1]);
   const T* b = reinterpret_cast<const T*>(ptrs[2]);
+  const std::int64_t count_a = strides[1] == 0 ? 1 : n, count_b = strides[2] == 0 ? 1 : n;
   bool any_zero = false;
-  for (std::int64_t i = 0; i < (strides[2] == 0 ? 1 : n); ++i) any_zero |= b[i] == 0;
+  for (std::int64_t i = 0; i < count_b; ++i) any_zero |= b[i] == 0;
   if (any_zero) refuse_zero_divisor();
-  loop<T, Op>(ptrs, strides, n, params);
+  if constexpr (sizeof(T) == 8) {
+    if (!any_large(a, count_a) && !any_large(b, count_b)) return loop<T, Op<true>>(ptrs, strides, n, params);
+  }
+  loop<T, Op<false>>(ptrs, strides, n, params);
 }
 
 template <class T>

@@ -23,8 +23,6 @@ PointwiseTables& mutable_tables() {
   return tables;
 }
 
-constexpr DType computing(DType t) { return is_half(t) ? DType::Float : t; }
-
 /// Elements below which a second thread does not pay: arithmetic runs at the speed of memory, functions do not.
 constexpr std::int64_t kCheapGrain = 32768;
 constexpr std::int64_t kCostlyGrain = 8192;
@@ -49,10 +47,12 @@ BinaryOp on_bool(BinaryOp op) {
   }
 }
 
-LoopFn find(BinaryOp op, DType t) {
-  if (t == DType::Bool) op = on_bool(op);
-  const LoopFn fn = pointwise_tables().binary[static_cast<int>(op)][static_cast<int>(computing(t))];
-  if (!fn) refuse(name(op), t);
+/// The loop of a table row for dtype t; `widen`: it works on float32 where the operands are t.
+LoopFn find(const LoopFn (&row)[kNumDTypes], DType t, const char* op, bool& widen) {
+  LoopFn fn = row[static_cast<int>(t)];
+  widen = !fn && is_half(t);
+  if (widen) fn = row[static_cast<int>(DType::Float)];
+  if (!fn) refuse(op, t);
   return fn;
 }
 
@@ -60,9 +60,9 @@ bool is_costly(BinaryOp op) {
   return op >= BinaryOp::DivFloor && op <= BinaryOp::Pow ? true : op >= BinaryOp::Atan2 && op <= BinaryOp::LogAddExp2;
 }
 
-void set_storage(LoopSpec& spec, int operand, DType t) {
+void set_storage(LoopSpec& spec, int operand, DType t, bool widen) {
   spec.storage[operand] = t;
-  spec.widen[operand] = is_half(t);
+  spec.widen[operand] = widen && is_half(t);
 }
 
 bool is_nan(const Scalar& s) { return s.isFloatingPoint() && std::isnan(s.to<double>()); }
@@ -83,12 +83,12 @@ void unary_cpu(UnaryOp op, const View& out, const View& in, Scalar p0, Scalar p1
     return fill_kernel.get(DeviceType::CPU)(out, std::nan(""));
   if (op == UnaryOp::PowScalar) op = simpler_power(p0);
   LoopSpec spec;
-  spec.fn = pointwise_tables().unary[static_cast<int>(op)][static_cast<int>(computing(in.dtype))];
-  if (!spec.fn) refuse(name(op), in.dtype);
-  const Scalar params[] = {p0, p1, Scalar()};
-  spec.params = params;
-  set_storage(spec, 0, out.dtype);
-  set_storage(spec, 1, in.dtype);
+  bool widen = false;
+  spec.fn = find(pointwise_tables().unary[static_cast<int>(op)], in.dtype, name(op), widen);
+  const LoopParameters params(p0, p1);
+  spec.params = &params;
+  set_storage(spec, 0, out.dtype, widen);
+  set_storage(spec, 1, in.dtype, widen);
   spec.grain = op >= UnaryOp::Frac && op <= UnaryOp::PowScalar ? kCostlyGrain : kCheapGrain;
   const View* views[] = {&out, &in};
   run_views(spec, views, 2);
@@ -96,32 +96,35 @@ void unary_cpu(UnaryOp op, const View& out, const View& in, Scalar p0, Scalar p1
 
 void nan_to_num_cpu(const View& out, const View& in, double nan, double posinf, double neginf) {
   LoopSpec spec;
-  spec.fn = pointwise_tables().nan_to_num[static_cast<int>(computing(in.dtype))];
-  const Scalar params[] = {nan, posinf, neginf};
-  spec.params = params;
-  set_storage(spec, 0, out.dtype);
-  set_storage(spec, 1, in.dtype);
+  bool widen = false;
+  spec.fn = find(pointwise_tables().nan_to_num, in.dtype, "nan_to_num", widen);
+  const LoopParameters params(nan, posinf, neginf);
+  spec.params = &params;
+  set_storage(spec, 0, out.dtype, widen);
+  set_storage(spec, 1, in.dtype, widen);
   const View* views[] = {&out, &in};
   run_views(spec, views, 2);
 }
 
 void binary_cpu(BinaryOp op, const View& out, const View& a, const View& b, Scalar p0, Scalar p1) {
-  const LoopFn fn = find(op, a.dtype);
-  const Scalar params[] = {p0, p1, Scalar()};
+  if (a.dtype == DType::Bool) op = on_bool(op);
+  bool widen = false;
+  const LoopFn fn = find(pointwise_tables().binary[static_cast<int>(op)], a.dtype, name(op), widen);
+  const LoopParameters params(p0, p1);
   if (out.contiguous && a.contiguous && b.contiguous && a.numel == out.numel && b.numel == out.numel &&
-      out.numel <= kCostlyGrain && !is_half(a.dtype)) {
+      out.numel <= kCostlyGrain && !widen) {
     // The common small case, with nothing to set up.
     char* const ptrs[] = {out.ptr<char>(), a.ptr<char>(), b.ptr<char>()};
     const auto size = static_cast<std::int64_t>(a.item_size());
     const std::int64_t strides[] = {static_cast<std::int64_t>(out.item_size()), size, size};
-    return fn(ptrs, strides, out.numel, params);
+    return fn(ptrs, strides, out.numel, &params);
   }
   LoopSpec spec;
   spec.fn = fn;
-  spec.params = params;
-  set_storage(spec, 0, out.dtype);
-  set_storage(spec, 1, a.dtype);
-  set_storage(spec, 2, b.dtype);
+  spec.params = &params;
+  set_storage(spec, 0, out.dtype, widen);
+  set_storage(spec, 1, a.dtype, widen);
+  set_storage(spec, 2, b.dtype, widen);
   spec.takes_scalars = true;
   spec.grain = is_costly(op) ? kCostlyGrain : kCheapGrain;
   const View* views[] = {&out, &a, &b};
@@ -142,16 +145,12 @@ void binary_scalar_cpu(BinaryOp op, const View& out, const View& x, Scalar s, bo
 
 void ternary_cpu(TernaryOp op, const View& out, const View& a, const View& b, const View& c, Scalar p0) {
   LoopSpec spec;
-  const bool moves = op == TernaryOp::Where;
-  spec.fn = pointwise_tables().ternary[static_cast<int>(op)][static_cast<int>(moves ? b.dtype : computing(b.dtype))];
-  if (!spec.fn) refuse(name(op), b.dtype);
-  const Scalar params[] = {p0, Scalar(), Scalar()};
-  spec.params = params;
+  bool widen = false;
+  spec.fn = find(pointwise_tables().ternary[static_cast<int>(op)], b.dtype, name(op), widen);
+  const LoopParameters params(p0, Scalar());
+  spec.params = &params;
   const View* views[] = {&out, &a, &b, &c};
-  for (int i = 0; i < 4; ++i) {
-    spec.storage[i] = views[i]->dtype;
-    spec.widen[i] = !moves && is_half(views[i]->dtype);
-  }
+  for (int i = 0; i < 4; ++i) set_storage(spec, i, views[i]->dtype, widen);
   spec.takes_scalars = true;
   run_views(spec, views, 4);
 }

@@ -26,70 +26,98 @@ HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// A parameter as T; what an integer cannot hold becomes its nearest value.
-template <class T>
-T parameter(const Scalar& s) {
-  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-    using L = std::numeric_limits<T>;
-    if (s.isFloatingPoint()) {
-      const double x = s.to<double>();
-      if (!(x > static_cast<double>(L::min()))) return x == x ? L::min() : T{0};
-      return x < static_cast<double>(L::max()) ? static_cast<T>(x) : L::max();
-    }
-    return static_cast<T>(s.to<std::int64_t>());
-  } else {
-    return s.to<T>();
-  }
-}
-
+/// The parameters as T. Integers wrap to T, as PyTorch's scalars do; saturated() brings them into T's range instead.
 template <class T>
 struct Parameters {
   T p0, p1, p2;
-  explicit Parameters(const void* scalars) {
-    const auto* s = static_cast<const Scalar*>(scalars);
-    p0 = parameter<T>(s[0]);
-    p1 = parameter<T>(s[1]);
-    p2 = parameter<T>(s[2]);
+  const LoopParameters& all;
+
+  explicit Parameters(const void* params) : all(*static_cast<const LoopParameters*>(params)) {
+    const auto get = [this](int k) HWY_ATTR {
+      if constexpr (std::is_same_v<T, float>)
+        return all.as_float[k];
+      else if constexpr (std::is_same_v<T, double>)
+        return all.as_double[k];
+      else
+        return static_cast<T>(all.as_integer[k]);
+    };
+    p0 = get(0);
+    p1 = get(1);
+    p2 = get(2);
+  }
+  T saturated(int k) const {
+    using L = std::numeric_limits<T>;
+    return static_cast<T>(std::min<std::int64_t>(std::max<std::int64_t>(all.as_integer[k], L::min()), L::max()));
   }
 };
 
+/// What values of T are computed in: float for the halves.
+template <class T>
+using Computing = std::conditional_t<is_half_v<T>, float, T>;
+
+/// Vectors of computing type, loaded from and stored to memory of type T.
+template <class T, class D>
+HWY_INLINE hn::Vec<D> load(D d, const T* from) {
+  if constexpr (std::is_same_v<T, Half>) {
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), reinterpret_cast<const hwy::float16_t*>(from)));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return hn::PromoteTo(d,
+                         hn::LoadU(hn::Rebind<hwy::bfloat16_t, D>(), reinterpret_cast<const hwy::bfloat16_t*>(from)));
+  } else {
+    return hn::LoadU(d, from);
+  }
+}
+
+template <class T, class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, T* to) {
+  if constexpr (std::is_same_v<T, Half>) {
+    const hn::Rebind<hwy::float16_t, D> dh;
+    hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(to));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    const hn::RebindToUnsigned<D> du;
+    const hn::Rebind<std::uint16_t, D> dh;
+    const auto bits = hn::BitCast(du, v), upper = hn::ShiftRight<16>(bits);
+    const auto rounding = hn::Add(hn::Set(du, 0x7fff), hn::And(upper, hn::Set(du, 1)));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, rounding));
+    const auto quiet = hn::Or(upper, hn::Set(du, 0x40));
+    const auto nan = hn::RebindMask(du, hn::IsNaN(v));
+    hn::StoreU(hn::TruncateTo(dh, hn::IfThenElse(nan, quiet, rounded)), dh, reinterpret_cast<std::uint16_t*>(to));
+  } else {
+    hn::StoreU(v, d, to);
+  }
+}
+
 /// The first n < lanes elements at `from`, zeros after them.
-template <class D, class T = hn::TFromD<D>>
+template <class T, class D>
 HWY_INLINE hn::Vec<D> load_some(D d, const T* from, std::int64_t n) {
 #if HWY_TARGET == HWY_AVX3
-  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(n)), d, from);
-#else
+  if constexpr (!is_half_v<T>) return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(n)), d, from);
+#endif
   alignas(64) T lanes[hn::MaxLanes(d)] = {};
   for (std::int64_t i = 0; i < n; ++i) lanes[i] = from[i];
-  return hn::Load(d, lanes);
-#endif
+  return load(d, lanes);
 }
 
-template <class D, class T = hn::TFromD<D>>
+template <class T, class D>
 HWY_INLINE void store_some(D d, hn::Vec<D> v, T* to, std::int64_t n) {
 #if HWY_TARGET == HWY_AVX3
-  hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(n)), d, to);
-#else
-  alignas(64) T lanes[hn::MaxLanes(d)];
-  hn::Store(v, d, lanes);
-  for (std::int64_t i = 0; i < n; ++i) to[i] = lanes[i];
+  if constexpr (!is_half_v<T>) return hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(n)), d, to);
 #endif
+  alignas(64) T lanes[hn::MaxLanes(d)];
+  store(d, v, lanes);
+  for (std::int64_t i = 0; i < n; ++i) to[i] = lanes[i];
 }
 
-/// Op::apply(d, x, parameters) on vectors of a floating type T.
+/// Op::apply(d, x, parameters) on dense memory of a floating type T.
 template <class T, class Op>
-void unary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
-  const hn::ScalableTag<T> d;
+void unary_vectors(char* const* ptrs, const std::int64_t*, std::int64_t n, const void* params) {
+  const hn::ScalableTag<Computing<T>> d;
   constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
-  const Parameters<T> p(params);
+  const Parameters<Computing<T>> p(params);
   T* out = reinterpret_cast<T*>(ptrs[0]);
   const T* in = reinterpret_cast<const T*>(ptrs[1]);
-  if (strides[1] == 0) {  // only when the caller passes a repeated element
-    std::fill_n(out, n, *in);
-    in = out;
-  }
   std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) hn::StoreU(Op::apply(d, hn::LoadU(d, in + i), p), d, out + i);
+  for (; i + kLanes <= n; i += kLanes) store(d, Op::apply(d, load(d, in + i), p), out + i);
   if (i < n) store_some(d, Op::apply(d, load_some(d, in + i, n - i), p), out + i, n - i);
 }
 
@@ -115,13 +143,13 @@ void unary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t 
     }                                                                       \
   }
 
-/// Op::apply(d, a, b, parameters) on vectors of a floating type T. An input of stride 0 is read again and again from a
+/// Op::apply(d, a, b, parameters) on memory of a floating type T. An input of stride 0 is read again and again from a
 /// vector of copies, so that one loop serves all cases.
 template <class T, class Op>
 void binary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
-  const hn::ScalableTag<T> d;
+  const hn::ScalableTag<Computing<T>> d;
   constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
-  const Parameters<T> p(params);
+  const Parameters<Computing<T>> p(params);
   alignas(64) T copies[2][hn::MaxLanes(d)];
   T* out = reinterpret_cast<T*>(ptrs[0]);
   const T* in[2];
@@ -130,17 +158,17 @@ void binary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t
     in[k] = reinterpret_cast<const T*>(ptrs[k + 1]);
     step[k] = kLanes;
     if (strides[k + 1] != 0) continue;
-    hn::Store(hn::Set(d, *in[k]), d, copies[k]);
+    for (T& copy : copies[k]) copy = *in[k];
     in[k] = copies[k];
     step[k] = 0;
   }
   const T *a = in[0], *b = in[1];
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes, a += step[0], b += step[1])
-    hn::StoreU(Op::apply(d, hn::LoadU(d, a), hn::LoadU(d, b), p), d, out + i);
+    store(d, Op::apply(d, load(d, a), load(d, b), p), out + i);
   if (i < n) {
-    const auto va = step[0] ? load_some(d, a, n - i) : hn::Load(d, a);
-    const auto vb = step[1] ? load_some(d, b, n - i) : hn::Load(d, b);
+    const auto va = step[0] ? load_some(d, a, n - i) : load(d, a);
+    const auto vb = step[1] ? load_some(d, b, n - i) : load(d, b);
     store_some(d, Op::apply(d, va, vb, p), out + i, n - i);
   }
 }

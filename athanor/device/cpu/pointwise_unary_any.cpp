@@ -34,21 +34,26 @@ ATHANOR_VECTOR_OP(
                                                  hn::Set(d, p.p2), x))));
 
 template <class T>
-void add_float(PointwiseTables& t, DType dtype) {
+void add_cheap(PointwiseTables& t, DType dtype) {
   t.at(UnaryOp::Abs, dtype) = &unary_vectors<T, VectorAbs>;
   t.at(UnaryOp::Neg, dtype) = &unary_vectors<T, VectorNeg>;
+  t.at(UnaryOp::Square, dtype) = &unary_vectors<T, VectorSquare>;
+  t.at(UnaryOp::Relu, dtype) = &unary_vectors<T, VectorRelu>;
+  t.at(UnaryOp::ClampMin, dtype) = &unary_vectors<T, VectorClampMin>;
+}
+
+template <class T>
+void add_float(PointwiseTables& t, DType dtype) {
+  add_cheap<T>(t, dtype);
   t.at(UnaryOp::Sign, dtype) = &unary_vectors<T, VectorSign>;
   t.at(UnaryOp::Sgn, dtype) = &unary_vectors<T, VectorSign>;
-  t.at(UnaryOp::Square, dtype) = &unary_vectors<T, VectorSquare>;
   t.at(UnaryOp::Ceil, dtype) = &unary_vectors<T, VectorCeil>;
   t.at(UnaryOp::Floor, dtype) = &unary_vectors<T, VectorFloor>;
   t.at(UnaryOp::Round, dtype) = &unary_vectors<T, VectorRound>;
   t.at(UnaryOp::Trunc, dtype) = &unary_vectors<T, VectorTrunc>;
-  t.at(UnaryOp::Relu, dtype) = &unary_vectors<T, VectorRelu>;
   t.at(UnaryOp::Relu6, dtype) = &unary_vectors<T, VectorRelu6>;
   t.at(UnaryOp::Hardtanh, dtype) = &unary_vectors<T, VectorClamp>;
   t.at(UnaryOp::Clamp, dtype) = &unary_vectors<T, VectorClamp>;
-  t.at(UnaryOp::ClampMin, dtype) = &unary_vectors<T, VectorClampMin>;
   t.at(UnaryOp::ClampMax, dtype) = &unary_vectors<T, VectorClampMax>;
   t.at(UnaryOp::Threshold, dtype) = &unary_vectors<T, VectorThreshold>;
   t.nan_to_num[static_cast<int>(dtype)] = &unary_vectors<T, VectorNanToNum>;
@@ -71,10 +76,10 @@ ATHANOR_INTEGER_OP(IntegerSign, (x > 0) - (x < 0));
 ATHANOR_INTEGER_OP(IntegerSquare, static_cast<U>(x) * static_cast<U>(x));
 ATHANOR_INTEGER_OP(IntegerRelu, std::max(x, T{0}));
 ATHANOR_INTEGER_OP(IntegerRelu6, std::min(std::max(x, T{0}), T{6}));
-ATHANOR_INTEGER_OP(IntegerClamp, std::min(std::max(x, p.p0), p.p1));
-ATHANOR_INTEGER_OP(IntegerClampMin, std::max(x, p.p0));
-ATHANOR_INTEGER_OP(IntegerClampMax, std::min(x, p.p0));
-ATHANOR_INTEGER_OP(IntegerThreshold, x > p.p0 ? x : p.p1);
+ATHANOR_INTEGER_OP(IntegerClamp, std::min(std::max(x, p.saturated(0)), p.saturated(1)));
+ATHANOR_INTEGER_OP(IntegerClampMin, std::max(x, p.saturated(0)));
+ATHANOR_INTEGER_OP(IntegerClampMax, std::min(x, p.saturated(0)));
+ATHANOR_INTEGER_OP(IntegerThreshold, x > p.saturated(0) ? x : p.p1);
 ATHANOR_INTEGER_OP(IntegerNot, ~x);
 #undef ATHANOR_INTEGER_OP
 
@@ -155,6 +160,10 @@ void add_integer_tests(PointwiseTables& t, DType dtype) {
 void unary_any(PointwiseTables& t) {
   add_float<float>(t, DType::Float);
   add_float<double>(t, DType::Double);
+  add_cheap<BFloat16>(t, DType::BFloat16);
+#if HWY_TARGET != HWY_SSE4  // where Highway's conversion knows no infinities
+  add_cheap<Half>(t, DType::Half);
+#endif
   add_float_tests<float>(t, DType::Float);
   add_float_tests<double>(t, DType::Double);
   for_each_integer([&](auto tag, DType dtype) {

@@ -39,7 +39,16 @@ ATHANOR_VECTOR_OP(Reciprocal, hn::Div(hn::Set(d, T{1}), x));
 ATHANOR_VECTOR_OP(Deg2Rad, hn::Mul(x, hn::Set(d, static_cast<T>(0.017453292519943295769))));
 ATHANOR_VECTOR_OP(Rad2Deg, hn::Mul(x, hn::Set(d, static_cast<T>(57.295779513082320877))));
 ATHANOR_VECTOR_OP(Tanhshrink, hn::Sub(x, vec_tanh(d, x)));
-ATHANOR_VECTOR_OP(PowScalar, vec_pow(d, x, hn::Set(d, p.p0)));
+
+/// Other simple powers have become another operation before this is called.
+struct PowScalar {
+  template <class D, class V, class P>
+  static HWY_INLINE V apply(D d, V x, const P& p) {
+    if (p.p0 == 3) return hn::Mul(x, hn::Mul(x, x));
+    if (p.p0 == -2) return hn::Div(hn::Set(d, hn::TFromD<D>{1}), hn::Mul(x, x));
+    return vec_pow(d, x, hn::Set(d, p.p0));
+  }
+};
 
 struct Sinc {
   template <class D, class V, class P>

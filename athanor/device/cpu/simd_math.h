@@ -102,10 +102,8 @@ using RawF64 = decltype(hn::Vec<hn::ScalableTag<double>>::raw);
 
 ATHANOR_VECTOR_FUNCTION(exp2)
 ATHANOR_VECTOR_FUNCTION(expm1)
-ATHANOR_VECTOR_FUNCTION(log)
 ATHANOR_VECTOR_FUNCTION(log2)
 ATHANOR_VECTOR_FUNCTION(log10)
-ATHANOR_VECTOR_FUNCTION(log1p)
 ATHANOR_VECTOR_FUNCTION(sin)
 ATHANOR_VECTOR_FUNCTION(cos)
 ATHANOR_VECTOR_FUNCTION(tan)
@@ -378,16 +376,19 @@ HWY_INLINE V vec_sigmoid(D d, V x) {
 
 /// x > 0 finite as m 2^e with m in [sqrt 1/2, sqrt 2); subnormals allowed. Anything for other x.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V split_float32(D d, V x, V& e) {
+HWY_INLINE V split_exponent(D d, V x, V& e) {
+  using T = hn::TFromD<D>;
   const hn::RebindToSigned<D> di;
-  const auto tiny = hn::Lt(x, hn::Set(d, std::numeric_limits<float>::min()));
-  const V scaled = hn::IfThenElse(tiny, hn::Mul(x, hn::Set(d, 0x1p+23F)), x);
-  const auto bits = hn::BitCast(di, scaled);
-  const auto base = hn::Set(di, 0x3f3504f3);  // sqrt 1/2
-  const auto above = hn::Sub(bits, base);
-  e = hn::ConvertTo(d, hn::ShiftRight<23>(above));
-  e = hn::Sub(e, hn::IfThenElseZero(tiny, hn::Set(d, 23.0F)));
-  return hn::BitCast(d, hn::Add(hn::And(above, hn::Set(di, 0x7fffff)), base));
+  using I = hn::TFromD<decltype(di)>;
+  constexpr int kMantissa = std::numeric_limits<T>::digits - 1;
+  constexpr I kRootHalf = static_cast<I>(is_float32_v<D> ? 0x3f3504f3 : 0x3fe6a09e667f3bcd);
+  const auto tiny = hn::Lt(x, hn::Set(d, std::numeric_limits<T>::min()));
+  const V scaled = hn::IfThenElse(tiny, hn::Mul(x, hn::Set(d, static_cast<T>(I{1} << kMantissa))), x);
+  const auto base = hn::Set(di, kRootHalf);
+  const auto above = hn::Sub(hn::BitCast(di, scaled), base);
+  e = hn::ConvertTo(d, hn::ShiftRight<kMantissa>(above));
+  e = hn::Sub(e, hn::IfThenElseZero(tiny, hn::Set(d, T{kMantissa})));
+  return hn::BitCast(d, hn::Add(hn::And(above, hn::Set(di, (I{1} << kMantissa) - 1)), base));
 }
 
 /// log(1 + f) - f for 1 + f in [sqrt 1/2, sqrt 2).
@@ -416,23 +417,37 @@ HWY_INLINE V positive_or_one(D d, V x) {
   return hn::IfThenElse(usual, x, hn::Set(d, T{1}));
 }
 
+/// e ln 2 + log(1 + f) for 1 + f in [sqrt 1/2, sqrt 2).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V log_of_parts(D d, V f, V e) {
+  if constexpr (is_float32_v<D>) {
+    const V low = hn::MulAdd(e, hn::Set(d, -2.12194440e-4F), log1p_tail(d, f));
+    return hn::MulAdd(e, hn::Set(d, 0.693359375F), hn::Add(low, f));
+  } else {
+    // log(1 + f) = 2 atanh(s) = f - (f^2/2 - s (f^2/2 + R)), s = f / (2 + f).
+    constexpr double kR[] = {0.6666666666666669688, 0.3999999999989944323, 0.2857142862600326874, 0.2222221113025987703,
+                             0.1818288945567494604, 0.1533171061821077157, 0.1461658542488862199};
+    const V s = hn::Div(f, hn::Add(f, hn::Set(d, 2.0)));
+    const V z = hn::Mul(s, s);
+    const V half_square = hn::Mul(hn::Mul(f, f), hn::Set(d, 0.5));
+    const V inner = hn::MulAdd(z, polynomial(d, z, kR), half_square);
+    const V low = hn::MulAdd(s, inner, hn::Mul(e, hn::Set(d, 5.4979230187083711747e-14)));
+    return hn::MulAdd(e, hn::Set(d, 0.69314718055989033019), hn::Sub(f, hn::Sub(half_square, low)));
+  }
+}
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_log(D d, V x) {
-  if constexpr (is_float32_v<D>) {
-    V e;
-    const V f = hn::Sub(split_float32(d, x, e), hn::Set(d, 1.0F));
-    const V low = hn::MulAdd(e, hn::Set(d, -2.12194440e-4F), log1p_tail(d, f));
-    return finish_log(d, x, hn::MulAdd(e, hn::Set(d, 0.693359375F), hn::Add(low, f)));
-  } else {
-    return finish_log(d, x, library_log(d, positive_or_one(d, x)));
-  }
+  V e;
+  const V f = hn::Sub(split_exponent(d, x, e), hn::Set(d, hn::TFromD<D>{1}));
+  return finish_log(d, x, log_of_parts(d, f, e));
 }
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_log2(D d, V x) {
   if constexpr (is_float32_v<D>) {
     V e;
-    const V f = hn::Sub(split_float32(d, x, e), hn::Set(d, 1.0F));
+    const V f = hn::Sub(split_exponent(d, x, e), hn::Set(d, 1.0F));
     // log2(e) = 1.4375 + 0.0051950...: the products with the short part hardly round.
     const V tail = log1p_tail(d, f), rest = hn::Set(d, 0.00519504089F);
     V y = hn::MulAdd(tail, hn::Set(d, 1.4375F), hn::Mul(hn::Add(f, tail), rest));
@@ -447,7 +462,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_log10(D d, V x) {
   if constexpr (is_float32_v<D>) {
     V e;
-    const V f = hn::Sub(split_float32(d, x, e), hn::Set(d, 1.0F));
+    const V f = hn::Sub(split_exponent(d, x, e), hn::Set(d, 1.0F));
     const V tail = log1p_tail(d, f);
     // log10(e) = 0.4375 - 0.0032055..., log10(2) = 0.30078125 + 0.0002487...
     V y = hn::Mul(hn::Add(f, tail), hn::Set(d, -0.00320551810F));
@@ -463,24 +478,21 @@ HWY_INLINE V vec_log10(D d, V x) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_log1p(D d, V x) {
   using T = hn::TFromD<D>;
+  const hn::RebindToSigned<D> di;
+  using I = hn::TFromD<decltype(di)>;
+  constexpr int kMantissa = std::numeric_limits<T>::digits - 1;
+  constexpr int kBias = std::numeric_limits<T>::max_exponent - 1;
   const V one = hn::Set(d, T{1});
   const V u = hn::Add(x, one);
-  if constexpr (is_float32_v<D>) {
-    const hn::RebindToSigned<D> di;
-    V e;
-    const V m = split_float32(d, u, e);
-    // What the sum 1 + x lost, brought to m's scale.
-    const V lost = hn::IfThenElseZero(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p+24F)), hn::Sub(x, hn::Sub(u, one)));
-    const auto power = hn::ShiftLeft<23>(hn::Sub(hn::Set(di, 127), hn::ConvertTo(di, hn::Min(e, hn::Set(d, 126.0F)))));
-    const V f = hn::MulAdd(lost, hn::BitCast(d, power), hn::Sub(m, one));
-    const V low = hn::MulAdd(e, hn::Set(d, -2.12194440e-4F), log1p_tail(d, f));
-    const V y = hn::MulAdd(e, hn::Set(d, 0.693359375F), hn::Add(low, f));
-    return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, finish_log(d, u, y));
-  } else {
-    const V usual = hn::Sub(positive_or_one(d, u), one);  // only decides which lanes are usual
-    const V y = library_log1p(d, hn::IfThenElse(hn::Eq(usual, hn::Sub(u, one)), x, hn::Zero(d)));
-    return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, finish_log(d, u, y));
-  }
+  V e;
+  const V m = split_exponent(d, u, e);
+  // What the sum 1 + x lost, brought to m's scale.
+  const auto moderate = hn::Lt(hn::Abs(x), hn::Set(d, static_cast<T>(I{1} << (kMantissa + 1))));
+  const V lost = hn::IfThenElseZero(moderate, hn::Sub(x, hn::Sub(u, one)));
+  const auto whole = hn::ConvertTo(di, hn::Min(e, hn::Set(d, T{kBias - 1})));
+  const V power = hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::Sub(hn::Set(di, I{kBias}), whole)));
+  const V f = hn::MulAdd(lost, power, hn::Sub(m, one));
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, finish_log(d, u, log_of_parts(d, f, e)));
 }
 
 }  // namespace athanor::cpu::HWY_NAMESPACE

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "athanor/base/error.h"
 #include "athanor/device/cpu/copy_blocks.h"
+#include "athanor/device/cpu/copy_run.h"
 
 namespace athanor::cpu {
 namespace {
@@ -51,25 +53,6 @@ struct Blocks {
   alignas(64) std::uint16_t halves[kBlock];
   char* of(int operand) { return room + operand * kSpacing; }
 };
-
-template <class U>
-void fill_run(char* to, const char* from, std::int64_t n) {
-  U value;
-  std::memcpy(&value, from, sizeof value);
-  std::fill_n(reinterpret_cast<U*>(to), n, value);
-}
-
-template <class U>
-void move_run(char* to, std::int64_t to_stride, const char* from, std::int64_t from_stride, std::int64_t n) {
-  constexpr std::int64_t kSize = sizeof(U);
-  if (from_stride == kSize && to_stride == kSize) {
-    std::memcpy(to, from, static_cast<std::size_t>(n * kSize));
-  } else if (from_stride == 0 && to_stride == kSize) {
-    fill_run<U>(to, from, n);
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * to_stride, from + i * from_stride, kSize);
-  }
-}
 
 /// Position in a plan's space: coordinates, innermost first.
 struct Position {
@@ -135,45 +118,61 @@ void move_block(std::size_t size, const LoopPlan& p, int operand, const Position
   }
 }
 
-/// One thread's walk over [begin, end) of the iteration space.
+/// One thread's walk over [begin, end) of the iteration space. It goes by rows, straight through memory where it can,
+/// or by flat blocks, which serve short rows: there an operand is dense, constant, periodic (rows that repeat, such as
+/// a bias) or gathered.
 class Walk {
  public:
   Walk(const LoopSpec& spec, const LoopPlan& plan, bool stream) : s_(spec), p_(plan) {
-    rows_ = plan.ndim == 1 || plan.sizes[0] >= kLongRow;
-    for (int i = 0; i < plan.operands; ++i) {
-      size_[i] = static_cast<std::int64_t>(item_size(spec.storage[i]));
-      inner_[i] = spec.widen[i] ? 4 : size_[i];
-      dense_[i] = rows_ ? plan.strides[i][0] == size_[i] : is_linear(i);
-      const bool repeats = i > 0 && spec.takes_scalars && (rows_ ? plan.strides[i][0] == 0 : is_constant(i));
-      staged_[i] = spec.widen[i] || !(dense_[i] || repeats);
-      if (repeats && !spec.widen[i]) inner_[i] = 0;
-    }
-    stream_ = stream && dense_[0];
-    staged_[0] |= stream_;
-    for (int i = 0; i < plan.operands; ++i) any_staged_ |= staged_[i];
+    for (int i = 0; i < p_.operands; ++i) size_[i] = static_cast<std::int64_t>(item_size(s_.storage[i]));
+    stream_ = stream;
+    // Streaming likes whole cache lines, which rows may cut.
+    if (p_.ndim > 1 && (stream || p_.sizes[0] < kLongRow) && classify(false)) return;
+    stream_ = stream;
+    rows_ = p_.ndim == 1 || p_.sizes[0] >= kGatherRow || (p_.sizes[0] >= kShortRow && classify(true));
+    classify(rows_);
   }
 
   void run(std::int64_t begin, std::int64_t end) {
-    Position at(p_, begin);
-    char* ptrs[kMaxOperands];
-    while (begin < end) {
-      std::int64_t n = end - begin;
-      if (rows_) n = std::min(n, p_.sizes[0] - at.at[0]);
-      if (any_staged_) n = std::min(n, kBlock);
-      for (int i = 0; i < p_.operands; ++i) ptrs[i] = staged_[i] ? blocks_.of(i) : p_.data[i] + at.offset(p_, i);
-      for (int i = 1; i < p_.operands; ++i)
-        if (staged_[i]) load(i, at, n);
-      s_.fn(ptrs, inner_, n, s_.params);
-      if (staged_[0]) store(at, n);
-      begin += n;
-      if (begin < end) at.advance(p_, n);
-    }
+    if (rows_ && !any_staged_)
+      run_rows(begin, end);
+    else
+      run_blocks(begin, end);
     if (stream_) block_ops().stream_fence();
   }
 
  private:
-  /// Rows shorter than this are gathered several at a time.
-  static constexpr std::int64_t kLongRow = 128;
+  static constexpr std::int64_t kLongRow = 256;    ///< rows this long are worth a call each
+  static constexpr std::int64_t kGatherRow = 128;  ///< and these, if something must pass through a block
+  static constexpr std::int64_t kShortRow = 24;    ///< and these, if nothing must
+  static constexpr std::int64_t kLongPeriod = 4096;
+
+  enum class Kind { Direct, Repeat, Periodic, Staged };
+
+  /// Decides how each operand reaches the loop; true if none has to be copied block by block.
+  bool classify(bool rows) {
+    any_staged_ = false;
+    for (int i = 0; i < p_.operands; ++i) {
+      const std::int64_t* strides = p_.strides[i];
+      dense_[i] = rows ? strides[0] == size_[i] : is_linear(i);
+      const bool repeats =
+          i > 0 && s_.takes_scalars && !s_.widen[i] &&
+          (rows ? strides[0] == 0 : std::all_of(strides, strides + p_.ndim, [](auto s) { return s == 0; }));
+      kind_[i] = repeats ? Kind::Repeat : Kind::Staged;
+      if (dense_[i] && !s_.widen[i] && !(i == 0 && stream_)) kind_[i] = Kind::Direct;
+      if (kind_[i] == Kind::Staged && i > 0 && !rows && !dense_[i] && is_periodic(i)) kind_[i] = Kind::Periodic;
+      inner_[i] = repeats ? 0 : s_.widen[i] ? 4 : size_[i];
+      any_staged_ |= kind_[i] == Kind::Staged;
+    }
+    if (!dense_[0]) stream_ = false;
+    return !any_staged_ || (!rows && all_inputs_flow());
+  }
+  /// Flat blocks suit the inputs; the output is dense and at most converted or streamed.
+  bool all_inputs_flow() const {
+    for (int i = 0; i < p_.operands; ++i)
+      if (kind_[i] == Kind::Staged && !dense_[i]) return false;
+    return true;
+  }
 
   bool is_linear(int i) const {
     std::int64_t expected = size_[i];
@@ -183,19 +182,80 @@ class Walk {
     }
     return true;
   }
-  bool is_constant(int i) const {
-    return std::all_of(p_.strides[i], p_.strides[i] + p_.ndim, [](std::int64_t s) { return s == 0; });
+  bool is_periodic(int i) {
+    int outer = p_.ndim;
+    while (outer > 0 && p_.strides[i][outer - 1] == 0) --outer;
+    period_[i] = 1;
+    for (int d = 0; d < outer; ++d) period_[i] *= p_.sizes[d];
+    return period_[i] <= kLongPeriod && p_.numel >= 4 * (period_[i] + kBlock);
   }
 
-  void load(int i, const Position& at, std::int64_t n) {
-    if (!s_.widen[i]) return move_block<true>(static_cast<std::size_t>(size_[i]), p_, i, at, blocks_.of(i), n);
+  void run_rows(std::int64_t begin, std::int64_t end) {
+    Position at(p_, begin);
+    char* ptrs[kMaxOperands];
+    for (int i = 0; i < p_.operands; ++i) ptrs[i] = p_.data[i] + at.offset(p_, i);
+    while (true) {
+      const std::int64_t n = std::min(end - begin, p_.sizes[0] - at.at[0]);
+      s_.fn(ptrs, inner_, n, s_.params);
+      begin += n;
+      if (begin >= end) return;
+      for (int i = 0; i < p_.operands; ++i) ptrs[i] -= at.at[0] * p_.strides[i][0];
+      at.at[0] = 0;
+      for (int d = 1; d < p_.ndim; ++d) {
+        for (int i = 0; i < p_.operands; ++i) ptrs[i] += p_.strides[i][d];
+        if (++at.at[d] < p_.sizes[d]) break;
+        for (int i = 0; i < p_.operands; ++i) ptrs[i] -= at.at[d] * p_.strides[i][d];
+        at.at[d] = 0;
+      }
+    }
+  }
+
+  void run_blocks(std::int64_t begin, std::int64_t end) {
+    for (int i = 1; i < p_.operands; ++i)
+      if (kind_[i] == Kind::Periodic) fill_period(i);
+    Position at(p_, begin);
+    char* ptrs[kMaxOperands];
+    while (begin < end) {
+      std::int64_t n = std::min(end - begin, kBlock);
+      if (rows_) n = std::min(n, p_.sizes[0] - at.at[0]);
+      for (int i = 0; i < p_.operands; ++i) {
+        if (kind_[i] == Kind::Staged)
+          ptrs[i] = blocks_.of(i);
+        else if (kind_[i] == Kind::Periodic)
+          ptrs[i] = periods_[i].data() + begin % period_[i] * inner_[i];
+        else
+          ptrs[i] = p_.data[i] + at.offset(p_, i);
+      }
+      for (int i = 1; i < p_.operands; ++i)
+        if (kind_[i] == Kind::Staged) load(i, at, n, blocks_.of(i));
+      s_.fn(ptrs, inner_, n, s_.params);
+      if (kind_[0] == Kind::Staged) store(at, n);
+      begin += n;
+      if (begin < end) at.advance(p_, n);
+    }
+  }
+
+  /// One period and a block more, so that a block can start anywhere in it.
+  void fill_period(int i) {
+    const std::int64_t total = period_[i] + kBlock;
+    periods_[i].resize(static_cast<std::size_t>(total * inner_[i]));
+    Position at(p_, 0);
+    for (std::int64_t k = 0; k < total; k += kBlock) {
+      const std::int64_t n = std::min(kBlock, total - k);
+      load(i, at, n, periods_[i].data() + k * inner_[i]);
+      at.advance(p_, n);
+    }
+  }
+
+  void load(int i, const Position& at, std::int64_t n, char* to) {
+    if (!s_.widen[i]) return move_block<true>(static_cast<std::size_t>(size_[i]), p_, i, at, to, n);
     const auto widen = s_.storage[i] == DType::Half ? block_ops().half_to_float : block_ops().bfloat16_to_float;
     const void* from = p_.data[i] + at.offset(p_, i);
     if (!dense_[i]) {
       move_block<true>(2, p_, i, at, reinterpret_cast<char*>(blocks_.halves), n);
       from = blocks_.halves;
     }
-    widen(reinterpret_cast<float*>(blocks_.of(i)), static_cast<const std::uint16_t*>(from), n);
+    widen(reinterpret_cast<float*>(to), static_cast<const std::uint16_t*>(from), n);
   }
 
   void store(const Position& at, std::int64_t n) {
@@ -217,8 +277,10 @@ class Walk {
   const LoopSpec& s_;
   const LoopPlan& p_;
   bool rows_ = false, any_staged_ = false, stream_ = false;
-  bool dense_[kMaxOperands] = {}, staged_[kMaxOperands] = {};
-  std::int64_t size_[kMaxOperands] = {}, inner_[kMaxOperands] = {};
+  bool dense_[kMaxOperands] = {};
+  Kind kind_[kMaxOperands] = {};
+  std::int64_t size_[kMaxOperands] = {}, inner_[kMaxOperands] = {}, period_[kMaxOperands] = {};
+  std::vector<char> periods_[kMaxOperands];
   Blocks blocks_;
 };
 
