@@ -33,7 +33,7 @@ class BlockRun {
         b_(static_cast<const In*>(g.b)),
         row_tiles_((g.m + kTileRows - 1) / kTileRows),
         blocks_((g.k + plan.k_block - 1) / plan.k_block),
-        direct_(std::is_same_v<In, T> && finish_.plain && g.c_col == 1) {}
+        direct_(std::is_same_v<In, T> && g.c_col == 1 && finish_.in_registers()) {}
 
   void run() {
     const std::int64_t fitting = plan_.pack_b ? kPackedB / g_.k / kCols * kCols : kStripeCols;
@@ -121,12 +121,16 @@ class BlockRun {
     const TileFn<T> fn = tile_for<T>(m, w / kVector<T>, o.form);
     const T* from = block > 0 ? sums : nullptr;
     if (block + 1 < blocks_) {
-      fn(o.k, o.a, o.a_step, o.b, o.b_step, from, sums, w);
+      fn(o.k, o.a, o.a_step, o.b, o.b_step, from, sums, w, nullptr);
     } else if (direct_ && n == w) {
-      fn(o.k, o.a, o.a_step, o.b, o.b_step, from, static_cast<T*>(g_.c) + i * g_.c_row + j, g_.c_row);
+      TileEnd<T> end;
+      if (finish_.biased) end.col_add = static_cast<const T*>(g_.bias) + j;
+      end.relu = g_.epilogue == Epilogue::Relu;
+      fn(o.k, o.a, o.a_step, o.b, o.b_step, from, static_cast<T*>(g_.c) + i * g_.c_row + j, g_.c_row,
+         finish_.plain ? nullptr : &end);
     } else {
       HWY_ALIGN T edge[kTileRows * kCols];
-      fn(o.k, o.a, o.a_step, o.b, o.b_step, from, edge, w);
+      fn(o.k, o.a, o.a_step, o.b, o.b_step, from, edge, w, nullptr);
       finish_(i, j, m, n, edge, w);
     }
   }

@@ -61,6 +61,14 @@ struct Finish {
     plain = alpha == T(1) && !biased && g.epilogue == Epilogue::None;
   }
 
+  /// True if a TileEnd can do it all: a bias per column, relu.
+  bool in_registers() const {
+    if (plain) return true;
+    if (!std::is_floating_point_v<T> || alpha != T(1)) return false;
+    if (biased && !(beta == T(1) && g.bias_row == 0 && g.bias_col == 1)) return false;
+    return g.epilogue == Epilogue::None || g.epilogue == Epilogue::Relu;
+  }
+
   Out relu(Out x) const {
     if constexpr (std::is_integral_v<T>)
       return is_signed(g.dtype) && static_cast<std::make_signed_t<Out>>(x) < 0 ? Out(0) : x;
@@ -68,7 +76,7 @@ struct Finish {
       return x < Out(0) ? Out(0) : x;
   }
 
-  /// Rows [i, i + rows) × columns [j, j + cols) of the output from sums at `from`, which may be the output itself.
+  /// Rows [i, i + rows) × columns [j, j + cols) of the output from sums at `from`.
   void operator()(std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t cols, const T* from,
                   std::int64_t step) const {
     for (std::int64_t r = 0; r < rows; ++r) {

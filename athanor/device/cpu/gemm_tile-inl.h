@@ -46,11 +46,47 @@ V mul_add(V a, V b, V c) {
     return hn::Add(hn::Mul(a, b), c);
 }
 
+/// What is done to sums in registers before they are stored.
+template <class T>
+struct TileEnd {
+  const T* row_add = nullptr;  ///< one value per row
+  const T* col_add = nullptr;  ///< one value per column
+  bool relu = false;
+};
+
+template <class T, int kRows, int kVectors, class V>
+HWY_INLINE void end_tile(const TileEnd<T>& end, V (&sum)[kRows][kVectors]) {
+  const hn::ScalableTag<T> d;
+  if (end.row_add) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Add(sum[i][j], hn::Set(d, end.row_add[i]));
+  }
+  if (end.col_add) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) {
+      const V add = hn::LoadU(d, end.col_add + j * kVector<T>);
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) sum[i][j] = hn::Add(sum[i][j], add);
+    }
+  }
+  if constexpr (std::is_floating_point_v<T>) {
+    if (end.relu) {
+      // The second operand is what x86 returns for NaN: it stays.
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+        for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Max(hn::Zero(d), sum[i][j]);
+    }
+  }
+}
+
 /// to (kRows × kVectors, rows `to_step` apart) = a @ b over `k` steps, plus `from` unless null. b's rows are `b_step`
-/// apart, those of `from`, which may be `to`, follow each other without a gap.
+/// apart, those of `from`, which may be `to`, follow each other without a gap. `end` may be null.
 template <class T, int kRows, int kVectors, AForm kForm>
 HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_step, const T* HWY_RESTRICT b,
-                       std::int64_t b_step, const T* from, T* to, std::int64_t to_step) {
+                       std::int64_t b_step, const T* from, T* to, std::int64_t to_step, const TileEnd<T>* end) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int kLanes = kVector<T>;
@@ -82,13 +118,14 @@ HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_s
     b += b_step;
     a += kForm == AForm::Columns ? a_step : 1;
   }
-  if (from) {
+  if (HWY_UNLIKELY(from != nullptr)) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j)
         sum[i][j] = hn::Add(sum[i][j], hn::LoadU(d, from + (i * kVectors + j) * kLanes));
   }
+  if (end) end_tile<T, kRows, kVectors>(*end, sum);
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
@@ -97,7 +134,7 @@ HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_s
 
 template <class T>
 using TileFn = void (*)(std::int64_t k, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, const T* from,
-                        T* to, std::int64_t to_step);
+                        T* to, std::int64_t to_step, const TileEnd<T>* end);
 
 template <class T, int kVectors, AForm kForm, int... kRow>
 constexpr TileFn<T> pick_tile(int rows, std::integer_sequence<int, kRow...>) {

@@ -1,0 +1,145 @@
+#include "athanor/ops/kernels/conv.h"
+
+#include <vector>
+
+#include "athanor/base/parallel.h"
+#include "athanor/device/cpu/conv_shape.h"
+
+namespace athanor {
+namespace {
+
+using detail::ConvCall;
+using detail::ConvData;
+using detail::ConvShape;
+using detail::ConvWeight;
+using detail::kAxes;
+
+ConvData data_of(const View& v, int spatial) {
+  ConvData d;
+  d.data = v.data;
+  d.batch_step = v.stride(0);
+  d.channel_step = v.stride(1);
+  for (int e = 0; e < spatial; ++e) d.step[kAxes - spatial + e] = v.stride(2 + e);
+  return d;
+}
+
+ConvWeight weight_of(const View& v, int spatial) {
+  ConvWeight w;
+  w.data = v.data;
+  w.y_step = v.stride(0);
+  w.x_step = v.stride(1);
+  for (int e = 0; e < spatial; ++e) w.step[kAxes - spatial + e] = v.stride(2 + e);
+  return w;
+}
+
+/// The plain convolution x → y behind a call; a transposed one is its gradient with respect to x.
+ConvShape shape_of(const View& x, const View& y, const View& weight, const ConvParams& p) {
+  ConvShape s;
+  s.batch = x.size(0);
+  s.groups = p.groups;
+  s.x_channels = weight.size(1);
+  s.y_channels = weight.size(0) / p.groups;
+  for (int e = 0; e < p.spatial; ++e) {
+    const int to = kAxes - p.spatial + e;
+    s.x[to] = x.size(2 + e);
+    s.y[to] = y.size(2 + e);
+    s.kernel[to] = weight.size(2 + e);
+    s.stride[to] = p.stride[e];
+    s.pad[to] = p.padding[e];
+    s.dil[to] = p.dilation[e];
+  }
+  return s;
+}
+
+ConvCall call_of(const View& x, const View& y, const View& weight, const ConvParams& p) {
+  ConvCall c;
+  c.dtype = weight.dtype;
+  c.shape = shape_of(x, y, weight, p);
+  c.x = data_of(x, p.spatial);
+  c.y = data_of(y, p.spatial);
+  c.w = weight_of(weight, p.spatial);
+  return c;
+}
+
+void set_bias(ConvCall& c, const View& bias) {
+  if (!bias.defined()) return;
+  c.bias = bias.data;
+  c.bias_step = bias.stride(0);
+}
+
+void run_taps(const ConvCall& c, bool forward) {
+  const detail::TapConv taps = forward ? detail::forward_taps(c.shape) : detail::input_gradient_taps(c.shape);
+  if (taps.batch == 0 || taps.to == 0) return;
+  if (c.dtype == DType::Double)
+    detail::tap_conv_f64(c, taps);
+  else if (is_floating_point(c.dtype))
+    detail::tap_conv_f32(c, taps);
+  else
+    detail::tap_conv_int(c, taps);
+}
+
+void conv_forward_cpu(const View& out, const View& in, const View& weight, const View& bias, const ConvParams& params,
+                      Epilogue epilogue) {
+  ConvCall c = params.transposed ? call_of(out, in, weight, params) : call_of(in, out, weight, params);
+  set_bias(c, bias);
+  c.epilogue = epilogue;
+  run_taps(c, !params.transposed);
+}
+
+void conv_backward_input_cpu(const View& din, const View& dout, const View& weight, const ConvParams& params) {
+  const ConvCall c = params.transposed ? call_of(dout, din, weight, params) : call_of(din, dout, weight, params);
+  run_taps(c, params.transposed);
+}
+
+/// Sums of every channel, in one order whatever the number of threads.
+template <class In>
+void sum_channels(const View& out, const View& in) {
+  using T = std::conditional_t<is_half_v<In>, float, std::conditional_t<std::is_integral_v<In>, std::uint64_t, In>>;
+  const int spatial = in.ndim - 2;
+  const ConvData d = data_of(in, spatial);
+  std::array<std::int64_t, kAxes> size{1, 1, 1};
+  for (int e = 0; e < spatial; ++e) size[kAxes - spatial + e] = in.size(2 + e);
+  const std::int64_t channels = in.size(1), per_channel = channels > 0 ? in.numel / channels : 0;
+  parallel_for(0, channels, 1 + 32768 / (per_channel + 1), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t c = begin; c < end; ++c) {
+      T total = 0;
+      for (std::int64_t n = 0; n < in.size(0); ++n)
+        for (std::int64_t i = 0; i < size[0]; ++i)
+          for (std::int64_t j = 0; j < size[1]; ++j) {
+            const In* p =
+                static_cast<const In*>(d.data) + n * d.batch_step + c * d.channel_step + i * d.step[0] + j * d.step[1];
+            T row = 0;
+            for (std::int64_t k = 0; k < size[2]; ++k) row += static_cast<T>(p[k * d.step[2]]);
+            total += row;
+          }
+      if constexpr (is_half_v<In>)
+        out.ptr<In>()[c * out.stride(0)] = In(total);
+      else
+        out.ptr<In>()[c * out.stride(0)] = static_cast<In>(total);
+    }
+  });
+}
+
+void conv_backward_weight_cpu(const View& dweight, const View& dbias, const View& dout, const View& in,
+                              const ConvParams& params) {
+  ConvCall c = params.transposed ? call_of(dout, in, dweight, params) : call_of(in, dout, dweight, params);
+  // The bias belongs to the channels of dout, which are the plain convolution's input if it is transposed.
+  if (!params.transposed)
+    set_bias(c, dbias);
+  else if (dbias.defined())
+    dispatch_all(dbias.dtype, [&](auto tag) { sum_channels<typename decltype(tag)::type>(dbias, dout); });
+  if (c.shape.groups * c.shape.y_channels * c.shape.x_channels * c.shape.taps() == 0 && !c.bias) return;
+  if (c.dtype == DType::Double)
+    detail::conv_weight_f64(c);
+  else if (is_floating_point(c.dtype))
+    detail::conv_weight_f32(c);
+  else
+    detail::conv_weight_int(c);
+}
+
+ATHANOR_REGISTER_KERNEL(conv_forward_kernel, CPU, &conv_forward_cpu);
+ATHANOR_REGISTER_KERNEL(conv_backward_input_kernel, CPU, &conv_backward_input_cpu);
+ATHANOR_REGISTER_KERNEL(conv_backward_weight_kernel, CPU, &conv_backward_weight_cpu);
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,35 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "athanor/device/cpu/conv_f64.cpp"
+#include "athanor/device/cpu/simd_targets.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#include "athanor/device/cpu/conv_weight-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::HWY_NAMESPACE {
+
+template <class In, class T>
+void taps_as(const ConvCall& call, const TapConv& taps) {
+  TapRun<In, T>(call, taps).run();
+}
+template <class In, class T>
+void weight_as(const ConvCall& call) {
+  const TapConv taps = detail::forward_taps(call.shape);
+  WeightRun<In, T>(call, taps).run();
+}
+
+void tap_conv_f64(const ConvCall& call, const TapConv& taps) { taps_as<double, double>(call, taps); }
+void conv_weight_f64(const ConvCall& call) { weight_as<double, double>(call); }
+
+}  // namespace athanor::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace athanor {
+HWY_EXPORT(tap_conv_f64);
+HWY_EXPORT(conv_weight_f64);
+void detail::tap_conv_f64(const ConvCall& call, const TapConv& taps) { HWY_DYNAMIC_DISPATCH(tap_conv_f64)(call, taps); }
+void detail::conv_weight_f64(const ConvCall& call) { HWY_DYNAMIC_DISPATCH(conv_weight_f64)(call); }
+}  // namespace athanor
+#endif

@@ -1,0 +1,253 @@
+// Staging: the part of an activation that a piece of work reads, copied with its zero padding, split modulo the stride
+// and converted to the type of the sums. Compiled once per SIMD target; included after hwy/highway.h.
+
+// clang-format off
+#if defined(ATHANOR_DEVICE_CPU_CONV_STAGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATHANOR_DEVICE_CPU_CONV_STAGE_INL_H_
+#undef ATHANOR_DEVICE_CPU_CONV_STAGE_INL_H_
+#else
+#define ATHANOR_DEVICE_CPU_CONV_STAGE_INL_H_
+#endif
+// clang-format on
+
+#include <vector>
+
+#include "athanor/device/cpu/conv_shape.h"
+#include "athanor/device/cpu/gemm_block.h"
+#include "athanor/device/cpu/gemm_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::HWY_NAMESPACE {
+
+using detail::AxisPart;
+using detail::ConvCall;
+using detail::ConvData;
+using detail::kAxes;
+using detail::TapAxis;
+using detail::TapConv;
+
+enum ScratchSlot { kSumsSlot, kPackedBSlot, kPackedASlot, kWeightSlot, kStageSlot };
+
+template <class T>
+T* scratch(int slot, std::int64_t count) {
+  return static_cast<T*>(detail::thread_scratch(slot, sizeof(T) * static_cast<std::size_t>(count)));
+}
+
+/// The axis along which images are cut into strips: the first that has more than one position.
+inline int strip_axis(const TapConv& taps) {
+  for (int e = 0; e < kAxes; ++e)
+    if (taps.axis[e].longest > 1) return e;
+  return kAxes - 1;
+}
+
+/// What one piece of work covers: images [image, image + images), dest positions [row, row + rows) of the strip axis.
+struct Unit {
+  std::int64_t image = 0, images = 1, row = 0, rows = 0;
+};
+
+/// The channels [first, first + channels) of a unit's source, as T.
+template <class In, class T>
+class Stage {
+ public:
+  Stage(const TapConv& taps, const ConvData& source, std::int64_t first, std::int64_t channels)
+      : taps_(taps), source_(source), strip_(strip_axis(taps)), first_(first), channels_(channels) {
+    for (int e = 0; e < kAxes; ++e) plain_ = plain_ && taps.axis[e].phases == 1 && taps.axis[e].shift == 0;
+    for (int e = 0; e < kAxes; ++e) plain_ = plain_ && taps.axis[e].longest + taps.axis[e].reach == taps.axis[e].source;
+    plain_ = plain_ && std::is_same_v<In, T> && source.step[2] == 1 && source.step[1] == taps.axis[2].source &&
+             source.step[0] == taps.axis[2].source * taps.axis[1].source;
+  }
+
+  /// Elements of one staged channel for `rows` dest positions along the strip axis.
+  static std::int64_t plane_of(const TapConv& taps, std::int64_t rows) {
+    const int strip = strip_axis(taps);
+    std::int64_t plane = 1;
+    for (int e = 0; e < kAxes; ++e)
+      plane *= taps.axis[e].phases * ((e == strip ? rows : taps.axis[e].longest) + taps.axis[e].reach);
+    return plane;
+  }
+
+  void load(const Unit& unit) {
+    const bool whole = unit.row == 0 && unit.rows == taps_.axis[strip_].longest;
+    for (int e = 0; e < kAxes; ++e)
+      extent_[e] = (e == strip_ ? unit.rows : taps_.axis[e].longest) + taps_.axis[e].reach;
+    unit_ = unit;
+    // Nothing to pad, split or convert: read in place, unless vectors would reach beyond the tensor.
+    if (plain_ && whole && unit.image + unit.images < taps_.batch && source_.channel_step >= 0 &&
+        source_.batch_step >= kVector<T>) {
+      data_ = static_cast<const T*>(source_.data) + unit.image * source_.batch_step + first_ * source_.channel_step;
+      channel_step_ = source_.channel_step;
+      image_step_ = source_.batch_step;
+      return;
+    }
+    channel_step_ = plane_of(taps_, unit.rows);
+    image_step_ = channel_step_ * channels_;
+    T* to = scratch<T>(kStageSlot, image_step_ * unit.images + 2 * kVector<T>);
+    data_ = to;
+    for (std::int64_t n = 0; n < unit.images; ++n)
+      for (std::int64_t c = 0; c < channels_; ++c)
+        to = channel(static_cast<const In*>(source_.data) + (unit.image + n) * source_.batch_step +
+                         (first_ + c) * source_.channel_step,
+                     to);
+    std::fill_n(to, 2 * kVector<T>, T(0));
+  }
+
+  const T* data() const { return data_; }
+  std::int64_t channel_step() const { return channel_step_; }
+  std::int64_t image_step() const { return image_step_; }
+  /// Step of dest positions along an axis within a staged channel.
+  std::int64_t step(int e) const { return e == 2 ? 1 : e == 1 ? extent_[2] : extent_[1] * extent_[2]; }
+  /// Where a tap reads, relative to its dest position.
+  std::int64_t offset(const std::array<const detail::Tap*, kAxes>& tap) const {
+    std::int64_t phase = 0, at = 0;
+    for (int e = 0; e < kAxes; ++e) {
+      phase = phase * taps_.axis[e].phases + tap[e]->phase;
+      at = at * extent_[e] + tap[e]->offset;
+    }
+    return phase * extent_[0] * extent_[1] * extent_[2] + at;
+  }
+
+ private:
+  std::int64_t source_at(int e, std::int64_t q, std::int64_t f) const {
+    const TapAxis& a = taps_.axis[e];
+    return (q + (e == strip_ ? unit_.row : 0)) * a.phases + f - a.shift;
+  }
+
+  T* channel(const In* from, T* to) const {
+    for (std::int64_t f0 = 0; f0 < taps_.axis[0].phases; ++f0)
+      for (std::int64_t f1 = 0; f1 < taps_.axis[1].phases; ++f1)
+        for (std::int64_t f2 = 0; f2 < taps_.axis[2].phases; ++f2)
+          for (std::int64_t q0 = 0; q0 < extent_[0]; ++q0)
+            for (std::int64_t q1 = 0; q1 < extent_[1]; ++q1, to += extent_[2]) {
+              const std::int64_t i0 = source_at(0, q0, f0), i1 = source_at(1, q1, f1);
+              if (i0 < 0 || i0 >= taps_.axis[0].source || i1 < 0 || i1 >= taps_.axis[1].source)
+                std::fill_n(to, extent_[2], T(0));
+              else
+                row(from + i0 * source_.step[0] + i1 * source_.step[1], f2, to);
+            }
+    return to;
+  }
+
+  void row(const In* from, std::int64_t f, T* to) const {
+    const TapAxis& a = taps_.axis[2];
+    const std::int64_t at = source_at(2, 0, f);  // of staged position 0
+    // Positions q with 0 <= at + q · phases < source.
+    const std::int64_t begin = std::clamp<std::int64_t>((-at + a.phases - 1) / a.phases, 0, extent_[2]);
+    const std::int64_t end = std::clamp<std::int64_t>((a.source - at + a.phases - 1) / a.phases, begin, extent_[2]);
+    for (std::int64_t q = 0; q < begin; ++q) to[q] = T(0);
+    const std::int64_t step = a.phases * source_.step[2];
+    const In* p = from + (at + begin * a.phases) * source_.step[2];
+    if (step == 1) {
+      const hn::ScalableTag<T> d;
+      std::int64_t q = 0;
+      const std::int64_t n = end - begin;
+      for (; q + kVector<T> <= n; q += kVector<T>) hn::StoreU(load_as(d, p + q), d, to + begin + q);
+      for (; q < n; ++q) to[begin + q] = convert<T>(p[q]);
+    } else {
+      for (std::int64_t q = begin; q < end; ++q, p += step) to[q] = convert<T>(*p);
+    }
+    for (std::int64_t q = end; q < extent_[2]; ++q) to[q] = T(0);
+  }
+
+  const TapConv& taps_;
+  const ConvData& source_;
+  const int strip_;
+  const std::int64_t first_, channels_;
+  bool plain_ = true;
+  Unit unit_;
+  std::array<std::int64_t, kAxes> extent_{};
+  const T* data_ = nullptr;
+  std::int64_t channel_step_ = 0, image_step_ = 0;
+};
+
+/// A run of positions consecutive in the staged source, in the dest and in the numbering of a block.
+struct Segment {
+  std::int64_t first = 0, length = 0;  ///< positions of the block
+  std::int64_t from = 0;               ///< in the staged source
+  std::int64_t to = 0;                 ///< in the dest, from its data pointer
+};
+
+/// One grid of dest positions of a unit: a part of each axis, numbered image by image, row-major.
+struct Grid {
+  std::array<const AxisPart*, kAxes> part{};
+  std::array<std::int64_t, kAxes> count{};  ///< within the unit
+  std::int64_t images = 1;
+  std::int64_t positions() const { return images * count[0] * count[1] * count[2]; }
+};
+
+inline Grid grid_of(const TapConv& taps, const Unit& unit, const std::array<const AxisPart*, kAxes>& part) {
+  const int strip = strip_axis(taps);
+  Grid g;
+  g.part = part;
+  g.images = unit.images;
+  for (int e = 0; e < kAxes; ++e) g.count[e] = part[e]->count;
+  g.count[strip] = std::clamp<std::int64_t>(part[strip]->count - unit.row, 0, unit.rows);
+  return g;
+}
+
+/// Positions [begin, end) of a grid as segments. Rows that follow each other on both sides are joined.
+template <class StageT>
+void find_segments(const TapConv& taps, const Unit& unit, const Grid& g, const StageT& stage, const ConvData& dest,
+                   std::int64_t channel, std::int64_t begin, std::int64_t end, std::vector<Segment>& out) {
+  const int strip = strip_axis(taps);
+  out.clear();
+  for (std::int64_t p = begin; p < end;) {
+    std::int64_t rest = p;
+    std::array<std::int64_t, kAxes> i;
+    for (int e = kAxes - 1; e >= 0; --e) {
+      i[e] = rest % g.count[e];
+      rest /= g.count[e];
+    }
+    Segment s;
+    s.first = p - begin;
+    s.length = std::min(g.count[2] - i[2], end - p);
+    s.from = rest * stage.image_step();
+    s.to = (unit.image + rest) * dest.batch_step + channel * dest.channel_step;
+    for (int e = 0; e < kAxes; ++e) {
+      s.from += i[e] * stage.step(e);
+      s.to += (g.part[e]->origin + (i[e] + (e == strip ? unit.row : 0)) * g.part[e]->step) * dest.step[e];
+    }
+    p += s.length;
+    const bool follows = !out.empty() && g.part[2]->step * dest.step[2] == 1 &&
+                         s.from == out.back().from + out.back().length && s.to == out.back().to + out.back().length;
+    if (follows)
+      out.back().length += s.length;
+    else
+      out.push_back(s);
+  }
+}
+
+/// Splits the images and rows of a convolution into units whose staged source stays in the second-level cache, at least
+/// `pieces` of them where possible.
+template <class StageT>
+std::vector<Unit> make_units(const TapConv& taps, std::int64_t channels, std::int64_t pieces, bool join_images) {
+  constexpr std::int64_t kStaged = 160 << 10;  // elements
+  const std::int64_t all_rows = taps.axis[strip_axis(taps)].longest;
+  std::int64_t rows = all_rows, images = 1;
+  const std::int64_t whole = channels * StageT::plane_of(taps, all_rows);
+  if (whole > kStaged) {
+    const std::int64_t per_row = std::max<std::int64_t>(1, whole / std::max<std::int64_t>(all_rows, 1));
+    rows = std::clamp<std::int64_t>(kStaged / per_row, std::min<std::int64_t>(4, all_rows), all_rows);
+  }
+  if (taps.batch > 0 && taps.batch * ((all_rows + rows - 1) / rows) < pieces)
+    rows = std::max<std::int64_t>(1, all_rows * taps.batch / pieces);
+  const std::int64_t strips = std::max<std::int64_t>(1, (all_rows + rows - 1) / std::max<std::int64_t>(rows, 1));
+  if (strips == 1 && join_images) {
+    std::int64_t positions = 1;
+    for (const TapAxis& a : taps.axis) positions *= a.longest;
+    images = std::clamp<std::int64_t>(128 / std::max<std::int64_t>(positions, 1), 1,
+                                      std::max<std::int64_t>(1, kStaged / std::max<std::int64_t>(whole, 1)));
+    images = std::min(images, std::max<std::int64_t>(1, taps.batch / pieces));
+  }
+  std::vector<Unit> units;
+  for (std::int64_t n = 0; n < taps.batch; n += images)
+    for (std::int64_t s = 0; s < strips; ++s) {
+      const std::int64_t r0 = s * all_rows / strips, r1 = (s + 1) * all_rows / strips;
+      units.push_back({n, std::min(images, taps.batch - n), r0, r1 - r0});
+    }
+  return units;
+}
+
+}  // namespace athanor::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,305 @@
+#include "athanor/ops/kernels/conv.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "athanor/base/parallel.h"
+#include "strided_array.h"
+
+namespace athanor {
+namespace {
+
+using testing::StridedArray;
+using testing::wrapped;
+using Index = std::vector<std::int64_t>;
+
+const View kNone{};
+
+struct Case {
+  int spatial;
+  std::int64_t batch, in_channels, out_channels;
+  Index size, kernel, stride, padding, dilation, output_padding;
+  std::int64_t groups;
+  bool transposed;
+};
+
+Case conv2d(std::int64_t n, std::int64_t c, std::int64_t k, std::int64_t h, std::int64_t w, std::int64_t r,
+            std::int64_t stride = 1, std::int64_t pad = 0, std::int64_t dil = 1, std::int64_t groups = 1,
+            bool transposed = false, std::int64_t out_pad = 0) {
+  return {2, n, c, k, {h, w}, {r, r}, {stride, stride}, {pad, pad}, {dil, dil}, {out_pad, out_pad}, groups, transposed};
+}
+
+std::int64_t out_size(const Case& c, int e) {
+  const std::int64_t reach = c.dilation[e] * (c.kernel[e] - 1);
+  if (c.transposed) return (c.size[e] - 1) * c.stride[e] - 2 * c.padding[e] + reach + 1 + c.output_padding[e];
+  return (c.size[e] + 2 * c.padding[e] - reach - 1) / c.stride[e] + 1;
+}
+
+Index shape(std::int64_t n, std::int64_t c, const Index& spatial) {
+  Index s{n, c};
+  s.insert(s.end(), spatial.begin(), spatial.end());
+  return s;
+}
+
+/// Tensors of one case; orders other than row-major exercise strides.
+struct Tensors {
+  Index out_spatial;
+  StridedArray in, weight, bias, out;
+  ConvParams params;
+
+  static Index out_of(const Case& c) {
+    Index s;
+    for (int e = 0; e < c.spatial; ++e) s.push_back(out_size(c, e));
+    return s;
+  }
+  static Index weight_shape(const Case& c) {
+    return c.transposed ? shape(c.in_channels, c.out_channels / c.groups, c.kernel)
+                        : shape(c.out_channels, c.in_channels / c.groups, c.kernel);
+  }
+  Tensors(DType t, const Case& c, bool channels_last, std::int64_t gap = 0)
+      : out_spatial(out_of(c)),
+        in(t, shape(c.batch, c.in_channels, c.size), order(c.spatial, channels_last), gap),
+        weight(t, weight_shape(c), order(c.spatial, channels_last), gap),
+        bias(t, {c.out_channels}),
+        out(t, shape(c.batch, c.out_channels, out_spatial), order(c.spatial, channels_last), gap) {
+    in.fill(1), weight.fill(2), bias.fill(3), out.fill(4);
+    params.spatial = c.spatial;
+    params.groups = c.groups;
+    params.transposed = c.transposed;
+    for (int e = 0; e < c.spatial; ++e) {
+      params.stride[e] = c.stride[e];
+      params.padding[e] = c.padding[e];
+      params.dilation[e] = c.dilation[e];
+      params.output_padding[e] = c.output_padding[e];
+    }
+  }
+  static std::vector<int> order(int spatial, bool channels_last) {
+    if (!channels_last) return {};
+    std::vector<int> o{0};
+    for (int e = 0; e < spatial; ++e) o.push_back(2 + e);
+    o.push_back(1);
+    return o;
+  }
+};
+
+/// Calls fn(in index, weight index, out index) for every product of the convolution.
+template <class F>
+void each_product(const Case& c, Tensors& x, F&& fn) {
+  const std::int64_t in_group = c.in_channels / c.groups, out_group = c.out_channels / c.groups;
+  // For a transposed convolution the roles of in and out swap.
+  const StridedArray& from = c.transposed ? x.out : x.in;
+  const StridedArray& to = c.transposed ? x.in : x.out;
+  const std::int64_t to_group = c.transposed ? in_group : out_group, from_group = c.transposed ? out_group : in_group;
+  StridedArray taps(DType::Byte, c.kernel);
+  to.each_index([&](const Index& o) {
+    const std::int64_t g = o[1] / to_group;
+    for (std::int64_t ch = 0; ch < from_group; ++ch)
+      taps.each_index([&](const Index& tap) {
+        Index i{o[0], g * from_group + ch}, w{o[1], ch};
+        for (int e = 0; e < c.spatial; ++e) {
+          i.push_back(o[2 + e] * c.stride[e] - c.padding[e] + tap[e] * c.dilation[e]);
+          if (i.back() < 0 || i.back() >= from.sizes()[2 + e]) return;
+          w.push_back(tap[e]);
+        }
+        c.transposed ? fn(o, w, i) : fn(i, w, o);
+      });
+  });
+}
+
+/// A plain array of doubles with the shape of another.
+struct Sums {
+  explicit Sums(const StridedArray& like) : shape(like.sizes()), value(like.values().size()) {}
+  double& operator[](const Index& i) {
+    std::int64_t at = 0;
+    for (std::size_t d = 0; d < i.size(); ++d) at = at * shape[d] + i[d];
+    return value[at];
+  }
+  Index shape;
+  std::vector<double> value;
+};
+
+void expect_equal(StridedArray& got, Sums& want, DType t, double terms, const char* what) {
+  ASSERT_TRUE(got.margins_intact()) << what;
+  const double rounding = t == DType::Half ? 5e-4 : t == DType::BFloat16 ? 4e-3 : t == DType::Float ? 6e-8 : 1e-15;
+  got.each_index([&](const Index& i) {
+    if (is_integral(t))
+      ASSERT_EQ(got.at(i), wrapped(static_cast<std::int64_t>(want[i]), t)) << what;
+    else
+      ASSERT_NEAR(got.at(i), want[i],
+                  2 * rounding * (std::fabs(want[i]) + .01) + (t == DType::Double ? 1e-15 : 1e-7) * (8 + terms))
+          << what;
+  });
+}
+
+void check(DType t, const Case& c, bool channels_last = false, std::int64_t gap = 0, Epilogue epilogue = Epilogue::None,
+           bool with_bias = true) {
+  std::string text = std::to_string(c.spatial) + "d " + dtype_name(t) + (channels_last ? " channels-last" : "");
+  for (const Index* v : {&c.size, &c.kernel, &c.stride, &c.padding, &c.dilation}) detail::append(text += " ", *v);
+  SCOPED_TRACE(text + " channels " + std::to_string(c.in_channels) + "," + std::to_string(c.out_channels) + " groups " +
+               std::to_string(c.groups) + (c.transposed ? " transposed" : ""));
+  Tensors x(t, c, channels_last, gap);
+
+  Sums y(x.out);
+  if (with_bias) x.out.each_index([&](const Index& i) { y[i] = x.bias.at({i[1]}); });
+  each_product(c, x, [&](const Index& i, const Index& w, const Index& o) { y[o] += x.in.at(i) * x.weight.at(w); });
+  if (epilogue == Epilogue::Relu)
+    for (double& v : y.value) v = std::max(v, 0.0);
+  const double terms = static_cast<double>(c.in_channels * c.kernel[0] * c.kernel[0]);
+  StridedArray out = x.out;
+  conv_forward_kernel.get(kCPU)(out.view(), x.in.view(), x.weight.view(), with_bias ? x.bias.view() : kNone, x.params,
+                                epilogue);
+  expect_equal(out, y, t, terms, "forward");
+
+  Sums dx(x.in), dw(x.weight), db(x.bias);
+  each_product(c, x, [&](const Index& i, const Index& w, const Index& o) {
+    dx[i] += x.out.at(o) * x.weight.at(w);
+    dw[w] += x.out.at(o) * x.in.at(i);
+  });
+  x.out.each_index([&](const Index& o) { db[{o[1]}] += x.out.at(o); });
+  StridedArray din = x.in;
+  conv_backward_input_kernel.get(kCPU)(din.view(), x.out.view(), x.weight.view(), x.params);
+  expect_equal(din, dx, t, terms, "gradient of the input");
+  StridedArray dweight = x.weight, dbias = x.bias;
+  conv_backward_weight_kernel.get(kCPU)(dweight.view(), with_bias ? dbias.view() : kNone, x.out.view(), x.in.view(),
+                                        x.params);
+  const double positions = static_cast<double>(x.out.values().size());
+  expect_equal(dweight, dw, t, positions, "gradient of the weight");
+  if (with_bias) expect_equal(dbias, db, t, positions, "gradient of the bias");
+}
+
+constexpr DType kAll[] = {DType::Float, DType::Double, DType::BFloat16, DType::Half, DType::Byte,
+                          DType::Char,  DType::Short,  DType::Int,      DType::Long};
+
+TEST(Conv, EveryDtype) {
+  for (DType t : kAll) {
+    check(t, conv2d(2, 3, 5, 9, 11, 3, 1, 1));
+    check(t, conv2d(2, 4, 6, 9, 8, 3, 2, 1, 1, 2), true);
+    check(t, conv2d(2, 4, 6, 5, 6, 3, 2, 1, 1, 2, true, 1));
+  }
+}
+
+TEST(Conv, StridesPaddingDilationGroups) {
+  for (std::int64_t r : {1, 2, 3, 5})
+    for (std::int64_t stride : {1, 2, 3})
+      for (std::int64_t pad : {0, 1, 3})
+        for (std::int64_t dil : {1, 2})
+          for (std::int64_t groups : {1, 2}) {
+            if (dil * (r - 1) + 1 > 8 + 2 * pad) continue;
+            check(DType::Float, conv2d(2, 4, 6, 8, 13, r, stride, pad, dil, groups));
+          }
+}
+
+TEST(Conv, TransposedWithStridesAndOutputPadding) {
+  for (std::int64_t r : {1, 2, 3, 4})
+    for (std::int64_t stride : {1, 2, 3})
+      for (std::int64_t pad : {0, 1})
+        for (std::int64_t out_pad : {0, 1})
+          for (std::int64_t dil : {1, 2}) {
+            const Case c = conv2d(2, 4, 6, 5, 7, r, stride, pad, dil, 2, true, out_pad);
+            if (out_size(c, 0) < 1 || (out_pad >= stride && out_pad >= dil)) continue;
+            check(DType::Float, c);
+          }
+}
+
+TEST(Conv, OneAndThreeDimensions) {
+  for (DType t : {DType::Float, DType::Double, DType::Int}) {
+    check(t, {1, 2, 3, 4, {50}, {7}, {2}, {3}, {1}, {0}, 1, false});
+    check(t, {1, 2, 3, 4, {20}, {4}, {3}, {1}, {2}, {1}, 1, true});
+    check(t, {3, 2, 2, 3, {4, 5, 6}, {3, 2, 3}, {1, 2, 1}, {1, 0, 2}, {1, 1, 2}, {0, 0, 0}, 1, false});
+    check(t, {3, 1, 2, 3, {3, 4, 3}, {2, 3, 2}, {2, 1, 2}, {0, 1, 1}, {1, 2, 1}, {1, 0, 0}, 1, true});
+  }
+}
+
+TEST(Conv, OddSizesAndTails) {
+  for (const Case& c : {conv2d(1, 1, 1, 1, 1, 1), conv2d(3, 1, 32, 13, 28, 3), conv2d(2, 17, 33, 7, 7, 3, 1, 1),
+                        conv2d(1, 10, 20, 12, 12, 5), conv2d(5, 3, 7, 1, 40, 1), conv2d(2, 40, 15, 17, 6, 3, 1, 2),
+                        conv2d(33, 8, 16, 2, 2, 2), conv2d(2, 30, 35, 14, 14, 1), conv2d(1, 3, 8, 30, 27, 7, 2, 3)})
+    for (bool last : {false, true}) check(DType::Float, c, last);
+}
+
+TEST(Conv, ManyChannelsSpanSeveralBlocks) {
+  check(DType::Float, conv2d(2, 150, 20, 6, 7, 3, 1, 1));
+  check(DType::Float, conv2d(1, 20, 90, 10, 10, 3));
+  check(DType::Half, conv2d(1, 130, 8, 6, 6, 3));
+}
+
+TEST(Conv, LargePlanesAreCutIntoStrips) {
+  check(DType::Float, conv2d(1, 20, 2, 110, 90, 3, 1, 1));
+  check(DType::Float, conv2d(1, 12, 2, 130, 110, 3, 2, 2));
+  check(DType::Float, conv2d(1, 3, 12, 60, 56, 3, 2, 1, 1, 1, true, 1));
+}
+
+TEST(Conv, Depthwise) {
+  check(DType::Float, conv2d(2, 9, 9, 11, 12, 3, 1, 1, 1, 9));
+  check(DType::Float, conv2d(2, 6, 12, 11, 12, 3, 2, 1, 1, 6));
+}
+
+TEST(Conv, GapsBetweenElements) {
+  check(DType::Float, conv2d(2, 3, 5, 9, 11, 3, 1, 1), false, 1);
+  check(DType::Float, conv2d(2, 3, 5, 9, 11, 3, 2, 1), true, 2);
+}
+
+TEST(Conv, WithoutBias) { check(DType::Float, conv2d(2, 3, 5, 9, 11, 3, 1, 1), false, 0, Epilogue::None, false); }
+
+TEST(Conv, ReluEpilogue) {
+  for (DType t : {DType::Float, DType::Half, DType::Int, DType::Long})
+    for (bool last : {false, true}) check(t, conv2d(2, 3, 20, 9, 11, 3, 1, 1), last, 0, Epilogue::Relu);
+}
+
+TEST(Conv, OtherEpilogues) {
+  const Case c = conv2d(2, 3, 20, 9, 11, 3, 1, 1);
+  for (auto [e, f] : {std::pair{Epilogue::Tanh, +[](double v) { return std::tanh(v); }},
+                      std::pair{Epilogue::Sigmoid, +[](double v) { return 1 / (1 + std::exp(-v)); }}}) {
+    Tensors x(DType::Float, c, false);
+    StridedArray plain = x.out;
+    conv_forward_kernel.get(kCPU)(plain.view(), x.in.view(), x.weight.view(), x.bias.view(), x.params, Epilogue::None);
+    conv_forward_kernel.get(kCPU)(x.out.view(), x.in.view(), x.weight.view(), x.bias.view(), x.params, e);
+    x.out.each_index([&, f = f](const Index& i) { ASSERT_NEAR(x.out.at(i), f(plain.at(i)), 1e-6); });
+  }
+}
+
+TEST(Conv, EmptyBatchGivesZeroGradients) {
+  for (bool transposed : {false, true})
+    for (DType t : {DType::Float, DType::Long}) {
+      const Case c = conv2d(0, 4, 6, 8, 8, 3, 1, 1, 1, 2, transposed);
+      Tensors x(t, c, false);
+      conv_forward_kernel.get(kCPU)(x.out.view(), x.in.view(), x.weight.view(), x.bias.view(), x.params,
+                                    Epilogue::None);
+      conv_backward_input_kernel.get(kCPU)(x.in.view(), x.out.view(), x.weight.view(), x.params);
+      conv_backward_weight_kernel.get(kCPU)(x.weight.view(), x.bias.view(), x.out.view(), x.in.view(), x.params);
+      for (double v : x.weight.values()) ASSERT_EQ(v, 0);
+      for (double v : x.bias.values()) ASSERT_EQ(v, 0);
+    }
+}
+
+TEST(Conv, PaddingBeyondTheKernelGivesBias) {
+  // Most of the output sees only padding; the gradient of the input crops.
+  check(DType::Float, conv2d(1, 2, 3, 4, 4, 2, 1, 5));
+  check(DType::Float, conv2d(1, 2, 3, 4, 4, 1, 2, 3));
+}
+
+TEST(Conv, SameBitsOnAnyNumberOfThreads) {
+  const int before = get_num_threads();
+  for (const Case& c : {conv2d(20, 1, 8, 20, 20, 3), conv2d(6, 16, 24, 20, 20, 5, 1, 2),
+                        conv2d(1, 24, 40, 30, 30, 3, 2, 1), conv2d(4, 12, 12, 16, 16, 5, 1, 2, 1, 3)})
+    for (DType t : {DType::Float, DType::Double}) {
+      Tensors x(t, c, false);
+      std::vector<std::vector<char>> first;
+      for (int threads : {1, 2, 7}) {
+        set_num_threads(threads);
+        StridedArray out = x.out, din = x.in, dw = x.weight, db = x.bias;
+        conv_forward_kernel.get(kCPU)(out.view(), x.in.view(), x.weight.view(), x.bias.view(), x.params,
+                                      Epilogue::None);
+        conv_backward_input_kernel.get(kCPU)(din.view(), x.out.view(), x.weight.view(), x.params);
+        conv_backward_weight_kernel.get(kCPU)(dw.view(), db.view(), x.out.view(), x.in.view(), x.params);
+        const std::vector<std::vector<char>> now{out.bytes(), din.bytes(), dw.bytes(), db.bytes()};
+        if (first.empty()) first = now;
+        EXPECT_EQ(first, now) << threads << " threads";
+      }
+    }
+  set_num_threads(before);
+}
+
+}  // namespace
+}  // namespace athanor
