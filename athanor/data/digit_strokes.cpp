@@ -114,7 +114,7 @@ void draw_2(Pen& pen, DigitRandom& r) {
   const float end_y = r.normal(0.96F, 0.06F);
   if (form < 0.4F) {  // a corner at the foot
     pen.to(w * 0.35F, 0.78F).corner(w * r.uniform(-0.05F, 0.12F), r.uniform(0.92F, 1.0F));
-    pen.to(w * 0.5F, 0.96F + r.normal(0, 0.03F)).to(w * r.uniform(0.9F, 1.2F), end_y);
+    pen.to(w * 0.45F, 0.96F + r.normal(0, 0.03F)).to(w * r.uniform(0.65F, 1.25F), end_y);
   } else if (form < 0.8F) {  // a loop at the foot
     const float size = r.uniform(0.5F, 1.7F);
     const float y = r.uniform(0.8F, 0.92F);
@@ -202,7 +202,7 @@ void draw_5(Pen& pen, DigitRandom& r) {
 
 void draw_6(Pen& pen, DigitRandom& r) {
   const float w = r.uniform(0.35F, 0.95F);
-  const float loop = r.uniform(0.36F, 0.68F);  // height of the loop
+  const float loop = r.uniform(0.36F, 0.62F);  // height of the loop
   const float cy = 1.0F - loop * 0.5F;
   const float top_x = r.chance(0.3F) ? w * r.uniform(0.0F, 0.4F) : w * r.uniform(0.35F, 1.1F);
   pen.lift();
@@ -256,7 +256,7 @@ void draw_8(Pen& pen, DigitRandom& r) {
   if (r.chance(0.12F)) return draw_8_rings(pen, r, w, top, cross);
   const float x = w * 0.5F;
   const float down = 1.0F - cross;
-  const float gap = r.chance(0.5F) ? r.uniform(0.0F, 0.3F) : 0.0F;  // left open at the upper right
+  const float gap = r.chance(0.45F) ? r.uniform(0.0F, 0.25F) : 0.0F;  // left open at the upper right
   const float waist = w * r.uniform(0.0F, 0.14F);
   const float belly = w * r.uniform(0.34F, 0.5F);
   pen.lift().to(x + top * r.uniform(0.2F, 0.5F), cross * r.uniform(0.05F, 0.3F));
