@@ -1,0 +1,183 @@
+#include "athanor/autograd/function.h"
+
+#include <gtest/gtest.h>
+
+#include "athanor/ops/factory.h"
+#include "athanor/tape/anomaly.h"
+
+namespace athanor::autograd {
+namespace {
+
+struct Cube : Function<Cube> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, double scale) {
+    ctx->save_for_backward({x});
+    ctx->saved_data["scale"] = scale;
+    return x * x * x * scale;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list g) {
+    const Tensor x = ctx->get_saved_variables()[0];
+    return {g[0] * x * x * (3 * ctx->saved_data["scale"].toDouble()), Tensor()};
+  }
+};
+
+struct DoubleInPlace : Function<DoubleInPlace> {
+  static Tensor forward(AutogradContext* ctx, Tensor x) {
+    x.mul_(2);
+    ctx->mark_dirty({x});
+    return x;
+  }
+  static variable_list backward(AutogradContext*, variable_list g) { return {g[0] * 2}; }
+};
+
+struct SplitParts : Function<SplitParts> {
+  static variable_list forward(AutogradContext* ctx, const Tensor& x) {
+    const Tensor positive = x.gt(0);
+    ctx->mark_non_differentiable({positive});
+    return {x * 2, positive};
+  }
+  static variable_list backward(AutogradContext*, variable_list g) { return {g[0] * 2}; }
+};
+
+struct WrongCount : Function<WrongCount> {
+  static Tensor forward(AutogradContext*, const Tensor& x) { return x * 1; }
+  static variable_list backward(AutogradContext*, variable_list g) { return {g[0], g[0]}; }
+};
+
+struct NotANumber : Function<NotANumber> {
+  static Tensor forward(AutogradContext*, const Tensor& x) { return x * 1; }
+  static variable_list backward(AutogradContext*, variable_list g) { return {g[0] * NAN}; }
+};
+
+}  // namespace
+
+TEST(Function, ReceivesSavedTensorsAndIsDifferentiableTwice) {
+  Tensor x = full({}, 2.0, kDouble).requires_grad_();
+  const Tensor g = grad({Cube::apply(x, 0.5)}, {x}, {}, true, true)[0];
+  EXPECT_EQ(g.item<double>(), 6);
+  EXPECT_EQ(grad({g}, {x})[0].item<double>(), 6);
+}
+
+TEST(Function, MarksDirtyInputs) {
+  Tensor x = ones({2}).requires_grad_();
+  Tensor y = x * 3;
+  const Tensor z = DoubleInPlace::apply(y);
+  EXPECT_TRUE(z.is_same(y));
+  z.sum().backward();
+  EXPECT_EQ(x.grad().select(0, 0).item<float>(), 6.0F);
+  EXPECT_THROW(DoubleInPlace::apply(x), Error);
+}
+
+TEST(Function, NonDifferentiableResultsCarryNoGradient) {
+  Tensor x = tensor({1.0, -1.0}).requires_grad_();
+  const auto out = SplitParts::apply(x);
+  EXPECT_TRUE(out[0].requires_grad());
+  EXPECT_FALSE(out[1].requires_grad());
+  out[0].sum().backward();
+  EXPECT_EQ(x.grad().select(0, 1).item<float>(), 2.0F);
+}
+
+TEST(Function, WrongNumberOfGradientsIsAnError) {
+  Tensor x = ones({1}).requires_grad_();
+  try {
+    WrongCount::apply(x).backward();
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("incorrect number of gradients (expected 1, got 2)"), std::string::npos);
+  }
+}
+
+TEST(Function, SavedTensorsAreFreedWithTheGraph) {
+  Tensor x = ones({1}).requires_grad_();
+  const Tensor y = Cube::apply(x, 1.0);
+  y.backward();
+  EXPECT_THROW(y.backward(), Error);
+}
+
+TEST(Checkpoint, GradientsEqualThoseWithoutIt) {
+  Tensor x = full({3}, 1.5).requires_grad_(), w = full({3}, 2.0).requires_grad_();
+  const auto f = [&](const variable_list& in) { return variable_list{(in[0] * w).exp()}; };
+  f({x})[0].sum().backward();
+  const Tensor gx = x.grad().clone(), gw = w.grad().clone();
+  x.mutable_grad().reset();
+  w.mutable_grad().reset();
+  checkpoint(f, {x})[0].sum().backward();
+  EXPECT_EQ(x.grad().select(0, 0).item<float>(), gx.select(0, 0).item<float>());
+  EXPECT_EQ(w.grad().select(0, 2).item<float>(), gw.select(0, 2).item<float>());
+}
+
+TEST(Anomaly, NamesTheFunctionThatMadeNaN) {
+  const DetectAnomalyGuard guard;
+  Tensor x = ones({2}).requires_grad_();
+  const Tensor y = NotANumber::apply(x).sum();
+  try {
+    y.backward();
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("Function 'NotANumber' returned nan values in its 0th output"),
+              std::string::npos)
+        << e.what();
+    EXPECT_NE(std::string(e.what()).find("Forward call was made at"), std::string::npos);
+  }
+}
+
+TEST(Hooks, RunInOrderAndMayReplaceTheGradient) {
+  Tensor x = ones({1}).requires_grad_();
+  Tensor y = x * 2;
+  std::vector<int> order;
+  y.register_hook([&](const Tensor& g) -> Tensor {
+    order.push_back(1);
+    return g * 10;
+  });
+  const auto id = y.register_hook([&](const Tensor&) { order.push_back(2); });
+  x.register_hook([&](const Tensor&) { order.push_back(3); });
+  x.register_post_accumulate_grad_hook([&](const Tensor& t) {
+    EXPECT_EQ(t.grad().item<float>(), 20.0F);
+    order.push_back(4);
+  });
+  y.retain_grad();
+  y.sum().backward();
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4}));
+  EXPECT_EQ(y.grad().item<float>(), 10.0F);
+  y.remove_hook(id);
+}
+
+TEST(Backward, RefusesVectorsAndUsedGraphs) {
+  Tensor x = ones({2}).requires_grad_();
+  EXPECT_THROW((x * 2).backward(), Error);
+  EXPECT_THROW(ones({}).backward(), Error);
+  const Tensor y = (x * x).sum();
+  y.backward(std::nullopt, true);
+  y.backward();
+  EXPECT_EQ(x.grad().select(0, 0).item<float>(), 4.0F);
+  EXPECT_THROW(y.backward(), Error);
+}
+
+TEST(Backward, InsideAHookIsANewLoop) {
+  Tensor x = ones({1}).requires_grad_(), z = ones({1}).requires_grad_();
+  const Tensor y = x * 3;
+  y.register_hook([&](const Tensor&) {
+    const AutoGradMode on(true);
+    (z * 5).backward();
+  });
+  y.backward();
+  EXPECT_EQ(z.grad().item<float>(), 5.0F);
+  EXPECT_EQ(x.grad().item<float>(), 3.0F);
+}
+
+TEST(InPlace, RulesOfLeavesAndViews) {
+  Tensor leaf = ones({2}).requires_grad_();
+  EXPECT_THROW(leaf.add_(1), Error);
+  EXPECT_THROW(leaf.select(0, 0).zero_(), Error);
+  {
+    const NoGradGuard off;
+    leaf.add_(1);
+  }
+  EXPECT_EQ(leaf.select(0, 0).item<float>(), 2.0F);
+  Tensor y = leaf * 1;
+  const auto parts = y.unbind();
+  EXPECT_THROW(parts[0].zero_(), Error);
+  Tensor expanded = ones({1}).expand({3});
+  EXPECT_THROW(expanded.add_(1), Error);
+}
+
+}  // namespace athanor::autograd

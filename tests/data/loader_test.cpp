@@ -1,0 +1,139 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+#include "athanor/data/data_loader.h"
+#include "athanor/ops/factory.h"
+
+namespace athanor::data {
+namespace {
+
+datasets::TensorDataset numbers(std::int64_t n) {
+  Tensor x = empty({n, 3}), y = empty({n}, kLong);
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (int j = 0; j < 3; ++j) x.data_ptr<float>()[i * 3 + j] = static_cast<float>(i * 10 + j);
+    y.data_ptr<std::int64_t>()[i] = i;
+  }
+  return {x, y};
+}
+
+template <class Loader>
+std::vector<std::int64_t> targets(Loader& loader) {
+  std::vector<std::int64_t> out;
+  for (auto& batch : loader)
+    for (std::int64_t i = 0; i < batch.target.numel(); ++i)
+      out.push_back(batch.target.template data_ptr<std::int64_t>()[i]);
+  return out;
+}
+
+/// Throws for one index.
+struct Faulty : datasets::Dataset<Faulty> {
+  Example<> get(std::size_t i) override {
+    ATHANOR_CHECK_VALUE(i != 5, "sample is broken");
+    return {ones({1}), zeros({1})};
+  }
+  std::optional<std::size_t> size() const override { return 8; }
+};
+
+}  // namespace
+
+TEST(DataLoader, SequentialBatchesInOrderWithASmallerLast) {
+  auto loader = make_data_loader<samplers::SequentialSampler>(numbers(10).map(transforms::Stack<>()), 4);
+  std::vector<std::int64_t> sizes;
+  for (auto& b : *loader) sizes.push_back(b.data.size(0));
+  EXPECT_EQ(sizes, (std::vector<std::int64_t>{4, 4, 2}));
+  EXPECT_EQ(loader->size(), 3U);
+}
+
+TEST(DataLoader, DropLastLeavesOutTheRest) {
+  auto loader = make_data_loader<samplers::SequentialSampler>(numbers(10).map(transforms::Stack<>()),
+                                                              DataLoaderOptions(4).drop_last(true));
+  EXPECT_EQ(targets(*loader).size(), 8U);
+  EXPECT_EQ(loader->size(), 2U);
+}
+
+TEST(DataLoader, OrderDoesNotDependOnTheNumberOfWorkers) {
+  std::vector<std::vector<std::int64_t>> seen;
+  for (const std::size_t workers : {0, 1, 3}) {
+    manual_seed(7);
+    auto loader = make_data_loader(numbers(101).map(transforms::Stack<>()), DataLoaderOptions(8).workers(workers));
+    seen.push_back(targets(*loader));
+    const auto second = targets(*loader);
+    EXPECT_NE(second, seen.back());  // a new order every epoch
+    seen.back().insert(seen.back().end(), second.begin(), second.end());
+  }
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(seen[0], seen[2]);
+  EXPECT_EQ(std::set<std::int64_t>(seen[0].begin(), seen[0].begin() + 101).size(), 101U);
+}
+
+TEST(DataLoader, GatheringWholeBatchesEqualsStackingExamples) {
+  auto fast = numbers(20).map(transforms::Normalize<>({5.0}, {2.0})).map(transforms::Stack<>());
+  const std::vector<std::size_t> indices{3, 0, 19, 3};
+  const auto a = fast.get_batch(indices);
+  auto slow = numbers(20);
+  transforms::Normalize<> normalize({5.0}, {2.0});
+  const auto b = transforms::Stack<>().apply_batch(normalize.apply_batch(slow.get_batch(indices)));
+  for (std::int64_t i = 0; i < a.data.numel(); ++i) EXPECT_EQ(a.data.data_ptr<float>()[i], b.data.data_ptr<float>()[i]);
+  EXPECT_EQ(a.target.sizes(), b.target.sizes());
+}
+
+TEST(DataLoader, WorkerErrorNamesTheSamples) {
+  for (const std::size_t workers : {0, 2}) {
+    auto loader = make_data_loader<samplers::SequentialSampler>(Faulty().map(transforms::Stack<>()),
+                                                                DataLoaderOptions(2).workers(workers));
+    try {
+      for (auto& b : *loader) (void)b;
+      FAIL();
+    } catch (const WorkerException& e) {
+      EXPECT_NE(std::string(e.what()).find("sample is broken"), std::string::npos);
+      EXPECT_NE(std::string(e.what()).find("[4, 5]"), std::string::npos) << e.what();
+      EXPECT_THROW(std::rethrow_exception(e.original_exception), ValueError);
+    }
+  }
+}
+
+TEST(DataLoader, ResumesInTheMiddleOfAnEpochExactly) {
+  manual_seed(3);
+  auto loader = make_data_loader(numbers(50).map(transforms::Stack<>()), DataLoaderOptions(4).workers(2));
+  std::vector<std::int64_t> rest;
+  samplers::SamplerState state;
+  int n = 0;
+  for (auto& b : *loader) {
+    if (++n == 5) state = loader->state();
+    if (n > 5)
+      for (std::int64_t i = 0; i < b.target.numel(); ++i) rest.push_back(b.target.data_ptr<std::int64_t>()[i]);
+  }
+  manual_seed(99);
+  auto other = make_data_loader(numbers(50).map(transforms::Stack<>()), DataLoaderOptions(4).workers(1));
+  other->sampler().restore(state);
+  std::vector<std::int64_t> got;
+  for (auto it = other->resume(); !(it == other->end()); ++it)
+    for (std::int64_t i = 0; i < it->target.numel(); ++i) got.push_back(it->target.data_ptr<std::int64_t>()[i]);
+  EXPECT_EQ(got, rest);
+}
+
+TEST(DataLoader, AbandonedIterationJoinsItsWorkers) {
+  auto loader = make_data_loader(numbers(1000).map(transforms::Stack<>()), DataLoaderOptions(1).workers(3));
+  auto it = loader->begin();
+  ++it;
+  auto again = loader->begin();
+  EXPECT_EQ(again->data.size(0), 1);
+}
+
+TEST(DataLoader, BadOptionsAreRefused) {
+  EXPECT_THROW(make_data_loader(numbers(4).map(transforms::Stack<>()), DataLoaderOptions(0)), ValueError);
+  EXPECT_THROW(datasets::TensorDataset(ones({3, 2}), ones({4})), ValueError);
+}
+
+TEST(RandomSplit, PartsCoverTheDatasetOnce) {
+  const auto parts = datasets::random_split(numbers(10), {7, 3}, Generator(1));
+  std::set<std::size_t> all;
+  for (const auto& p : parts) all.insert(p.indices().begin(), p.indices().end());
+  EXPECT_EQ(all.size(), 10U);
+  EXPECT_EQ(parts[1].size(), 3U);
+  EXPECT_THROW(datasets::random_split(numbers(10), {7, 2}), ValueError);
+}
+
+}  // namespace athanor::data

@@ -1,0 +1,160 @@
+#include <gtest/gtest.h>
+
+#include "athanor/ops/factory.h"
+#include "athanor/optim/algorithms.h"
+#include "athanor/optim/scheduler.h"
+
+namespace athanor::optim {
+namespace {
+
+/// Five steps on a small problem; the expected values are PyTorch's.
+template <class Make>
+std::vector<double> trajectory(Make make, DType dtype = kDouble) {
+  Tensor p = tensor({1.0, -2.0, 0.5}, TensorOptions(dtype)).requires_grad_();
+  const Tensor target = tensor({0.3, 0.7, -1.1}, TensorOptions(dtype));
+  const Tensor weight = tensor({1.0, 2.0, 0.5}, TensorOptions(dtype));
+  auto optimizer = make(std::vector<Tensor>{p});
+  for (int i = 0; i < 5; ++i) {
+    optimizer->zero_grad();
+    const Tensor d = p - target;
+    ((d * d * weight).sum() + p.sin().sum()).backward();
+    optimizer->step();
+  }
+  std::vector<double> out;
+  for (int i = 0; i < 3; ++i) out.push_back(p.select(0, i).item<double>());
+  return out;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& want, double tolerance = 1e-12) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], tolerance) << "element " << i;
+}
+
+template <class Algorithm, class Options>
+auto with(Options o) {
+  return [o](std::vector<Tensor> p) { return std::make_unique<Algorithm>(std::move(p), o); };
+}
+
+}  // namespace
+
+TEST(Sgd, FollowsPyTorch) {
+  expect_near(trajectory(with<SGD>(SGDOptions(0.1))), {0.25610797135056756, 0.2889747030927275, -0.5455569274570445});
+  expect_near(trajectory(with<SGD>(SGDOptions(0.05).momentum(0.9))),
+              {-0.08606510452860233, 2.1163194267340852, -0.9744402848141056});
+  expect_near(trajectory(with<SGD>(SGDOptions(0.05).momentum(0.9).dampening(0.3).weight_decay(0.1))),
+              {0.06481823324787513, 1.7639382696620334, -0.7166082985137667});
+  expect_near(trajectory(with<SGD>(SGDOptions(0.05).momentum(0.9).nesterov(true).weight_decay(0.01))),
+              {-0.2213059265476299, 1.6353464313572377, -1.2101916877747094});
+  expect_near(trajectory(with<SGD>(SGDOptions(0.01).momentum(0.5).maximize(true))),
+              {1.1606201869461374, -3.009156192252212, 0.7019785705892512});
+}
+
+TEST(Adam, FollowsPyTorch) {
+  expect_near(trajectory(with<Adam>(AdamOptions(0.1))),
+              {0.504197937053875, -1.5025232781509517, 0.0013884314637627043});
+  expect_near(trajectory(with<Adam>(AdamOptions(0.1).betas({0.8, 0.95}).eps(1e-6).weight_decay(0.1).amsgrad(true))),
+              {0.5063745373855761, -1.5038144445997403, 0.002469205986360176});
+  expect_near(trajectory(with<AdamW>(AdamWOptions(0.1))),
+              {0.5002605424282943, -1.4936015225523847, -0.00010089359692223854});
+}
+
+TEST(Adadelta, FollowsPyTorch) {
+  expect_near(trajectory(with<Adadelta>(AdadeltaOptions(1.0))),
+              {0.9836054971539562, -1.9835951479553282, 0.48358066409096867});
+  expect_near(trajectory(with<Adadelta>(AdadeltaOptions(0.5).rho(0.8).eps(1e-4).weight_decay(0.1))),
+              {0.9399317207183976, -1.9397785309037845, 0.4396287686542661});
+}
+
+TEST(Optimizers, Float32AndHalfStayCloseToFloat64) {
+  const auto exact = trajectory(with<Adam>(AdamOptions(0.1)));
+  expect_near(trajectory(with<Adam>(AdamOptions(0.1)), kFloat), exact, 1e-5);
+  expect_near(trajectory(with<SGD>(SGDOptions(0.1)), kBFloat16), trajectory(with<SGD>(SGDOptions(0.1))), 0.05);
+}
+
+TEST(Optimizers, ParameterOfAnyLayoutIsUpdatedInPlace) {
+  Tensor base = ones({4, 6});
+  Tensor p = base.slice(1, 0, 6, 2);  // strided, not dense
+  p.requires_grad_();
+  p.mutable_grad() = full({4, 3}, 2.0);
+  SGD sgd({p}, SGDOptions(0.5).momentum(0.9));
+  sgd.step();
+  const NoGradGuard off;
+  EXPECT_EQ(base.select(0, 0).select(0, 0).item<float>(), 0.0F);
+  EXPECT_EQ(base.select(0, 0).select(0, 1).item<float>(), 1.0F);
+}
+
+TEST(Optimizers, StateDictContinuesExactly) {
+  auto run = [](bool interrupt) {
+    Tensor p = tensor({1.0, 2.0}).requires_grad_();
+    auto adam = std::make_unique<Adam>(std::vector<Tensor>{p}, AdamOptions(0.1));
+    for (int i = 0; i < 6; ++i) {
+      if (interrupt && i == 3) {
+        const auto dict = adam->state_dict();
+        adam = std::make_unique<Adam>(std::vector<Tensor>{p}, AdamOptions(0.7));
+        adam->load_state_dict(dict);
+      }
+      adam->zero_grad();
+      (p * p).sum().backward();
+      adam->step();
+    }
+    return std::pair(p.select(0, 0).item<float>(), p.select(0, 1).item<float>());
+  };
+  EXPECT_EQ(run(false), run(true));
+}
+
+TEST(Optimizers, GroupsHaveTheirOwnOptions) {
+  Tensor a = ones({1}).requires_grad_(), b = ones({1}).requires_grad_();
+  std::vector<OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector<Tensor>{a});
+  groups.emplace_back(std::vector<Tensor>{b}, std::make_unique<SGDOptions>(0.5));
+  SGD sgd(std::move(groups), SGDOptions(0.1));
+  (a + b).sum().backward();
+  sgd.step();
+  EXPECT_FLOAT_EQ(a.item<float>(), 0.9F);
+  EXPECT_FLOAT_EQ(b.item<float>(), 0.5F);
+}
+
+TEST(Optimizers, ClosureIsCalledWithGradModeOn) {
+  Tensor p = ones({1}).requires_grad_();
+  SGD sgd({p}, SGDOptions(0.1));
+  const NoGradGuard off;
+  const Tensor loss = sgd.step([&] {
+    const Tensor l = (p * p).sum();
+    l.backward();
+    return l;
+  });
+  EXPECT_EQ(loss.item<float>(), 1.0F);
+  EXPECT_FLOAT_EQ(p.item<float>(), 0.8F);
+}
+
+TEST(Optimizers, BadInputIsRefused) {
+  Tensor p = ones({2}).requires_grad_();
+  EXPECT_THROW(SGD(std::vector<Tensor>{}), ValueError);
+  EXPECT_THROW(SGD({p}, SGDOptions(-1)), ValueError);
+  EXPECT_THROW(SGD({p}, SGDOptions(0.1).nesterov(true)), ValueError);
+  EXPECT_THROW(Adam({p}, AdamOptions(0.1).betas({1.0, 0.9})), ValueError);
+  EXPECT_THROW(SGD({p * 2}), ValueError);
+  SGD sgd({p});
+  EXPECT_THROW(sgd.add_param_group(OptimizerParamGroup({p})), ValueError);
+  EXPECT_THROW(sgd.load_state_dict({}), ValueError);
+}
+
+TEST(Schedulers, FollowPyTorch) {
+  Tensor p = zeros({1}).requires_grad_();
+  auto rates = [&](auto make) {
+    SGD sgd({p}, SGDOptions(0.4));
+    auto scheduler = make(sgd);
+    std::vector<double> out;
+    for (int i = 0; i < 10; ++i) {
+      scheduler.step();
+      out.push_back(sgd.param_groups()[0].options().get_lr());
+    }
+    return out;
+  };
+  expect_near(rates([](Optimizer& o) { return StepLR(o, 3, 0.5); }), {.4, .4, .2, .2, .2, .1, .1, .1, .05, .05});
+  expect_near(rates([](Optimizer& o) { return CosineAnnealingLR(o, 4, 0.01); }),
+              {0.34288582233137677, 0.20500000000000002, 0.06711417766862325, 0.01, 0.06711417766862322,
+               0.20500000000000004, 0.34288582233137693, 0.4000000000000002, 0.342885822331377, 0.20500000000000018});
+}
+
+}  // namespace athanor::optim
