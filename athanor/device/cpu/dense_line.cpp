@@ -119,6 +119,42 @@ void store_line(void* to, DType to_type, std::int64_t stride, const void* from, 
   }
 }
 
+namespace {
+
+/// Calls fn(offset, stride, n) for the runs along the last dim that make up elements [start, start + n) of `v`.
+template <class F>
+void each_run(const View& v, std::int64_t start, std::int64_t n, F&& fn) {
+  if (v.contiguous || v.ndim == 0) return fn(start, std::int64_t{1}, n);
+  const std::int64_t inner = v.size(-1), stride = v.stride(-1);
+  while (n > 0) {
+    const std::int64_t i = start % inner, m = std::min(n, inner - i);
+    std::int64_t offset = i * stride, outer = start / inner;
+    for (int d = v.ndim - 2; d >= 0 && outer > 0; --d) {
+      offset += outer % v.sizes[d] * v.strides[d];
+      outer /= v.sizes[d];
+    }
+    fn(offset, stride, m);
+    start += m;
+    n -= m;
+  }
+}
+
+}  // namespace
+
+void load_range(void* to, DType to_type, const View& v, std::int64_t start, std::int64_t n) {
+  each_run(v, start, n, [&](std::int64_t offset, std::int64_t stride, std::int64_t m) {
+    load_line(to, to_type, element(v.data, offset, v.item_size()), v.dtype, stride, m);
+    to = element(to, m, item_size(to_type));
+  });
+}
+
+void store_range(const View& v, std::int64_t start, const void* from, DType from_type, std::int64_t n) {
+  each_run(v, start, n, [&](std::int64_t offset, std::int64_t stride, std::int64_t m) {
+    store_line(element(v.data, offset, v.item_size()), v.dtype, stride, from, from_type, m);
+    from = element(const_cast<void*>(from), m, item_size(from_type));
+  });
+}
+
 Lines::Lines(const View* const* views, int n, std::int64_t dim) {
   const View& first = *views[0];
   const int axis = static_cast<int>(dim < 0 ? dim + first.ndim : dim);

@@ -14,6 +14,11 @@ void load_line(void* to, DType to_type, const void* from, DType from_type, std::
 /// to[i * stride] = from[i], converted; `from` is dense.
 void store_line(void* to, DType to_type, std::int64_t stride, const void* from, DType from_type, std::int64_t n);
 
+/// to[i] = element start + i of `v` in row-major order, converted; `to` is dense.
+void load_range(void* to, DType to_type, const View& v, std::int64_t start, std::int64_t n);
+/// Element start + i of `v` in row-major order = from[i], converted; `from` is dense.
+void store_range(const View& v, std::int64_t start, const void* from, DType from_type, std::int64_t n);
+
 /// The dtype in which a kernel computes on elements of `t`: float32 for the halves, else t itself.
 constexpr DType computing_dtype(DType t) { return is_half(t) ? DType::Float : t; }
 

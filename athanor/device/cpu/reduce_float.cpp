@@ -121,8 +121,8 @@ struct NanSum {
     auto* s = static_cast<NanSumState*>(states);
     for (std::int64_t r = 0; r < rows; ++r) {
       const T* p = static_cast<const T*>(in) + r * stride;
-      for (std::int64_t b = 0; b < n; b += kFoldPiece) {
-        const std::int64_t m = std::min(kFoldPiece, n - b);
+      for (std::int64_t b = 0; b < n; b += kFoldPiece<T>) {
+        const std::int64_t m = std::min(kFoldPiece<T>, n - b);
         T sum[kLanes] = {};
         std::int32_t count[kLanes] = {};
         for (std::int64_t i = 0; i < m; i += kLanes) take(sum, count, p + b + i, std::min(kLanes, m - i));

@@ -22,7 +22,8 @@ namespace athanor::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// Elements after which lane accumulators go to the state: bounds the rounding error of long sums.
-inline constexpr std::int64_t kFoldPiece = 4096;
+template <class T>
+inline constexpr std::int64_t kFoldPiece = 256 * static_cast<std::int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
 /// The same for rows folded into columns.
 inline constexpr std::int64_t kFoldRows = 128;
 
@@ -95,8 +96,8 @@ void fold_rows(void* states, const void* in, std::int64_t stride, std::int64_t r
   auto* s = static_cast<S*>(states);
   const auto* p = static_cast<const T*>(in);
   for (std::int64_t r = 0; r < rows; ++r, p += stride)
-    for (std::int64_t i = 0; i < n; i += kFoldPiece)
-      s[r] = Op::join(s[r], static_cast<S>(fold_piece(op, p + i, std::min(kFoldPiece, n - i))));
+    for (std::int64_t i = 0; i < n; i += kFoldPiece<T>)
+      s[r] = Op::join(s[r], static_cast<S>(fold_piece(op, p + i, std::min(kFoldPiece<T>, n - i))));
 }
 
 template <int kRows, class Op, class T = typename Op::Elem>
