@@ -122,12 +122,18 @@ ATHANOR_VECTOR_FUNCTION_2(pow)
 ATHANOR_VECTOR_FUNCTION_2(atan2)
 ATHANOR_VECTOR_FUNCTION_2(hypot)
 
-/// c[0] + c[1] x + ... by Horner's rule.
+/// c[0] + c[1] x + ... by Estrin's scheme: Horner's chain of dependent steps would leave the units idle.
 template <class D, std::size_t N>
 HWY_INLINE hn::Vec<D> polynomial(D d, hn::Vec<D> x, const hn::TFromD<D> (&c)[N]) {
-  auto sum = hn::Set(d, c[N - 1]);
-  for (std::size_t i = N - 1; i-- > 0;) sum = hn::MulAdd(sum, x, hn::Set(d, c[i]));
-  return sum;
+  hn::Vec<D> sum[(N + 1) / 2];
+  for (std::size_t i = 0; i < N / 2; ++i) sum[i] = hn::MulAdd(hn::Set(d, c[2 * i + 1]), x, hn::Set(d, c[2 * i]));
+  if constexpr (N % 2 == 1) sum[N / 2] = hn::Set(d, c[N - 1]);
+  for (std::size_t n = (N + 1) / 2; n > 1; n = (n + 1) / 2) {
+    x = hn::Mul(x, x);
+    for (std::size_t i = 0; i < n / 2; ++i) sum[i] = hn::MulAdd(sum[2 * i + 1], x, sum[2 * i]);
+    if (n % 2 == 1) sum[n / 2] = sum[n - 1];
+  }
+  return sum[0];
 }
 
 /// 2^n * y for |n| <= 256, rounded once even when the result is subnormal.
@@ -402,6 +408,13 @@ HWY_INLINE V log1p_tail(D d, V f) {
 /// `y` for x > 0 finite, else what a logarithm gives there.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V finish_log(D d, V x, V y) {
+#if HWY_TARGET == HWY_AVX3
+  // By class of x, from the highest digit: positive keeps y, negative NaN, inf, -inf NaN, one keeps y, zero -inf, NaN.
+  if constexpr (is_float32_v<D>)
+    return V{_mm512_fixupimm_ps(y.raw, x.raw, _mm512_set1_epi32(0x03530422), 0)};
+  else
+    return V{_mm512_fixupimm_pd(y.raw, x.raw, _mm512_set1_epi64(0x03530422), 0)};
+#endif
   using T = hn::TFromD<D>;
   const V infinity = hn::Set(d, std::numeric_limits<T>::infinity());
   y = hn::IfThenElse(hn::Eq(x, infinity), infinity, y);
@@ -481,7 +494,7 @@ HWY_INLINE V vec_log1p(D d, V x) {
   const hn::RebindToSigned<D> di;
   using I = hn::TFromD<decltype(di)>;
   constexpr int kMantissa = std::numeric_limits<T>::digits - 1;
-  constexpr int kBias = std::numeric_limits<T>::max_exponent - 1;
+  [[maybe_unused]] constexpr int kBias = std::numeric_limits<T>::max_exponent - 1;
   const V one = hn::Set(d, T{1});
   const V u = hn::Add(x, one);
   V e;
@@ -489,9 +502,17 @@ HWY_INLINE V vec_log1p(D d, V x) {
   // What the sum 1 + x lost, brought to m's scale.
   const auto moderate = hn::Lt(hn::Abs(x), hn::Set(d, static_cast<T>(I{1} << (kMantissa + 1))));
   const V lost = hn::IfThenElseZero(moderate, hn::Sub(x, hn::Sub(u, one)));
+  V scaled;
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (is_float32_v<D>)
+    scaled = V{_mm512_scalef_ps(lost.raw, hn::Neg(e).raw)};
+  else
+    scaled = V{_mm512_scalef_pd(lost.raw, hn::Neg(e).raw)};
+#else
   const auto whole = hn::ConvertTo(di, hn::Min(e, hn::Set(d, T{kBias - 1})));
-  const V power = hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::Sub(hn::Set(di, I{kBias}), whole)));
-  const V f = hn::MulAdd(lost, power, hn::Sub(m, one));
+  scaled = hn::Mul(lost, hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::Sub(hn::Set(di, I{kBias}), whole))));
+#endif
+  const V f = hn::Add(scaled, hn::Sub(m, one));
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, finish_log(d, u, log_of_parts(d, f, e)));
 }
 
