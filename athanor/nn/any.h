@@ -177,6 +177,12 @@ class AnyModule {
     check();
     return content_->forward(std::move(arguments));
   }
+  /// The same for one tensor, without a list.
+  AnyValue any_forward_tensor(const Tensor& x) {
+    check();
+    if (content_->takes_one_tensor()) return AnyValue(content_->forward_tensor(x));
+    return any_forward(x);
+  }
   template <class Result = Tensor, class... Args>
   Result forward(Args&&... args) {
     check();

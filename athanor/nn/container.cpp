@@ -66,7 +66,7 @@ void SequentialImpl::check_filled() const {
 Tensor SequentialImpl::forward_rest(AnyValue value) {
   for (std::size_t i = 1; i < modules_.size(); ++i) {
     if (Tensor* x = value.try_get<Tensor>())
-      value = AnyValue(modules_[i].forward(*x));
+      value = modules_[i].any_forward_tensor(*x);
     else
       value = modules_[i].any_forward(std::vector<AnyValue>{std::move(value)});
   }
