@@ -133,7 +133,7 @@ std::string file_name(const Family& family, bool train, bool images, char separa
 std::string find_file(const Family& family, const std::string& folder, bool train, bool images) {
   for (const char separator : {'-', '.'}) {
     for (const char* packed : {"", ".gz"}) {
-      const std::string path = folder + "/" + file_name(family, train, images, separator) + packed;
+      std::string path = folder + "/" + file_name(family, train, images, separator) + packed;
       std::error_code error;
       if (fs::exists(path, error)) return path;
     }
@@ -226,14 +226,14 @@ bool is_writable(const std::string& folder) {
 // Where a download goes: what the user chose, else the cache, which comes last.
 std::string download_folder(const Family& family, const std::vector<Base>& bases) {
   for (const Base& base : bases)
-    if (base.chosen && is_writable(base.folder)) return base.folder + "/" + family.folder + "/raw";
-  return (is_writable(bases.back().folder) ? bases.back().folder : "data") + "/" + family.folder + "/raw";
+    if (base.chosen && is_writable(base.folder)) return str(base.folder, "/", family.folder, "/raw");
+  return str(is_writable(bases.back().folder) ? bases.back().folder : "data", "/", family.folder, "/raw");
 }
 
 void download_all(const Family& family, const MnistOptions& options, const std::string& folder) {
   std::vector<std::string> sources;
   const auto add_data_folder = [&](const std::string& address) {
-    if (!address.empty()) sources.push_back(address + "/" + family.folder + "/raw");
+    if (!address.empty()) sources.push_back(str(address, "/", family.folder, "/raw"));
   };
   add_data_folder(environment("ATHANOR_DATA_MIRROR"));
   for (const std::string& mirror : options.mirrors) add_data_folder(mirror);
@@ -241,8 +241,8 @@ void download_all(const Family& family, const MnistOptions& options, const std::
   for (std::size_t i = 0; i < family.sums.size(); ++i) {
     const std::string name = file_name(family, i < 2, i % 2 == 0, '-') + ".gz";
     io::Download what;
-    for (const std::string& source : sources) what.urls.push_back(source + "/" + name);
-    what.path = folder + "/" + name;
+    for (const std::string& source : sources) what.urls.push_back(str(source, "/", name));
+    what.path = str(folder, "/", name);
     what.md5 = family.sums[i].md5;
     what.sha256 = family.sums[i].sha256;
     what.max_bytes = std::uint64_t{1} << 28;

@@ -177,7 +177,7 @@ void centre(const std::array<std::uint8_t, kDigitPixels>& image, std::uint8_t* o
   std::int64_t mass = 0, mx = 0, my = 0;
   for (int y = 0; y < kSide; ++y) {
     for (int x = 0; x < kSide; ++x) {
-      const int v = image[static_cast<std::size_t>(y * kSide + x)];
+      const int v = image[static_cast<std::size_t>(y) * kSide + static_cast<std::size_t>(x)];
       mass += v, mx += v * x, my += v * y;
     }
   }

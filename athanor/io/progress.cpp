@@ -55,7 +55,7 @@ std::string format_value(double value) {
 std::string format_duration(double seconds) {
   // Beyond a century, or nonsense: nobody waits for that.
   if (!(seconds >= 0 && seconds < 3e9)) return "?";
-  const auto total = static_cast<std::int64_t>(seconds + 0.5);
+  const auto total = static_cast<std::int64_t>(std::llround(seconds));
   char buffer[64];
   if (total >= 3600)
     std::snprintf(buffer, sizeof buffer, "%lld:%02d:%02d", static_cast<long long>(total / 3600),
@@ -134,7 +134,7 @@ std::string Progress::text(double elapsed, bool with_bar, std::size_t bar_room) 
   std::string line = title_.empty() ? "" : title_ + ": ";
   if (total_ > 0) line += format("%3.0f%% ", std::floor(fraction * 100));
   if (with_bar && total_ > 0 && bar_room >= 5) {
-    const auto filled = static_cast<std::size_t>(fraction * static_cast<double>(bar_room) + 0.5);
+    const auto filled = static_cast<std::size_t>(std::lround(fraction * static_cast<double>(bar_room)));
     line += "[" + std::string(filled, '#') + std::string(bar_room - filled, '.') + "] ";
   }
   line += std::to_string(done_);

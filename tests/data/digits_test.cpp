@@ -94,8 +94,9 @@ TEST(SyntheticDigits, AreCentredByMassAndAsDarkAsMnist) {
   for (std::size_t i = 0; i < 2000; ++i) {
     double mass = 0, mx = 0, my = 0;
     for (std::size_t k = 0; k < kPixels; ++k) {
+      const std::size_t row = k / 28;
       const double v = digits.images[i * kPixels + k];
-      mass += v, mx += v * static_cast<double>(k % 28), my += v * static_cast<double>(k / 28);
+      mass += v, mx += v * static_cast<double>(k % 28), my += v * static_cast<double>(row);
     }
     ASSERT_GT(mass, 255 * 10) << "image " << i << " is nearly empty";
     EXPECT_NEAR(mx / mass, 13.5, 0.75) << i;

@@ -32,12 +32,15 @@ class Mnist : public ::testing::Test {
     options_.generated_test = 20;
     options_.log = [this](const std::string& line) { lines_.push_back(line); };
   }
+
+ public:
   ~Mnist() override {
     std::filesystem::current_path(before_);
     unsetenv("XDG_CACHE_HOME");
     for (const auto& [name, value] : kept_) setenv(name.c_str(), value.c_str(), 1);
   }
 
+ protected:
   static io::Array images(std::int64_t count, std::int64_t rows = 28, std::int64_t columns = 28) {
     io::Array a = io::empty_array(kByte, {count, rows, columns});
     for (std::size_t i = 0; i < a.nbytes(); ++i) a.data[i] = static_cast<std::byte>(i * 31);
