@@ -214,7 +214,7 @@ std::vector<std::string> python_suffixes(const View& v, const PrintOptions& o, c
   if (!s.grad_fn.empty())
     fields.push_back(detail::str("grad_fn=<", s.grad_fn, ">"));
   else if (s.requires_grad)
-    fields.push_back("requires_grad=True");
+    fields.emplace_back("requires_grad=True");
   return fields;
 }
 

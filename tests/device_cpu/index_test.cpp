@@ -315,8 +315,7 @@ TEST(IndexPut, WritesAndBroadcastsValues) {
           for (const Dims& value_sizes : {Dims{}, Dims{shape.back()}, shape}) {
             const Box out = values(t, sizes, layout, 8), source = values(t, value_sizes, layout, 9);
             Box want = clone(out);
-            const Dims count = shape;
-            for (std::int64_t i = 0; i < Box(kByte, count).numel(); ++i) {
+            for (std::int64_t i = 0; i < Box(kByte, shape).numel(); ++i) {
               const std::int64_t to = position(sizes, advanced_coordinates(sizes, index, shape, i));
               const double v = source.get(broadcast_index(value_sizes, shape, i));
               want.set(to, accumulate ? (t == kBool ? double(want.get(to) != 0 || v != 0) : want.get(to) + v) : v);

@@ -30,7 +30,6 @@ using detail::host_class_bytes;
 using detail::HostBin;
 using detail::HostThreadCache;
 using detail::kHostAlignment;
-using detail::kHostSmallBytes;
 using detail::kHostSmallClasses;
 
 #if defined(__SANITIZE_ADDRESS__)

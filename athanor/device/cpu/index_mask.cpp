@@ -92,9 +92,9 @@ DimVector broadcast_shape(const View& a, const View& b) {
   const View& longer = a.ndim >= b.ndim ? a : b;
   const View& shorter = a.ndim >= b.ndim ? b : a;
   DimVector shape(longer.shape());
-  const int lead = longer.ndim - shorter.ndim;
+  const std::size_t lead = shape.size() - shorter.shape().size();
   for (int d = 0; d < shorter.ndim; ++d) {
-    std::int64_t& size = shape[static_cast<std::size_t>(lead + d)];
+    std::int64_t& size = shape[lead + static_cast<std::size_t>(d)];
     ATHANOR_CHECK(size == shorter.sizes[d] || size == 1 || shorter.sizes[d] == 1, "masked_select: shapes ", a.shape(),
                   " and ", b.shape(), " do not broadcast");
     if (size == 1) size = shorter.sizes[d];

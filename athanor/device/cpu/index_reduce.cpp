@@ -59,7 +59,7 @@ void divide_by_counts(const View& out, const Counts& counts, std::int64_t extra)
     } else if constexpr (is_half_v<T>) {
       x = T(static_cast<float>(x) / static_cast<float>(n));
     } else if constexpr (!std::is_same_v<T, bool>) {
-      const auto v = static_cast<std::int64_t>(x);
+      const std::int64_t v = +x;
       x = static_cast<T>(v / n - (v % n < 0 ? 1 : 0));
     }
     walk.next();

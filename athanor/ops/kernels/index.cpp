@@ -43,7 +43,7 @@ DimVector broadcast_indices(ArrayRef<View> indices) {
   DimVector shape;
   for (const View& v : indices) {
     if (!v.defined()) continue;
-    const auto ndim = static_cast<std::size_t>(v.ndim);
+    const auto ndim = v.shape().size();
     while (shape.size() < ndim) shape.insert(0, 1);
     for (std::size_t d = 0; d < ndim; ++d) {
       std::int64_t& size = shape[shape.size() - ndim + d];
