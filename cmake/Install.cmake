@@ -3,17 +3,12 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(ATHANOR_TARGETS athanor)
-# Present from when libtorch's names are served: supplies <torch/torch.h>.
-if(TARGET athanor_torch)
-  list(APPEND ATHANOR_TARGETS athanor_torch)
-endif()
-install(TARGETS ${ATHANOR_TARGETS} EXPORT AthanorTargets
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS athanor athanor_torch EXPORT AthanorTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 # Headers of the interface; those of the kernels stay inside.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/athanor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "device/*" EXCLUDE)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/compat DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/athanor)
 install(DIRECTORY ${GENERATED}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "*.inc" PATTERN "*.glue.inc" EXCLUDE)
 

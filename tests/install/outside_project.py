@@ -38,8 +38,7 @@ def build_with_cmake(arguments, prefix: str, folder: str) -> None:
          f"-DCMAKE_CXX_COMPILER={arguments.compiler}", *flags])
     run([arguments.cmake, "--build", folder])
     expect_ok(os.path.join(folder, "outside"))
-    if os.path.exists(os.path.join(folder, "outside_torch")):
-        expect_ok(os.path.join(folder, "outside_torch"))
+    expect_ok(os.path.join(folder, "outside_torch"))
 
 
 def build_with_pkg_config(arguments, prefix: str, folder: str) -> None:
