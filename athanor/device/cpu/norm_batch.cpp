@@ -1,0 +1,333 @@
+// batch_norm.
+#include <cmath>
+
+#include "athanor/base/parallel.h"
+#include "athanor/device/cpu/norm_simd.h"
+#include "athanor/device/cpu/norm_staging.h"
+#include "athanor/device/cpu/reduce_core.h"
+#include "athanor/ops/kernels/norm.h"
+
+namespace athanor::cpu {
+namespace {
+
+constexpr std::int64_t kGrain = 16384;  // elements for which a second thread pays
+constexpr std::int64_t kTile = 256;     // columns that a row of few channels is repeated to
+
+/// Activations as samples of `channels` planes of `plane` elements; with `last`, the channel runs fastest.
+struct Channels {
+  std::int64_t samples = 1, channels = 1, plane = 1;
+  bool last = false;
+
+  std::int64_t rows() const { return last ? samples * plane : samples * channels; }
+  std::int64_t per_channel() const { return samples * plane; }
+};
+
+bool is_channels_last(const View& v) {
+  const auto is = [&](int d, std::int64_t step) { return v.sizes[d] == 1 || v.strides[d] == step; };
+  std::int64_t step = v.sizes[1];
+  bool ok = is(1, 1);
+  for (int d = v.ndim - 1; d >= 2; --d) {
+    ok = ok && is(d, step);
+    step *= v.sizes[d];
+  }
+  return ok && is(0, step);
+}
+
+Channels channels_of(const View& in, const char* op) {
+  ATHANOR_CHECK(in.ndim >= 2, op, ": expected activations of at least 2 dims, got shape ", in.shape());
+  Channels c;
+  c.samples = in.sizes[0];
+  c.channels = in.sizes[1];
+  for (int d = 2; d < in.ndim; ++d) c.plane *= in.sizes[d];
+  c.last = !in.contiguous || c.plane == 1;
+  ATHANOR_CHECK_TYPE(NotImplementedError, in.contiguous || in.numel == 0 || is_channels_last(in), op,
+                     ": activations must be contiguous or channels-last; make them so first");
+  return c;
+}
+
+/// `v` as one row of memory: its elements are dense, whatever their order.
+View flat(View v) {
+  v.contiguous = true;
+  return v;
+}
+
+std::vector<double> to_doubles(const View& v, double otherwise, std::int64_t n) {
+  std::vector<double> out(static_cast<std::size_t>(n), otherwise);
+  if (v.defined()) load_range(out.data(), DType::Double, v, 0, n);
+  return out;
+}
+void from_doubles(const View& v, const std::vector<double>& x) {
+  if (v.defined()) store_range(v, 0, x.data(), DType::Double, v.numel);
+}
+
+/// Parameters of all channels in dtype t, repeated `repeats` times.
+class ChannelParams {
+ public:
+  ChannelParams(DType t, std::int64_t channels, std::int64_t repeats)
+      : t_(t), channels_(channels), repeats_(repeats), room_(static_cast<std::size_t>(4 * channels * repeats)) {}
+  void set(int which, const std::vector<double>& values) {
+    for (std::int64_t k = 0; k < repeats_; ++k)
+      convert_line(element(at(which), k * channels_, item_size(t_)), t_, values.data(), DType::Double, channels_);
+  }
+  /// From channel c on.
+  NormParams from(std::int64_t c) const {
+    const auto p = [&](int which) -> const void* { return element(at(which), c, item_size(t_)); };
+    return {p(0), p(1), p(2), p(3)};
+  }
+
+ private:
+  void* at(int which) const {
+    return element(const_cast<double*>(room_.data()), which * channels_ * repeats_, item_size(t_));
+  }
+  DType t_;
+  std::int64_t channels_, repeats_;
+  std::vector<double> room_;
+};
+
+std::int64_t repeats_of(const Channels& c) {
+  return c.last && c.channels > 0 && c.channels < kTile ? kTile / c.channels : 1;
+}
+
+/// Calls body(start, n, channel) for pieces of memory that cover all activations: runs of a plane, whose channel is
+/// given, or whole rows of channels (`channel` is 0, n at most channels * repeats). Pieces have at most kNormPiece
+/// elements if `small`.
+template <class F>
+void each_piece(const Channels& c, std::int64_t repeats, bool small, F&& body) {
+  const std::int64_t row = c.last ? c.channels * repeats : c.plane;
+  const std::int64_t total = c.samples * c.channels * c.plane, rows = row ? (total + row - 1) / row : 0;
+  const std::int64_t most = small ? kNormPiece : row;
+  parallel_for(0, rows, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, row)),
+               [&](std::int64_t b, std::int64_t e) {
+                 for (; b < e; ++b) {
+                   const std::int64_t start = b * row, n = std::min(row, total - start);
+                   for (std::int64_t i = 0; i < n; i += most)
+                     body(start + i, std::min(most, n - i), c.last ? i : b % c.channels);
+                 }
+                 block_ops().stream_fence();
+               });
+}
+
+void apply(const Channels& c, const View& out, const View& in, const std::vector<double>& center,
+           const std::vector<double>& scale, const std::vector<double>& shift, bool relu, DType t) {
+  const std::int64_t repeats = repeats_of(c);
+  ChannelParams params(t, c.channels, repeats);
+  params.set(0, center);
+  params.set(1, scale);
+  params.set(3, shift);
+  const bool native = in.dtype == t && out.dtype == t, stream = native && is_large_output(out, in);
+  const auto affine = c.last ? norm_fns(t).affine_columns : norm_fns(t).affine_row;
+  each_piece(c, repeats, !native, [&](std::int64_t start, std::int64_t n, std::int64_t channel) {
+    alignas(64) double room[kNormPiece];
+    affine(dense_output(out, start, t, room), dense_input(in, start, n, t, room), n, params.from(channel), relu,
+           stream);
+    finish_output(out, start, n, t, room);
+  });
+}
+
+/// Mean and sum of squared deviations of every channel.
+void batch_moments(const View& in, DType t, std::vector<double>& mean, std::vector<double>& m2) {
+  const Reducer reducer = moments_reducer(t);
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(in.ndim), 1), strides(sizes);
+  sizes[1] = in.sizes[1];
+  const View means{mean.data(), sizes.data(), strides.data(), in.sizes[1], DType::Double, in.ndim, true};
+  const View squares{m2.data(), sizes.data(), strides.data(), in.sizes[1], DType::Double, in.ndim, true};
+  const auto write_mean = [](void* to, const void* states, std::int64_t n, std::int64_t, double) {
+    for (std::int64_t i = 0; i < n; ++i) static_cast<double*>(to)[i] = static_cast<const MomentsState*>(states)[i].mean;
+  };
+  const auto write_m2 = [](void* to, const void* states, std::int64_t n, std::int64_t, double) {
+    for (std::int64_t i = 0; i < n; ++i) static_cast<double*>(to)[i] = static_cast<const MomentsState*>(states)[i].m2;
+  };
+  const ReduceOutput outputs[] = {{&means, write_mean, DType::Double, 0}, {&squares, write_m2, DType::Double, 0}};
+  run_reduce(&reducer, 1, outputs, 2, in, ~std::uint64_t{2}, 0);
+}
+
+void blend(const View& running, const std::vector<double>& batch, double momentum) {
+  if (!running.defined()) return;
+  auto r = to_doubles(running, 0, running.numel);
+  for (std::size_t i = 0; i < r.size(); ++i) r[i] += momentum * (batch[i] - r[i]);
+  from_doubles(running, r);
+}
+
+void batch_norm_cpu(const View& out, const View& save_mean, const View& save_invstd, const View& running_mean,
+                    const View& running_var, const View& in, const View& weight, const View& bias, double momentum,
+                    double eps, bool relu) {
+  const DType t = norm_dtype(in, "batch_norm");
+  const Channels c = channels_of(in, "batch_norm");
+  const std::int64_t n = c.per_channel();
+  ATHANOR_CHECK_VALUE(n != 1, "batch_norm: expected more than 1 value per channel when training, got input size ",
+                      in.shape());
+  const auto channels = static_cast<std::size_t>(c.channels);
+  std::vector<double> mean(channels), m2(channels), invstd(channels), scale = to_doubles(weight, 1, c.channels);
+  batch_moments(in, t, mean, m2);
+  for (std::size_t i = 0; i < channels; ++i) {
+    invstd[i] = 1 / std::sqrt(m2[i] / static_cast<double>(n) + eps);
+    m2[i] /= static_cast<double>(n - 1);
+    scale[i] *= invstd[i];
+  }
+  from_doubles(save_mean, mean);
+  from_doubles(save_invstd, invstd);
+  if (n > 0) {
+    blend(running_mean, mean, momentum);
+    blend(running_var, m2, momentum);
+  }
+  apply(c, flat(out), flat(in), mean, scale, to_doubles(bias, 0, c.channels), relu, t);
+}
+
+void batch_norm_eval_cpu(const View& out, const View& in, const View& weight, const View& bias, const View& mean,
+                         const View& var, double eps, bool relu) {
+  const DType t = norm_dtype(in, "batch_norm");
+  const Channels c = channels_of(in, "batch_norm");
+  auto scale = to_doubles(weight, 1, c.channels);
+  const auto variance = to_doubles(var, 1, c.channels);
+  for (std::size_t i = 0; i < scale.size(); ++i) scale[i] /= std::sqrt(variance[i] + eps);
+  apply(c, flat(out), flat(in), to_doubles(mean, 0, c.channels), scale, to_doubles(bias, 0, c.channels), relu, t);
+}
+
+/// Sums over each channel of the gradient and of its product with the deviation.
+class ChannelSums {
+ public:
+  ChannelSums(const Channels& c, const View& grad, const View& in, const View& out, const std::vector<double>& mean,
+              DType t)
+      : c_(c), grad_(grad), in_(in), out_(out), mean_(mean), t_(t), sum_g(mean.size()), sum_gx(mean.size()) {
+    if (in.numel == 0) return;
+    if (c.last)
+      by_columns();
+    else
+      by_planes();
+  }
+
+ private:
+  const Channels& c_;
+  const View &grad_, &in_, &out_;
+  const std::vector<double>& mean_;
+  DType t_;
+
+ public:
+  std::vector<double> sum_g, sum_gx;
+
+ private:
+  /// Each channel's samples are cut into parts of a fixed size, whose sums are added in order.
+  void by_planes() {
+    const std::int64_t per_part = std::max<std::int64_t>(1, 65536 / std::max<std::int64_t>(1, c_.plane));
+    const std::int64_t parts = (c_.samples + per_part - 1) / per_part;
+    std::vector<double> sums(static_cast<std::size_t>(2 * parts * c_.channels));
+    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, per_part * c_.plane));
+    parallel_for(0, parts * c_.channels, grain, [&](std::int64_t b, std::int64_t e) {
+      for (; b < e; ++b) {
+        const std::int64_t channel = b / parts, first = b % parts * per_part;
+        double local[2] = {0, 0};
+        for (std::int64_t s = first; s < std::min(c_.samples, first + per_part); ++s)
+          plane((s * c_.channels + channel) * c_.plane, mean_[static_cast<std::size_t>(channel)], local);
+        sums[static_cast<std::size_t>(2 * b)] = local[0];
+        sums[static_cast<std::size_t>(2 * b + 1)] = local[1];
+      }
+    });
+    for (std::int64_t i = 0; i < parts * c_.channels; ++i) {
+      sum_g[static_cast<std::size_t>(i / parts)] += sums[static_cast<std::size_t>(2 * i)];
+      sum_gx[static_cast<std::size_t>(i / parts)] += sums[static_cast<std::size_t>(2 * i + 1)];
+    }
+  }
+  void plane(std::int64_t start, double center, double* sums) const {
+    alignas(64) double room[3][kNormPiece];
+    const bool native = grad_.dtype == t_ && in_.dtype == t_;
+    for (std::int64_t i = 0; i < c_.plane; i += native ? c_.plane : kNormPiece) {
+      const std::int64_t n = native ? c_.plane : std::min(kNormPiece, c_.plane - i);
+      norm_fns(t_).dot_row(sums, dense_input(grad_, start + i, n, t_, room[0]),
+                           dense_input(in_, start + i, n, t_, room[1]),
+                           out_.defined() ? dense_input(out_, start + i, n, t_, room[2]) : nullptr, n, center);
+    }
+  }
+
+  /// Rows are cut into parts of a fixed size; columns into strips.
+  void by_columns() {
+    constexpr std::int64_t kStrip = 512, kRows = 64;
+    const std::int64_t repeats = repeats_of(c_), width = c_.channels * repeats, total = c_.rows() * c_.channels;
+    const std::int64_t rows = total / width, rest = total - rows * width;
+    const std::int64_t per_part = std::max(kRows, 131072 / width / kRows * kRows),
+                       parts = (rows + per_part - 1) / per_part;
+    ChannelParams centers(t_, c_.channels, repeats);
+    centers.set(0, mean_);
+    std::vector<double> sums(static_cast<std::size_t>(2 * (parts + 1) * width));
+    double* const all_g = sums.data();
+    double* const all_gx = all_g + (parts + 1) * width;
+    const auto part = [&](std::int64_t p, std::int64_t start, std::int64_t count, std::int64_t columns) {
+      for (std::int64_t c = 0; c < columns; c += kStrip) {
+        const std::int64_t n = std::min(kStrip, columns - c);
+        for (std::int64_t r = 0; r < count; r += kRows)
+          add_rows(all_g + p * width + c, all_gx + p * width + c, start + r * width + c, width,
+                   std::min(kRows, count - r), n, centers.from(c).center);
+      }
+    };
+    parallel_for(0, parts, 1, [&](std::int64_t b, std::int64_t e) {
+      for (; b < e; ++b) part(b, b * per_part * width, std::min(per_part, rows - b * per_part), width);
+    });
+    if (rest) part(parts, rows * width, 1, rest);
+    for (std::int64_t i = 0; i < (parts + 1) * width; ++i) {
+      sum_g[static_cast<std::size_t>(i % width % c_.channels)] += all_g[i];
+      sum_gx[static_cast<std::size_t>(i % width % c_.channels)] += all_gx[i];
+    }
+  }
+  void add_rows(double* to_g, double* to_gx, std::int64_t start, std::int64_t stride, std::int64_t rows, std::int64_t n,
+                const void* center) const {
+    alignas(64) double g[512] = {}, gx[512] = {};
+    alignas(64) double room[3][512];
+    const bool native = grad_.dtype == t_ && in_.dtype == t_;
+    for (std::int64_t r = 0; r < rows; r += native ? rows : 1) {
+      const std::int64_t at = start + r * stride;
+      norm_fns(t_).dot_columns(g, gx, dense_input(grad_, at, n, t_, room[0]), dense_input(in_, at, n, t_, room[1]),
+                               out_.defined() ? dense_input(out_, at, n, t_, room[2]) : nullptr, stride,
+                               native ? rows : 1, n, center);
+    }
+    convert_line(room[0], DType::Double, g, t_, n);
+    convert_line(room[1], DType::Double, gx, t_, n);
+    for (std::int64_t i = 0; i < n; ++i) {
+      to_g[i] += room[0][i];
+      to_gx[i] += room[1][i];
+    }
+  }
+};
+
+void batch_norm_backward_cpu(const View& din, const View& dweight, const View& dbias, const View& grad, const View& in,
+                             const View& out, const View& mean, const View& invstd, const View& weight, bool training) {
+  const DType t = norm_dtype(in, "batch_norm_backward");
+  const Channels c = channels_of(in, "batch_norm_backward");
+  const View g = flat(grad), x = flat(in), y = out.defined() ? flat(out) : out;
+  const auto center = to_doubles(mean, 0, c.channels), inv = to_doubles(invstd, 1, c.channels);
+  ChannelSums sums(c, g, x, y, center, t);
+  const auto channels = static_cast<std::size_t>(c.channels);
+  std::vector<double> scale = to_doubles(weight, 1, c.channels), slope(channels), shift(channels), dw(channels);
+  const auto n = static_cast<double>(c.per_channel());
+  for (std::size_t i = 0; i < channels; ++i) {
+    scale[i] *= inv[i];
+    dw[i] = sums.sum_gx[i] * inv[i];
+    slope[i] = training ? -scale[i] * inv[i] * dw[i] / n : 0;
+    shift[i] = training ? -scale[i] * sums.sum_g[i] / n : 0;
+  }
+  from_doubles(dweight, dw);
+  from_doubles(dbias, sums.sum_g);
+  if (!din.defined()) return;
+  const std::int64_t repeats = repeats_of(c);
+  ChannelParams params(t, c.channels, repeats);
+  params.set(0, center);
+  params.set(1, scale);
+  params.set(2, slope);
+  params.set(3, shift);
+  const View to = flat(din);
+  const auto gradient = c.last ? norm_fns(t).gradient_columns : norm_fns(t).gradient_row;
+  const bool native = in.dtype == t && grad.dtype == t;
+  each_piece(c, repeats, !native, [&](std::int64_t start, std::int64_t m, std::int64_t channel) {
+    alignas(64) double room[3][kNormPiece];
+    gradient(dense_output(to, start, t, room[0]), dense_input(g, start, m, t, room[0]),
+             dense_input(x, start, m, t, room[1]), y.defined() ? dense_input(y, start, m, t, room[2]) : nullptr, m,
+             params.from(channel));
+    finish_output(to, start, m, t, room[0]);
+  });
+}
+
+}  // namespace
+
+ATHANOR_REGISTER_KERNEL(batch_norm_kernel, CPU, &batch_norm_cpu);
+ATHANOR_REGISTER_KERNEL(batch_norm_eval_kernel, CPU, &batch_norm_eval_cpu);
+ATHANOR_REGISTER_KERNEL(batch_norm_backward_kernel, CPU, &batch_norm_backward_cpu);
+
+}  // namespace athanor::cpu

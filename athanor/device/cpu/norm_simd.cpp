@@ -1,0 +1,236 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "athanor/device/cpu/norm_simd.cpp"
+#include "athanor/device/cpu/norm_simd.h"
+
+#include <algorithm>
+
+#include "athanor/device/cpu/simd_targets.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#include "athanor/device/cpu/simd_tail-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::cpu::HWY_NAMESPACE {
+
+/// A parameter: one value, or one per column.
+template <class T, bool kColumns>
+class Parameter {
+ public:
+  using D = hn::ScalableTag<T>;
+  explicit Parameter(const void* p) : p_(static_cast<const T*>(p)), value_(hn::Set(D(), kColumns ? T(0) : *p_)) {}
+  HWY_INLINE hn::Vec<D> at(std::int64_t i) const { return kColumns ? hn::LoadU(D(), p_ + i) : value_; }
+  HWY_INLINE hn::Vec<D> tail(std::int64_t i, std::int64_t n) const {
+    return kColumns ? load_tail(D(), p_ + i, n) : value_;
+  }
+
+ private:
+  const T* p_;
+  hn::Vec<D> value_;
+};
+
+/// Calls body(i, load, store) for whole vectors of [0, n), then for the rest, with functions that load and store at i.
+template <class T, class F>
+HWY_INLINE void each_piece(std::int64_t n, F&& body) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t L = hn::MaxLanes(d);
+  using V = hn::Vec<decltype(d)>;
+  std::int64_t i = 0;
+  for (; i + L <= n; i += L)
+    body(
+        i, [&](const T* p) HWY_ATTR { return hn::LoadU(d, p + i); },
+        [&](V v, T* p) HWY_ATTR { hn::StoreU(v, d, p + i); },
+        [&](const auto& parameter) HWY_ATTR { return parameter.at(i); });
+  if (i < n)
+    body(
+        i, [&](const T* p) HWY_ATTR { return load_tail(d, p + i, n - i); },
+        [&](V v, T* p) HWY_ATTR { store_tail(d, v, p + i, n - i); },
+        [&](const auto& parameter) HWY_ATTR { return parameter.tail(i, n - i); });
+}
+
+/// True if vectors stored from `out` on may bypass the caches.
+template <class T>
+HWY_INLINE bool may_stream(const T* out, bool stream) {
+  return stream && reinterpret_cast<std::uintptr_t>(out) % (hn::MaxLanes(hn::ScalableTag<T>()) * sizeof(T)) == 0;
+}
+
+template <class T, bool kColumns, bool kRelu>
+HWY_INLINE void affine_loop(T* out, const T* x, std::int64_t n, const NormParams& params, bool stream) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t L = hn::MaxLanes(d);
+  const Parameter<T, kColumns> center(params.center), scale(params.scale), shift(params.shift);
+  const auto zero = hn::Zero(d);
+  const auto value = [&](auto v, auto c, auto s, auto b) HWY_ATTR {
+    const auto y = hn::MulAdd(hn::Sub(v, c), s, b);
+    // Max returns its second operand if one is NaN.
+    return kRelu ? hn::Max(zero, y) : y;
+  };
+  std::int64_t i = 0;
+  if (may_stream(out, stream))
+    for (; i + L <= n; i += L)
+      hn::Stream(value(hn::LoadU(d, x + i), center.at(i), scale.at(i), shift.at(i)), d, out + i);
+  for (; i + L <= n; i += L) hn::StoreU(value(hn::LoadU(d, x + i), center.at(i), scale.at(i), shift.at(i)), d, out + i);
+  if (i < n) {
+    const std::int64_t m = n - i;
+    store_tail(d, value(load_tail(d, x + i, m), center.tail(i, m), scale.tail(i, m), shift.tail(i, m)), out + i, m);
+  }
+}
+
+template <class T, bool kColumns>
+void affine(void* out, const void* x, std::int64_t n, const NormParams& p, bool relu, bool stream) {
+  if (relu)
+    affine_loop<T, kColumns, true>(static_cast<T*>(out), static_cast<const T*>(x), n, p, stream);
+  else
+    affine_loop<T, kColumns, false>(static_cast<T*>(out), static_cast<const T*>(x), n, p, stream);
+}
+
+/// g where y is positive, else 0.
+template <class V, class D>
+HWY_INLINE V gate(D d, V g, V y) {
+  return hn::IfThenElseZero(hn::Gt(y, hn::Zero(d)), g);
+}
+
+template <class T, bool kColumns>
+void gradient(void* dx, const void* grad, const void* in, const void* out, std::int64_t n, const NormParams& params) {
+  const hn::ScalableTag<T> d;
+  const Parameter<T, kColumns> center(params.center), scale(params.scale), slope(params.slope), shift(params.shift);
+  const auto *g = static_cast<const T*>(grad), *x = static_cast<const T*>(in), *y = static_cast<const T*>(out);
+  each_piece<T>(n, [&](std::int64_t, auto load, auto store, auto get) HWY_ATTR {
+    auto v = load(g);
+    if (y) v = gate(d, v, load(y));
+    const auto e = hn::Sub(load(x), get(center));
+    store(hn::MulAdd(v, get(scale), hn::MulAdd(e, get(slope), get(shift))), static_cast<T*>(dx));
+  });
+}
+
+template <class T>
+void dot_row(double* sums, const void* grad, const void* in, const void* out, std::int64_t n, double center) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kPiece = 256 * static_cast<std::int64_t>(hn::MaxLanes(d));
+  const auto c = hn::Set(d, static_cast<T>(center));
+  const auto *g = static_cast<const T*>(grad), *x = static_cast<const T*>(in), *y = static_cast<const T*>(out);
+  for (std::int64_t b = 0; b < n; b += kPiece) {
+    auto s = hn::Zero(d), t = s;
+    each_piece<T>(std::min(kPiece, n - b), [&](std::int64_t, auto load, auto, auto) HWY_ATTR {
+      auto v = load(g + b);
+      if (y) v = gate(d, v, load(y + b));
+      s = hn::Add(s, v);
+      t = hn::MulAdd(v, hn::Sub(load(x + b), c), t);  // beyond the end v is 0
+    });
+    sums[0] += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, s)));
+    sums[1] += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, t)));
+  }
+}
+
+template <class T>
+void dot_columns(void* sum_g, void* sum_gx, const void* grad, const void* in, const void* out, std::int64_t stride,
+                 std::int64_t rows, std::int64_t n, const void* centers) {
+  const hn::ScalableTag<T> d;
+  auto *s = static_cast<T*>(sum_g), *t = static_cast<T*>(sum_gx);
+  const auto* c = static_cast<const T*>(centers);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto *g = static_cast<const T*>(grad) + r * stride, *x = static_cast<const T*>(in) + r * stride;
+    const auto* y = out ? static_cast<const T*>(out) + r * stride : nullptr;
+    each_piece<T>(n, [&](std::int64_t, auto load, auto store, auto) HWY_ATTR {
+      auto v = load(g);
+      if (y) v = gate(d, v, load(y));
+      store(hn::Add(load(s), v), s);
+      store(hn::MulAdd(v, hn::Sub(load(x), load(c)), load(t)), t);
+    });
+  }
+}
+
+template <class T, bool kWeight, bool kBias>
+HWY_INLINE void layer_loop(T* out, const T* x, const T* weight, const T* bias, std::int64_t n, T mean, T rstd,
+                           bool stream) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t L = hn::MaxLanes(d);
+  const auto m = hn::Set(d, mean), r = hn::Set(d, rstd);
+  const auto value = [&](auto v, auto w, auto b) HWY_ATTR {
+    v = hn::Mul(hn::Sub(v, m), r);
+    if (kWeight && kBias) return hn::MulAdd(v, w, b);
+    if (kWeight) return hn::Mul(v, w);
+    return kBias ? hn::Add(v, b) : v;
+  };
+  const auto at = [&](bool given, const T* p, std::int64_t i) HWY_ATTR { return given ? hn::LoadU(d, p + i) : m; };
+  std::int64_t i = 0;
+  if (may_stream(out, stream))
+    for (; i + L <= n; i += L)
+      hn::Stream(value(hn::LoadU(d, x + i), at(kWeight, weight, i), at(kBias, bias, i)), d, out + i);
+  for (; i + L <= n; i += L)
+    hn::StoreU(value(hn::LoadU(d, x + i), at(kWeight, weight, i), at(kBias, bias, i)), d, out + i);
+  if (i < n) {
+    const std::int64_t k = n - i;
+    const auto w = kWeight ? load_tail(d, weight + i, k) : m, b = kBias ? load_tail(d, bias + i, k) : m;
+    store_tail(d, value(load_tail(d, x + i, k), w, b), out + i, k);
+  }
+}
+
+template <class T>
+void layer_row(void* to, const void* from, const void* weight, const void* bias, std::int64_t n, double mean,
+               double rstd, bool stream) {
+  auto* out = static_cast<T*>(to);
+  const auto *x = static_cast<const T*>(from), *w = static_cast<const T*>(weight), *b = static_cast<const T*>(bias);
+  const auto m = static_cast<T>(mean), r = static_cast<T>(rstd);
+  if (w && b)
+    layer_loop<T, true, true>(out, x, w, b, n, m, r, stream);
+  else if (w)
+    layer_loop<T, true, false>(out, x, w, b, n, m, r, stream);
+  else if (b)
+    layer_loop<T, false, true>(out, x, w, b, n, m, r, stream);
+  else
+    layer_loop<T, false, false>(out, x, w, b, n, m, r, stream);
+}
+
+template <class T>
+void layer_gradient_row(void* to, void* dweight, void* dbias, const void* grad, const void* in, const void* weight,
+                        std::int64_t n, double mean, double rstd, bool centred) {
+  const hn::ScalableTag<T> d;
+  const auto *g = static_cast<const T*>(grad), *x = static_cast<const T*>(in), *w = static_cast<const T*>(weight);
+  auto *dx = static_cast<T*>(to), *dw = static_cast<T*>(dweight), *db = static_cast<T*>(dbias);
+  const auto m = hn::Set(d, static_cast<T>(mean)), r = hn::Set(d, static_cast<T>(rstd));
+  auto s0 = hn::Zero(d), s1 = s0;
+  each_piece<T>(n, [&](std::int64_t, auto load, auto store, auto) HWY_ATTR {
+    const auto v = load(g), h = hn::Mul(hn::Sub(load(x), m), r);
+    const auto q = w ? hn::Mul(v, load(w)) : v;
+    s0 = hn::Add(s0, q);
+    s1 = hn::MulAdd(q, h, s1);
+    if (dw) store(hn::MulAdd(v, h, load(dw)), dw);
+    if (db) store(hn::Add(load(db), v), db);
+  });
+  if (!dx) return;
+  const auto share = hn::Set(d, T(1) / static_cast<T>(n));
+  const auto mean_q = centred ? hn::Mul(hn::SumOfLanes(d, s0), share) : hn::Zero(d);
+  const auto mean_qh = hn::Mul(hn::SumOfLanes(d, s1), share);
+  each_piece<T>(n, [&](std::int64_t, auto load, auto store, auto) HWY_ATTR {
+    const auto v = load(g), h = hn::Mul(hn::Sub(load(x), m), r);
+    const auto q = w ? hn::Mul(v, load(w)) : v;
+    store(hn::Mul(r, hn::NegMulAdd(h, mean_qh, hn::Sub(q, mean_q))), dx);
+  });
+}
+
+template <class T>
+void fill(NormFns& f) {
+  f = {&affine<T, false>, &affine<T, true>, &gradient<T, false>, &gradient<T, true>,
+       &dot_row<T>,       &dot_columns<T>,  &layer_row<T>,       &layer_gradient_row<T>};
+}
+void fill_norm(DType t, NormFns& f) { t == DType::Double ? fill<double>(f) : fill<float>(f); }
+
+}  // namespace athanor::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace athanor::cpu {
+HWY_EXPORT(fill_norm);
+
+const NormFns& norm_fns(DType compute) {
+  const auto make = [](DType t) {
+    NormFns f{};
+    HWY_DYNAMIC_DISPATCH(fill_norm)(t, f);
+    return f;
+  };
+  static const NormFns single = make(DType::Float), wide = make(DType::Double);
+  return compute == DType::Double ? wide : single;
+}
+}  // namespace athanor::cpu
+#endif
