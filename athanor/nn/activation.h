@@ -162,7 +162,7 @@ Tensor threshold(Tensor input, const ThresholdFuncOptions& options);
     void pretty_print(std::ostream& stream) const override; \
     Tensor forward(const Tensor& input);                    \
   };                                                        \
-  ATHANOR_MODULE(Name)
+  ATHANOR_LIBRARY_MODULE(Name)
 #define ATHANOR_ACTIVATION(Name)                                                                        \
   class Name##Impl : public Cloneable<Name##Impl> {                                                     \
    public:                                                                                              \
@@ -176,7 +176,7 @@ Tensor threshold(Tensor input, const ThresholdFuncOptions& options);
     Tensor forward(const Tensor& input);                                                                \
     Name##Options options;                                                                              \
   };                                                                                                    \
-  ATHANOR_MODULE(Name)
+  ATHANOR_LIBRARY_MODULE(Name)
 
 ATHANOR_ACTIVATION(ELU);
 ATHANOR_ACTIVATION(CELU);
@@ -219,6 +219,6 @@ class PReLUImpl : public Cloneable<PReLUImpl> {
   PReLUOptions options;
   Tensor weight;
 };
-ATHANOR_MODULE(PReLU);
+ATHANOR_LIBRARY_MODULE(PReLU);
 
 }  // namespace athanor::nn

@@ -113,6 +113,7 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
   std::vector<AnyModule> modules_;
 };
 
+ATHANOR_CLONEABLE_OF(SequentialImpl);
 class Sequential : public ModuleHolder<SequentialImpl> {
  public:
   using Impl = SequentialImpl;
@@ -191,7 +192,7 @@ class ModuleListImpl : public Cloneable<ModuleListImpl> {
  private:
   std::vector<std::shared_ptr<Module>> modules_;
 };
-ATHANOR_MODULE(ModuleList);
+ATHANOR_LIBRARY_MODULE(ModuleList);
 
 /// Modules by name, in order of insertion.
 class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
@@ -238,7 +239,7 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
  private:
   OrderedDict<std::string, std::shared_ptr<Module>> modules_{"Module"};
 };
-ATHANOR_MODULE(ModuleDict);
+ATHANOR_LIBRARY_MODULE(ModuleDict);
 
 /// Parameters by position, registered under "0", "1", …
 class ParameterListImpl : public Cloneable<ParameterListImpl> {
@@ -264,7 +265,7 @@ class ParameterListImpl : public Cloneable<ParameterListImpl> {
   auto begin() { return parameters_.begin(); }
   auto end() { return parameters_.end(); }
 };
-ATHANOR_MODULE(ParameterList);
+ATHANOR_LIBRARY_MODULE(ParameterList);
 
 /// Parameters by name.
 class ParameterDictImpl : public Cloneable<ParameterDictImpl> {
@@ -288,6 +289,6 @@ class ParameterDictImpl : public Cloneable<ParameterDictImpl> {
   auto begin() { return parameters_.begin(); }
   auto end() { return parameters_.end(); }
 };
-ATHANOR_MODULE(ParameterDict);
+ATHANOR_LIBRARY_MODULE(ParameterDict);
 
 }  // namespace athanor::nn

@@ -142,7 +142,7 @@ class ConvNdImpl : public Cloneable<Derived> {
     explicit Conv##D##dImpl(const Conv##D##dOptions& options) : ConvNdImpl(options) {}                          \
     Tensor forward(const Tensor& input);                                                                        \
   };                                                                                                            \
-  ATHANOR_MODULE(Conv##D##d);                                                                                   \
+  ATHANOR_LIBRARY_MODULE(Conv##D##d);                                                                                   \
   class ConvTranspose##D##dImpl : public ConvNdImpl<D, ConvTranspose##D##dImpl, ConvTranspose##D##dOptions> {   \
    public:                                                                                                      \
     ConvTranspose##D##dImpl(std::int64_t in_channels, std::int64_t out_channels, ExpandingArray<D> kernel_size) \
@@ -152,7 +152,7 @@ class ConvNdImpl : public Cloneable<Derived> {
     Tensor forward(const Tensor& input, std::optional<IntArrayRef> output_size = std::nullopt);                 \
     Tensor forward_as_any(const Tensor& input) { return forward(input); }                                       \
   };                                                                                                            \
-  ATHANOR_MODULE(ConvTranspose##D##d)
+  ATHANOR_LIBRARY_MODULE(ConvTranspose##D##d)
 
 ATHANOR_CONV_LAYER(1);
 ATHANOR_CONV_LAYER(2);

@@ -55,7 +55,7 @@ Tensor feature_alpha_dropout(Tensor input, const FeatureAlphaDropoutFuncOptions&
     Tensor forward(Tensor input);                                   \
     Name##Options options;                                          \
   };                                                                \
-  ATHANOR_MODULE(Name)
+  ATHANOR_LIBRARY_MODULE(Name)
 
 ATHANOR_DROPOUT_LAYER(Dropout);
 ATHANOR_DROPOUT_LAYER(Dropout2d);

@@ -61,6 +61,7 @@ class EmbeddingImpl : public Cloneable<EmbeddingImpl> {
   Tensor weight;
 };
 
+ATHANOR_CLONEABLE_OF(EmbeddingImpl);
 class Embedding : public ModuleHolder<EmbeddingImpl> {
  public:
   using ModuleHolder<EmbeddingImpl>::ModuleHolder;

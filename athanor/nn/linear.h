@@ -56,7 +56,7 @@ class LinearImpl : public Cloneable<LinearImpl> {
   LinearOptions options;
   Tensor weight, bias;
 };
-ATHANOR_MODULE(Linear);
+ATHANOR_LIBRARY_MODULE(Linear);
 
 /// y = x1ᵀ weight x2 + bias.
 class BilinearImpl : public Cloneable<BilinearImpl> {
@@ -72,7 +72,7 @@ class BilinearImpl : public Cloneable<BilinearImpl> {
   BilinearOptions options;
   Tensor weight, bias;
 };
-ATHANOR_MODULE(Bilinear);
+ATHANOR_LIBRARY_MODULE(Bilinear);
 
 /// Gives back its input.
 class IdentityImpl : public Cloneable<IdentityImpl> {
@@ -81,7 +81,7 @@ class IdentityImpl : public Cloneable<IdentityImpl> {
   void pretty_print(std::ostream& stream) const override;
   Tensor forward(const Tensor& input) { return input; }
 };
-ATHANOR_MODULE(Identity);
+ATHANOR_LIBRARY_MODULE(Identity);
 
 /// Merges dims start_dim … end_dim; by default all but the batch.
 class FlattenImpl : public Cloneable<FlattenImpl> {
@@ -93,7 +93,7 @@ class FlattenImpl : public Cloneable<FlattenImpl> {
 
   FlattenOptions options;
 };
-ATHANOR_MODULE(Flatten);
+ATHANOR_LIBRARY_MODULE(Flatten);
 
 /// Splits one dim into several; one size may be -1.
 class UnflattenImpl : public Cloneable<UnflattenImpl> {
@@ -107,6 +107,6 @@ class UnflattenImpl : public Cloneable<UnflattenImpl> {
 
   UnflattenOptions options;
 };
-ATHANOR_MODULE(Unflatten);
+ATHANOR_LIBRARY_MODULE(Unflatten);
 
 }  // namespace athanor::nn

@@ -98,7 +98,7 @@ class BatchNormImplBase : public Cloneable<Derived> {
     explicit BatchNorm##D##dImpl(const BatchNormOptions& options) : BatchNormImplBase(options) {}                  \
     static constexpr int kSpatial = D;                                                                             \
   };                                                                                                               \
-  ATHANOR_MODULE(BatchNorm##D##d)
+  ATHANOR_LIBRARY_MODULE(BatchNorm##D##d)
 ATHANOR_BATCH_NORM(1);
 ATHANOR_BATCH_NORM(2);
 ATHANOR_BATCH_NORM(3);
@@ -118,7 +118,7 @@ class LayerNormImpl : public Cloneable<LayerNormImpl> {
   LayerNormOptions options;
   Tensor weight, bias;
 };
-ATHANOR_MODULE(LayerNorm);
+ATHANOR_LIBRARY_MODULE(LayerNorm);
 
 /// Normalizes each of num_groups equal groups of channels of each sample.
 class GroupNormImpl : public Cloneable<GroupNormImpl> {
@@ -134,6 +134,6 @@ class GroupNormImpl : public Cloneable<GroupNormImpl> {
   GroupNormOptions options;
   Tensor weight, bias;
 };
-ATHANOR_MODULE(GroupNorm);
+ATHANOR_LIBRARY_MODULE(GroupNorm);
 
 }  // namespace athanor::nn

@@ -65,7 +65,7 @@ void print_padding(std::ostream& stream, const char* name, std::size_t dims, Int
     }                                                                                                                \
     Name##D##dOptions options;                                                                                       \
   };                                                                                                                 \
-  ATHANOR_MODULE(Name##D##d)
+  ATHANOR_LIBRARY_MODULE(Name##D##d)
 
 ATHANOR_PAD_LAYER(ReflectionPad, 1, kReflect, ReflectionPadOptions);
 ATHANOR_PAD_LAYER(ReflectionPad, 2, kReflect, ReflectionPadOptions);
@@ -96,7 +96,7 @@ ATHANOR_PAD_LAYER(ZeroPad, 3, kConstant, ZeroPadOptions);
     }                                                                                                        \
     ConstantPad##D##dOptions options;                                                                        \
   };                                                                                                         \
-  ATHANOR_MODULE(ConstantPad##D##d)
+  ATHANOR_LIBRARY_MODULE(ConstantPad##D##d)
 
 ATHANOR_CONSTANT_PAD_LAYER(1);
 ATHANOR_CONSTANT_PAD_LAYER(2);

@@ -124,3 +124,14 @@ std::ostream& operator<<(std::ostream& stream, const ModuleHolder<ModuleType>& h
     using Impl [[maybe_unused]] = ImplType;                    \
   }
 #define ATHANOR_MODULE(Name) ATHANOR_MODULE_IMPL(Name, Name##Impl)
+
+/// For the modules of this library: their Cloneable is compiled once, in athanor/nn/instantiate.cpp, rather than in
+/// every program. A program's own modules use ATHANOR_MODULE.
+#ifdef ATHANOR_INSTANTIATE_MODULES
+#define ATHANOR_CLONEABLE_OF(Impl) template class ::athanor::nn::Cloneable<Impl>
+#else
+#define ATHANOR_CLONEABLE_OF(Impl) extern template class ::athanor::nn::Cloneable<Impl>
+#endif
+#define ATHANOR_LIBRARY_MODULE(Name) \
+  ATHANOR_CLONEABLE_OF(Name##Impl);  \
+  ATHANOR_MODULE(Name)

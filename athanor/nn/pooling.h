@@ -97,7 +97,7 @@ ATHANOR_POOL_OPTIONS(3)
     }                                                                                  \
     members Name##D##dOptions options;                                                 \
   };                                                                                   \
-  ATHANOR_MODULE(Name##D##d)
+  ATHANOR_LIBRARY_MODULE(Name##D##d)
 #define ATHANOR_WITH_INDICES(name, D)                                                             \
   /** The result and the place of each maximum in its input plane. */                             \
   std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& input) {                          \
@@ -121,7 +121,7 @@ ATHANOR_POOL_OPTIONS(3)
     }                                                                                                      \
     LPPool##D##dOptions options;                                                                           \
   };                                                                                                       \
-  ATHANOR_MODULE(LPPool##D##d)
+  ATHANOR_LIBRARY_MODULE(LPPool##D##d)
 
 ATHANOR_POOL_LAYERS(1);
 ATHANOR_POOL_LAYERS(2);
