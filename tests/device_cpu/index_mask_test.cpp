@@ -112,6 +112,14 @@ TEST(Nonzero, ListsCoordinatesOfEveryDType) {
   with_thread_counts([](int) { check_nonzero(values(kBool, {500, 400}, 0, 3)); });
 }
 
+TEST(Nonzero, CountsLongRunsOfTrue) {
+  for (DType t : {kBool, kByte, kFloat}) {
+    Box in(t, {100003});
+    in.fill([](std::int64_t) { return 1; });
+    check_nonzero(in);
+  }
+}
+
 TEST(Nonzero, CountsNanButNotNegativeZero) {
   for (DType t : {kFloat, kDouble, kHalf, kBFloat16}) {
     Box in(t, {3});

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -122,6 +123,41 @@ TEST(Scatter, SumsInOneOrderOnAnyThreadCount) {
     });
     for (const Box& r : results) ASSERT_EQ(0, std::memcmp(r.at(0), results[0].at(0), 1500000 * sizeof(float)));
   }
+}
+
+TEST(Scatter, ReachesEveryPlaceOnceWhereThreadsShareTheResult) {
+  constexpr std::int64_t kN = 1500000;
+  Box index(kLong, {kN}), src(kInt, {kN});
+  index.fill([](std::int64_t i) { return kN - 1 - i; });
+  src.fill([](std::int64_t) { return 1; });
+  with_thread_counts([&](int) {
+    const Box out(kInt, {kN});
+    call(scatter_kernel, out.view(), index.view(), src.view(), 0, IndexReduce::Add, true);
+    const auto* values = reinterpret_cast<const std::int32_t*>(out.at(0));
+    ASSERT_TRUE(std::all_of(values, values + kN, [](std::int32_t v) { return v == 1; }));
+  });
+}
+
+TEST(Scatter, AcceptsAnExpandedIndex) {
+  constexpr std::int64_t kRows = 5, kColumns = 20000;
+  const Box row = indices(kLong, {kColumns}, 0, 0, kRows, 1), src = factors(kInt, {kRows, kColumns}, 0, 2);
+  const std::int64_t sizes[] = {kRows, kColumns}, strides[] = {0, 1};
+  View index = row.view();
+  index.ndim = 2;
+  index.sizes = sizes;
+  index.strides = strides;
+  index.numel = kRows * kColumns;
+  index.contiguous = false;
+  with_thread_counts([&](int) {
+    const Box out(kInt, {kRows, kColumns});
+    Box want(kInt, {kRows, kColumns});
+    std::vector<std::pair<std::int64_t, double>> pairs;
+    for (std::int64_t i = 0; i < src.numel(); ++i)
+      pairs.emplace_back(row.get_int(i % kColumns) * kColumns + i % kColumns, src.get(i));
+    reduce_pairs(want, pairs, IndexReduce::Amax, true);
+    call(scatter_kernel, out.view(), index, src.view(), 0, IndexReduce::Amax, true);
+    expect_near(out, want, 0);
+  });
 }
 
 TEST(Scatter, KeepsNanInAmaxAndAmin) {
