@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "athanor/base/parallel.h"
 #include "strided_array.h"
@@ -127,7 +128,7 @@ void expect_equal(StridedArray& got, Sums& want, DType t, double terms, const ch
       ASSERT_EQ(got.at(i), wrapped(static_cast<std::int64_t>(want[i]), t)) << what;
     else
       ASSERT_NEAR(got.at(i), want[i],
-                  2 * rounding * (std::fabs(want[i]) + .01) + (t == DType::Double ? 1e-15 : 1e-7) * (8 + terms))
+                  2 * rounding * (std::fabs(want[i]) + .01) + (t == DType::Double ? 1e-15 : 2e-7) * (8 + terms))
           << what;
   });
 }
@@ -145,7 +146,7 @@ void check(DType t, const Case& c, bool channels_last = false, std::int64_t gap 
   each_product(c, x, [&](const Index& i, const Index& w, const Index& o) { y[o] += x.in.at(i) * x.weight.at(w); });
   if (epilogue == Epilogue::Relu)
     for (double& v : y.value) v = std::max(v, 0.0);
-  const double terms = static_cast<double>(c.in_channels * c.kernel[0] * c.kernel[0]);
+  const double terms = static_cast<double>(std::max(c.in_channels, c.out_channels) * c.kernel[0] * c.kernel[0]);
   StridedArray out = x.out;
   conv_forward_kernel.get(kCPU)(out.view(), x.in.view(), x.weight.view(), with_bias ? x.bias.view() : kNone, x.params,
                                 epilogue);
@@ -230,6 +231,50 @@ TEST(Conv, LargePlanesAreCutIntoStrips) {
   check(DType::Float, conv2d(1, 3, 12, 60, 56, 3, 2, 1, 1, 1, true, 1));
 }
 
+TEST(Conv, ThreeByThreeWithManyChannels) {
+  for (bool last : {false, true})
+    for (std::int64_t pad : {0, 1, 2}) {
+      check(DType::Float, conv2d(2, 16, 17, 8, 9, 3, 1, pad), last);
+      check(DType::Float, conv2d(1, 33, 40, 7, 6, 3, 1, pad), last);
+      check(DType::Float, conv2d(1, 20, 70, 6, 17, 3, 1, pad), last);
+    }
+  check(DType::Float, conv2d(3, 40, 36, 7, 7, 3, 1, 1, 1, 2));
+  check(DType::Float, conv2d(2, 16, 16, 6, 6, 3, 1, 1, 1, 1, true));
+  check(DType::Float, conv2d(1, 16, 16, 40, 50, 3, 1, 1), false, 0, Epilogue::Relu);
+}
+
+TEST(Conv, ThreeByThreeErrorStaysSmall) {
+  // Winograd's algorithm must stay within 1e-5 of the result's magnitude, and near what the direct sum loses.
+  const Case c = conv2d(2, 64, 32, 14, 14, 3, 1, 1);
+  Tensors x(DType::Float, c, false);
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (StridedArray* a : {&x.in, &x.weight, &x.out}) a->each_index([&](const Index& i) { a->put(i, normal(random)); });
+  Sums y(x.out), dx(x.in), dw(x.weight);
+  each_product(c, x, [&](const Index& i, const Index& w, const Index& o) {
+    y[o] += x.in.at(i) * x.weight.at(w);
+    dx[i] += x.out.at(o) * x.weight.at(w);
+    dw[w] += x.out.at(o) * x.in.at(i);
+  });
+  StridedArray out = x.out, din = x.in, dweight = x.weight;
+  conv_forward_kernel.get(kCPU)(out.view(), x.in.view(), x.weight.view(), kNone, x.params, Epilogue::None);
+  conv_backward_input_kernel.get(kCPU)(din.view(), x.out.view(), x.weight.view(), x.params);
+  conv_backward_weight_kernel.get(kCPU)(dweight.view(), kNone, x.out.view(), x.in.view(), x.params);
+  auto expect_close = [](StridedArray& got, Sums& want) {
+    double square = 0, error = 0, top = 0, worst = 0;
+    got.each_index([&](const Index& i) {
+      const double e = std::fabs(got.at(i) - want[i]);
+      square += want[i] * want[i], error += e * e;
+      top = std::max(top, std::fabs(want[i])), worst = std::max(worst, e);
+    });
+    EXPECT_LT(std::sqrt(error / square), 5e-6);
+    EXPECT_LT(worst / top, 1e-5);
+  };
+  expect_close(out, y);
+  expect_close(din, dx);
+  expect_close(dweight, dw);
+}
+
 TEST(Conv, Depthwise) {
   check(DType::Float, conv2d(2, 9, 9, 11, 12, 3, 1, 1, 1, 9));
   check(DType::Float, conv2d(2, 6, 12, 11, 12, 3, 2, 1, 1, 6));
@@ -281,8 +326,9 @@ TEST(Conv, PaddingBeyondTheKernelGivesBias) {
 
 TEST(Conv, SameBitsOnAnyNumberOfThreads) {
   const int before = get_num_threads();
-  for (const Case& c : {conv2d(20, 1, 8, 20, 20, 3), conv2d(6, 16, 24, 20, 20, 5, 1, 2),
-                        conv2d(1, 24, 40, 30, 30, 3, 2, 1), conv2d(4, 12, 12, 16, 16, 5, 1, 2, 1, 3)})
+  for (const Case& c :
+       {conv2d(20, 1, 8, 20, 20, 3), conv2d(6, 16, 24, 20, 20, 5, 1, 2), conv2d(1, 24, 40, 30, 30, 3, 2, 1),
+        conv2d(9, 16, 40, 10, 10, 3, 1, 1), conv2d(4, 12, 12, 16, 16, 5, 1, 2, 1, 3)})
     for (DType t : {DType::Float, DType::Double}) {
       Tensors x(t, c, false);
       std::vector<std::vector<char>> first;

@@ -4,6 +4,7 @@
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/conv_shape.h"
+#include "athanor/device/cpu/conv_winograd.h"
 
 namespace athanor {
 namespace {
@@ -70,7 +71,9 @@ void set_bias(ConvCall& c, const View& bias) {
 void run_taps(const ConvCall& c, bool forward) {
   const detail::TapConv taps = forward ? detail::forward_taps(c.shape) : detail::input_gradient_taps(c.shape);
   if (taps.batch == 0 || taps.to == 0) return;
-  if (c.dtype == DType::Double)
+  if (detail::winograd_fits(c))
+    detail::winograd_taps(c, forward);
+  else if (c.dtype == DType::Double)
     detail::tap_conv_f64(c, taps);
   else if (is_floating_point(c.dtype))
     detail::tap_conv_f32(c, taps);
@@ -129,7 +132,9 @@ void conv_backward_weight_cpu(const View& dweight, const View& dbias, const View
   else if (dbias.defined())
     dispatch_all(dbias.dtype, [&](auto tag) { sum_channels<typename decltype(tag)::type>(dbias, dout); });
   if (c.shape.groups * c.shape.y_channels * c.shape.x_channels * c.shape.taps() == 0 && !c.bias) return;
-  if (c.dtype == DType::Double)
+  if (detail::winograd_fits(c))
+    detail::winograd_weight(c);
+  else if (c.dtype == DType::Double)
     detail::conv_weight_f64(c);
   else if (is_floating_point(c.dtype))
     detail::conv_weight_f32(c);

@@ -208,32 +208,41 @@ auto load_blocks(const In* p, const RowOffsets<T>& rows, int i) {
   }
 }
 
+/// Steps [p, p + 4) (4-byte values) or [p, p + 2) of transpose_rows.
+template <class T, class In>
+HWY_INLINE void transpose_group(const In* in, const RowOffsets<T>& rows, std::int64_t p, T* out,
+                                std::int64_t out_step) {
+  const hn::ScalableTag<T> d;
+  if constexpr (sizeof(T) == 4) {
+    const hn::Repartition<std::uint64_t, decltype(d)> d64;
+    const auto r0 = load_blocks<T>(in + p, rows, 0), r1 = load_blocks<T>(in + p, rows, 1),
+               r2 = load_blocks<T>(in + p, rows, 2), r3 = load_blocks<T>(in + p, rows, 3);
+    const auto a0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)),
+               a1 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1)),
+               b0 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3)),
+               b1 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, a0, b0)), d, out + p * out_step);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, a0, b0)), d, out + (p + 1) * out_step);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, a1, b1)), d, out + (p + 2) * out_step);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, a1, b1)), d, out + (p + 3) * out_step);
+  } else {
+    const auto r0 = load_blocks<T>(in + p, rows, 0), r1 = load_blocks<T>(in + p, rows, 1);
+    hn::StoreU(hn::InterleaveLower(d, r0, r1), d, out + p * out_step);
+    hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, out + (p + 1) * out_step);
+  }
+}
+
 /// Writes `steps` rows of one vector: out[p·out_step + i] = in[rows[i] + p]. Every row is stored whole, in order: with
 /// an out_step below a vector the next row overwrites what is too much, and the last one needs a vector of slack.
 template <class T, class In>
 void transpose_rows(const In* in, const RowOffsets<T>& rows, std::int64_t steps, T* out, std::int64_t out_step) {
-  const hn::ScalableTag<T> d;
+  constexpr int kGroup = 16 / sizeof(T);
   std::int64_t p = 0;
-  if constexpr (sizeof(T) == 4) {
-    const hn::Repartition<std::uint64_t, decltype(d)> d64;
-    for (; p + 4 <= steps; p += 4) {
-      const auto r0 = load_blocks<T>(in + p, rows, 0), r1 = load_blocks<T>(in + p, rows, 1),
-                 r2 = load_blocks<T>(in + p, rows, 2), r3 = load_blocks<T>(in + p, rows, 3);
-      const auto a0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)),
-                 a1 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1)),
-                 b0 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3)),
-                 b1 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, a0, b0)), d, out + p * out_step);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, a0, b0)), d, out + (p + 1) * out_step);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, a1, b1)), d, out + (p + 2) * out_step);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, a1, b1)), d, out + (p + 3) * out_step);
-    }
-  } else {
-    for (; p + 2 <= steps; p += 2) {
-      const auto r0 = load_blocks<T>(in + p, rows, 0), r1 = load_blocks<T>(in + p, rows, 1);
-      hn::StoreU(hn::InterleaveLower(d, r0, r1), d, out + p * out_step);
-      hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, out + (p + 1) * out_step);
-    }
+  for (; p + kGroup <= steps; p += kGroup) transpose_group(in, rows, p, out, out_step);
+  if (p == steps) return;
+  if (steps > kGroup) {
+    transpose_group(in, rows, steps - kGroup, out, out_step);  // the last steps once more
+    return;
   }
   for (; p < steps; ++p)
     for (int i = 0; i < kVector<T>; ++i) out[p * out_step + i] = convert<T>(in[rows.at[i] + p]);
