@@ -195,7 +195,7 @@ def glue(stem, ops):
         else:
             if "inplace" in op.flags:
                 out.append(f"void {op.name}_({op.params('Tensor', False)}) {{\n"
-                           f"  composite_inplace(\"{op.name}_\", self, [&] {{ return {op.name}({', '.join(names)}); }});\n}}\n")
+                           f"  composite_inplace(\"{op.name}\", self, [&](const Tensor& self) {{ return {op.name}({', '.join(names)}); }});\n}}\n")
             if "out" in op.flags:
                 comma = ", " if op.args else ""
                 out.append(f"void {op.name}_out(const Tensor& out{comma}{op.params('Tensor', False)}) {{\n"

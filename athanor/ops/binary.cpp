@@ -216,8 +216,10 @@ struct PowBase {
   void save_results(Node* n, const Tensor& out) { y.save_result(out, n); }
   void grad(GradCall& g) {
     const double base = self.toDouble();
-    const Tensor slope = mul(g.get(y), std::log(base));
-    g.set(0, mul(g.grad(), base == 0 ? where(ge(g.get(power), 0), Scalar(0), slope) : slope));
+    // 0^e is constant for e >= 0 and drops from infinity below.
+    const Tensor slope = base == 0 ? where(ge(g.get(power), 0), Scalar(0), full_like(g.get(y), -INFINITY))
+                                   : mul(g.get(y), std::log(base));
+    g.set(0, mul(g.grad(), slope));
   }
 };
 

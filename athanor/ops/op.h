@@ -287,10 +287,14 @@ void record_overwrite(const Tensor& self);
 void copy_into(const Tensor& out, const Tensor& value);
 /// The in-place and out= forms of composites: computed aside, then copied.
 void composite_out(const char* name, const Tensor& out, const Tensor& value);
+/// `compute` makes the new value from self, or from a copy of it if a gradient will need the old one.
 template <class F>
 void composite_inplace(const char* name, const Tensor& self, F&& compute) {
   check_inplace(self, name);
-  copy_into(self, compute());
+  check_no_internal_overlap(self, name);
+  const Tensor value = compute(GradMode::is_enabled() && wants_grad(self) ? copy_for_backward(self) : self);
+  check_result_fits(name, Meta{DimVector(value.sizes()), value.dtype(), value.device(), {}}, self);
+  copy_into(self, value);
 }
 
 /// The in-place form: the same kernel with out = self.

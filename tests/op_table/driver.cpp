@@ -1,0 +1,436 @@
+#include "op_table/driver.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "athanor/autograd/gradcheck.h"
+#include "athanor/tensor/stream.h"
+
+namespace athanor::op_table {
+
+namespace {
+
+struct Tolerance {
+  double relative, absolute, greatest;
+};
+
+Tolerance tolerance_of(DType t) {
+  switch (t) {
+    case kDouble:
+      return {2e-12, 1e-13, 1.7e308};
+    case kFloat:
+      return {3e-6, 1e-6, 3.4e38};
+    case kHalf:
+      return {2e-3, 1e-3, 65504};
+    case kBFloat16:
+      return {1.6e-2, 1e-2, 3.38e38};
+    default:
+      return {0, 0, 0};
+  }
+}
+
+bool agrees(double a, double e, const Tolerance& t, double relative, double absolute) {
+  if (std::isnan(e)) return std::isnan(a);
+  if (std::isinf(e) || a == e) return a == e;
+  if (std::isinf(a)) return std::fabs(e) >= t.greatest * (1 - t.relative) && std::signbit(a) == std::signbit(e);
+  return std::fabs(a - e) <= t.absolute * absolute + t.relative * relative * std::fabs(e);
+}
+
+/// The reference in the result's integer dtype: integers wrap.
+double as_integer(double v, DType t) {
+  const auto i = static_cast<std::int64_t>(v);
+  switch (t) {
+    case kByte:
+      return static_cast<double>(static_cast<std::uint8_t>(i));
+    case kChar:
+      return static_cast<double>(static_cast<std::int8_t>(i));
+    case kShort:
+      return static_cast<double>(static_cast<std::int16_t>(i));
+    case kInt:
+      return static_cast<double>(static_cast<std::int32_t>(i));
+    case kBool:
+      return v != 0;
+    default:
+      return static_cast<double>(i);
+  }
+}
+
+enum class Layout { Contiguous, Transposed, Strided, Expanded };
+constexpr Layout kLayouts[] = {Layout::Contiguous, Layout::Transposed, Layout::Strided, Layout::Expanded};
+
+const char* name_of(Layout l) {
+  switch (l) {
+    case Layout::Contiguous:
+      return "contiguous";
+    case Layout::Transposed:
+      return "transposed";
+    case Layout::Strided:
+      return "strided";
+    case Layout::Expanded:
+      return "expanded";
+  }
+  return "";
+}
+
+/// The same values (but for Expanded) in other memory.
+Tensor laid_out(const Tensor& t, Layout l) {
+  switch (l) {
+    case Layout::Contiguous:
+      return t;
+    case Layout::Transposed:
+      return t.dim() < 2 ? t : t.transpose(0, -1).contiguous().transpose(0, -1);
+    case Layout::Strided: {
+      Shape room;
+      for (const std::int64_t s : t.sizes()) room.push_back(2 * s + 1);
+      Tensor big = full(room, 77, t.options());
+      for (std::int64_t d = 0; d < t.dim(); ++d) big = big.slice(d, 1, 2 * t.size(d) + 1, 2);
+      big.copy_(t);
+      return big;
+    }
+    case Layout::Expanded: {
+      if (t.dim() == 0 || t.size(0) < 2) return t;
+      return t.slice(0, 0, 1).expand(t.sizes());
+    }
+  }
+  return t;
+}
+
+Tensors inputs_of(const Sample& s, DType t, Layout l = Layout::Contiguous) {
+  Tensors out;
+  for (std::size_t i = 0; i < s.inputs.size(); ++i) {
+    const Input& in = s.inputs[i];
+    const Tensor x = to_tensor(in.array, in.own.value_or(t));
+    // Indices keep their values: a repeated row could be out of an op's domain.
+    out.push_back(l == Layout::Expanded && (in.own || i > 0) ? x : laid_out(x, l));
+  }
+  return out;
+}
+
+bool takes(const Sample& s, DType t) {
+  return s.only.empty() || std::find(s.only.begin(), s.only.end(), t) != s.only.end();
+}
+
+class Checker {
+ public:
+  explicit Checker(const Row& row) : row_(row) {}
+  std::vector<std::string> run();
+
+ private:
+  template <class... Args>
+  void fault(const Args&... args) {
+    std::ostringstream text;
+    (text << ... << args);
+    if (faults_.size() < 12) faults_.push_back(where_ + ": " + text.str());
+  }
+  /// Runs fn; an exception becomes a fault.
+  template <class F>
+  void guarded(const std::string& what, F&& fn);
+  void check_values(const Case& c, const Sample& s, DType t, Layout l);
+  void check_inplace(const Case& c, const Sample& s, DType t);
+  void check_out(const Case& c, const Sample& s, DType t);
+  void check_queue(const Case& c, const Sample& s, DType t);
+  void check_gradients(const Case& c, const Sample& s);
+  void check_low_precision_gradients(const Case& c, const Sample& s);
+  void check_inplace_gradient(const Case& c, const Sample& s);
+  void check_refusals();
+
+  const Row& row_;
+  std::string where_;
+  std::vector<std::string> faults_;
+};
+
+template <class F>
+void Checker::guarded(const std::string& what, F&& fn) {
+  const std::string outer = where_;
+  where_ += (where_.empty() ? "" : ", ") + what;
+  try {
+    fn();
+  } catch (const std::exception& e) {
+    fault("threw: ", e.what());
+  }
+  where_ = outer;
+}
+
+void Checker::check_values(const Case& c, const Sample& s, DType t, Layout l) {
+  const Tensors in = inputs_of(s, t, l);
+  const Tensors out = c.call(in);
+  Arrays plain;
+  for (const Tensor& x : in) plain.push_back(to_array(x));
+  const Arrays expected = c.reference(plain);
+  if (expected.size() > out.size()) return fault("expected ", expected.size(), " results, got ", out.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (out[i].dtype() != row_.result(t, i))
+      fault("result ", i, " is ", dtype_name(out[i].dtype()), ", expected ", dtype_name(row_.result(t, i)));
+    if (const std::string m = compare(out[i], expected[i], row_.tolerance, row_.absolute); !m.empty())
+      fault("result ", i, ": ", m);
+  }
+  for (std::size_t i = 0; i < in.size(); ++i)
+    if (!row_.is_view && !compare_bits(in[i], inputs_of(s, t, l)[i]).empty()) fault("input ", i, " was changed");
+}
+
+void Checker::check_inplace(const Case& c, const Sample& s, DType t) {
+  const Tensors in = inputs_of(s, t);
+  const Tensor value = c.call(in)[0];
+  for (const Layout l : {Layout::Contiguous, Layout::Transposed, Layout::Strided}) {
+    Tensors again = inputs_of(s, t);
+    Tensor self = laid_out(again[0].clone(), l);
+    again[0] = self;
+    const void* before = self.numel() ? self.data_ptr() : nullptr;
+    if (value.sizes() != self.sizes() || !can_cast(value.dtype(), self.dtype())) {
+      try {
+        c.inplace(self, again);
+        fault("in place: accepted a result of ", value.sizes().vec().size(), " dims and dtype ",
+              dtype_name(value.dtype()), " that does not fit into self");
+      } catch (const Error&) {
+      }
+      return;
+    }
+    const std::uint32_t version = self._version();
+    c.inplace(self, again);
+    if (self._version() == version) fault("in place: the version did not change");
+    if (self.numel() && self.data_ptr() != before) fault("in place: self moved");
+    if (const std::string m = compare_bits(self, value.to(self.dtype())); !m.empty())
+      fault("in place, ", name_of(l), ": ", m);
+  }
+}
+
+void Checker::check_out(const Case& c, const Sample& s, DType t) {
+  const Tensors in = inputs_of(s, t);
+  const Tensor value = c.call(in)[0];
+  Tensor fresh = empty({0}, value.options());
+  c.out(fresh, in);
+  if (const std::string m = compare_bits(fresh, value); !m.empty()) fault("out= resized: ", m);
+  Tensor strided = laid_out(zeros(value.sizes(), value.options()), Layout::Strided);
+  c.out(strided, in);
+  if (const std::string m = compare_bits(strided, value); !m.empty()) fault("out= strided: ", m);
+  if (value.sizes() == in[0].sizes() && value.dtype() == in[0].dtype()) {
+    Tensors aliased = in;
+    aliased[0] = in[0].clone();
+    Tensor self = aliased[0];
+    c.out(self, aliased);
+    if (const std::string m = compare_bits(self, value); !m.empty()) fault("out= is the input: ", m);
+  }
+}
+
+void Checker::check_queue(const Case& c, const Sample& s, DType t) {
+  const Tensors in = inputs_of(s, t);
+  const Tensors host = c.call(in);
+  const Device queue("cpu:1");
+  Tensors there;
+  for (const Tensor& x : in) there.push_back(x.to(TensorOptions(queue)));
+  const Tensors out = c.call(there);
+  if (out.size() != host.size()) return fault("queued: other number of results");
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (!(out[i].device() == queue)) fault("queued: result ", i, " is on ", out[i].device().str());
+    if (const std::string m = compare_bits(out[i].to(TensorOptions(Device())), host[i]); !m.empty())
+      fault("queued: result ", i, ": ", m);
+  }
+}
+
+Tensors leaves(const Sample& s, DType t, Layout l = Layout::Contiguous) {
+  Tensors in = inputs_of(s, t, l);
+  for (std::size_t i = 0; i < in.size(); ++i)
+    if (!s.inputs[i].own && in[i].is_floating_point()) in[i] = in[i].detach().requires_grad_();
+  return in;
+}
+
+/// A fixed weighting of a result, so that its sum depends on every element.
+Tensor weights(const Tensor& like) { return to_tensor(uniform(like.sizes().vec(), 0.5, 1.5, 99), like.dtype()); }
+
+/// Gradients of the weighted sum of all differentiable results.
+Tensors gradients(const Case& c, const Tensors& in) {
+  Tensor total;
+  for (const Tensor& o : c.call(in)) {
+    if (!o.requires_grad()) continue;
+    const Tensor part = (o * weights(o)).sum();
+    total = total.defined() ? total + part : part;
+  }
+  Tensors wanted;
+  for (const Tensor& x : in)
+    if (x.requires_grad()) wanted.push_back(x);
+  ATHANOR_CHECK(total.defined(), "no result requires grad");
+  return autograd::grad({total}, wanted, {}, std::nullopt, false, true);
+}
+
+void Checker::check_gradients(const Case& c, const Sample& s) {
+  const Tensors in = leaves(s, kDouble);
+  auto fn = [&c](const Tensors& x) { return c.call(x); };
+  autograd::gradcheck(fn, in);
+  if (row_.second_gradient) guarded("second order", [&] { autograd::gradgradcheck(fn, in); });
+  const Tensors plain = gradients(c, in);
+  for (const Layout l : {Layout::Transposed, Layout::Strided}) {
+    const Tensors other = gradients(c, leaves(s, kDouble, l));
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      if (plain[i].defined() != other[i].defined()) {
+        fault("gradient ", i, " is defined in one layout only");
+        continue;
+      }
+      if (!plain[i].defined()) continue;
+      if (const std::string m = compare(other[i], to_array(plain[i]), 10, 10); !m.empty())
+        fault("gradient ", i, ", ", name_of(l), " input: ", m);
+    }
+  }
+}
+
+void Checker::check_low_precision_gradients(const Case& c, const Sample& s) {
+  for (const DType t : {kFloat, kHalf, kBFloat16}) {
+    if (std::find(row_.dtypes.begin(), row_.dtypes.end(), t) == row_.dtypes.end() || !takes(s, t)) continue;
+    guarded(dtype_name(t), [&] {
+      const Tensors in = leaves(s, t);
+      Tensors exact;
+      for (const Tensor& x : in) exact.push_back(x.requires_grad() ? x.detach().to(kDouble).requires_grad_() : x);
+      const Tensors low = gradients(c, in), high = gradients(c, exact);
+      for (std::size_t i = 0; i < low.size(); ++i) {
+        if (!high[i].defined()) continue;
+        if (!low[i].defined()) {
+          fault("gradient ", i, " is undefined");
+          continue;
+        }
+        if (low[i].dtype() != t) fault("gradient ", i, " is ", dtype_name(low[i].dtype()));
+        // Weights and intermediate results are rounded too.
+        if (const std::string m = compare(low[i], to_array(high[i]), 20 * row_.tolerance, 20 * row_.absolute);
+            !m.empty())
+          fault("gradient ", i, ": ", m);
+      }
+    });
+  }
+}
+
+void Checker::check_inplace_gradient(const Case& c, const Sample& s) {
+  const Tensors in = leaves(s, kDouble);
+  if (!in[0].requires_grad()) return;
+  const Tensor value = c.call(in)[0];
+  if (value.sizes() != in[0].sizes() || !value.requires_grad()) return;
+  const Tensors expected = gradients(c, in);
+  Case changed = c;
+  changed.call = [&c](const Tensors& x) {
+    Tensors again = x;
+    again[0] = x[0] * 1;  // a leaf may not be changed in place
+    Tensor self = again[0];
+    c.inplace(self, again);
+    return Tensors{self};
+  };
+  const Tensors got = gradients(changed, in);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (!expected[i].defined()) continue;
+    if (!got[i].defined()) {
+      fault("gradient ", i, " of the in-place form is undefined");
+      continue;
+    }
+    if (const std::string m = compare(got[i], to_array(expected[i]), 10, 10); !m.empty())
+      fault("gradient ", i, " of the in-place form: ", m);
+  }
+}
+
+void Checker::check_refusals() {
+  for (const Refusal& r : row_.refusals) {
+    where_ = "refusal of " + r.what;
+    try {
+      r.call();
+      fault("nothing was thrown");
+    } catch (const Error& e) {
+      if (std::string(e.what()).find(r.message) == std::string::npos)
+        fault("the message lacks '", r.message, "': ", e.what());
+    } catch (const std::exception& e) {
+      fault("threw something that is not an Error: ", e.what());
+    }
+  }
+  where_.clear();
+  if (!row_.refuses_others) return;
+  for (int i = 0; i < kNumDTypes; ++i) {
+    const auto t = static_cast<DType>(i);
+    if (std::find(row_.dtypes.begin(), row_.dtypes.end(), t) != row_.dtypes.end()) continue;
+    const Case& c = row_.cases[0];
+    for (const Sample& s : c.samples) {
+      bool empty = s.inputs.empty() || !s.only.empty();
+      for (const Input& in : s.inputs) empty = empty || in.array.numel() == 0 || in.own;
+      if (empty) continue;
+      try {
+        c.call(inputs_of(s, t));
+        fault("accepts ", dtype_name(t), ", which the row does not list");
+      } catch (const Error&) {
+      } catch (const std::exception& e) {
+        fault(dtype_name(t), ": threw something that is not an Error: ", e.what());
+      }
+      break;
+    }
+  }
+}
+
+std::vector<std::string> Checker::run() {
+  detail::configure_cpu_queues(0);
+  for (const Case& c : row_.cases) {
+    for (const DType t : row_.dtypes) {
+      for (std::size_t k = 0; k < c.samples.size(); ++k) {
+        const Sample& s = c.samples[k];
+        if (!takes(s, t)) continue;
+        const std::string label =
+            c.name + (c.name.empty() ? "" : ", ") + dtype_name(t) + ", sample " + std::to_string(k);
+        const bool large = !s.inputs.empty() && s.inputs[0].array.numel() > 5000;
+        guarded(label, [&] {
+          for (const Layout l : kLayouts) {
+            if (large && (l == Layout::Expanded || l == Layout::Transposed)) continue;
+            guarded(name_of(l), [&] { check_values(c, s, t, l); });
+          }
+          if (large) return;
+          if (c.inplace) guarded("in place", [&] { check_inplace(c, s, t); });
+          if (c.out) guarded("out", [&] { check_out(c, s, t); });
+        });
+      }
+    }
+    if (!row_.gradient) continue;
+    for (std::size_t k = 0; k < c.samples.size(); ++k) {
+      const Sample& s = c.samples[k];
+      if (!s.gradient || !takes(s, kDouble)) continue;
+      guarded(c.name + " gradient, sample " + std::to_string(k), [&] { check_gradients(c, s); });
+      guarded(c.name + " gradient, sample " + std::to_string(k), [&] { check_low_precision_gradients(c, s); });
+      if (c.inplace)
+        guarded(c.name + " gradient in place, sample " + std::to_string(k), [&] { check_inplace_gradient(c, s); });
+    }
+  }
+  check_refusals();
+  detail::configure_cpu_queues(2);
+  for (const Case& c : row_.cases)
+    for (const DType t : row_.dtypes)
+      for (std::size_t k = 0; k < c.samples.size(); ++k)
+        if (const Sample& s = c.samples[k]; takes(s, t) && (s.inputs.empty() || s.inputs[0].array.numel() <= 5000))
+          guarded(c.name + " " + dtype_name(t) + ", sample " + std::to_string(k), [&] { check_queue(c, s, t); });
+  synchronize(Device("cpu:1"));
+  detail::configure_cpu_queues(0);
+  return faults_;
+}
+
+}  // namespace
+
+std::string compare(const Tensor& actual, const Array& expected, double relative, double absolute) {
+  std::ostringstream text;
+  if (actual.sizes().vec() != expected.shape)
+    return detail::str("shape ", actual.sizes(), ", expected ", IntArrayRef(expected.shape));
+  const Array a = to_array(actual);
+  const Tolerance t = tolerance_of(actual.dtype());
+  std::int64_t bad = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    const double e = is_floating_point(actual.dtype()) ? expected[i] : as_integer(expected[i], actual.dtype());
+    if (agrees(a[i], e, t, relative, absolute)) continue;
+    if (bad++ == 0) text << "element " << i << " is " << a[i] << ", expected " << e;
+  }
+  if (bad == 0) return {};
+  text << " (" << bad << " of " << a.numel() << " differ)";
+  return text.str();
+}
+
+std::string compare_bits(const Tensor& a, const Tensor& b) {
+  if (a.sizes() != b.sizes()) return detail::str("shape ", a.sizes(), ", expected ", b.sizes());
+  if (a.dtype() != b.dtype()) return detail::str("dtype ", a.dtype(), ", expected ", b.dtype());
+  const Array x = to_array(a), y = to_array(b);
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    if (std::isnan(x[i]) && std::isnan(y[i])) continue;
+    if (x[i] != y[i] || std::signbit(x[i]) != std::signbit(y[i]))
+      return detail::str("element ", i, " is ", x[i], ", expected the same bits as ", y[i]);
+  }
+  return {};
+}
+
+std::vector<std::string> check_row(const Row& row) { return Checker(row).run(); }
+
+}  // namespace athanor::op_table

@@ -1,0 +1,16 @@
+#pragma once
+/// Tries a row of the op table.
+
+#include "op_table/table.h"
+
+namespace athanor::op_table {
+
+/// Everything that is wrong with the op, as messages; empty if all is well.
+std::vector<std::string> check_row(const Row& row);
+
+/// Empty if `actual` (of the dtype) agrees with the float64 reference, else a message.
+std::string compare(const Tensor& actual, const Array& expected, double tolerance, double absolute);
+/// Empty if both have the same shape, dtype and bits (NaN equals NaN).
+std::string compare_bits(const Tensor& a, const Tensor& b);
+
+}  // namespace athanor::op_table
