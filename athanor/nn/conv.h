@@ -159,4 +159,13 @@ ATHANOR_CONV_LAYER(2);
 ATHANOR_CONV_LAYER(3);
 #undef ATHANOR_CONV_LAYER
 
+// Compiled once, in conv.cpp.
+#define ATHANOR_CONV_BASE(D)                                              \
+  extern template class ConvNdImpl<D, Conv##D##dImpl, Conv##D##dOptions>; \
+  extern template class ConvNdImpl<D, ConvTranspose##D##dImpl, ConvTranspose##D##dOptions>
+ATHANOR_CONV_BASE(1);
+ATHANOR_CONV_BASE(2);
+ATHANOR_CONV_BASE(3);
+#undef ATHANOR_CONV_BASE
+
 }  // namespace athanor::nn

@@ -89,6 +89,54 @@ std::shared_ptr<Module> Module::clone(const std::optional<Device>&) const {
 
 void Module::clone_(Module&, const std::optional<Device>&) {}
 
+void Module::forget_registrations(Module& copy) {
+  copy.parameters_.clear();
+  copy.buffers_.clear();
+  copy.children_.clear();
+  copy.transient_buffers_.clear();
+}
+
+void Module::fail_clone_type() {
+  ATHANOR_THROW(Error,
+                "Attempted to clone submodule, but it is of a different type than the submodule it was to be "
+                "cloned into");
+}
+
+namespace {
+
+void copy_tensors(const char* what, const OrderedDict<std::string, Tensor>& from, OrderedDict<std::string, Tensor>& to,
+                  const std::optional<Device>& device) {
+  ATHANOR_CHECK(to.size() == from.size(), "The cloned module does not have the same number of ", what,
+                "s as the original module after calling reset(). Are you sure you called register_", what,
+                "() inside reset() and not the constructor?");
+  for (const auto& item : from) {
+    Tensor& target = to[item.key()];
+    const Tensor& source = item.value();
+    if (!source.defined()) {
+      target = Tensor();
+      continue;
+    }
+    const Tensor data = device && !(source.device() == *device) ? source.to(TensorOptions(*device)) : source.clone();
+    if (target.defined()) {
+      target.set_data(data.detach());
+      if (source.is_floating_point()) target.set_requires_grad(source.requires_grad());
+    } else {
+      target = data.detach().set_requires_grad(source.requires_grad());
+    }
+  }
+}
+
+}  // namespace
+
+void Module::copy_registrations(Module& copy, const std::optional<Device>& device) const {
+  copy_tensors("parameter", parameters_, copy.parameters_, device);
+  copy_tensors("buffer", buffers_, copy.buffers_, device);
+  ATHANOR_CHECK(copy.children_.size() == children_.size(),
+                "The cloned module does not have the same number of child modules as the original module after "
+                "calling reset(). Are you sure you called register_module() inside reset() and not the constructor?");
+  for (const auto& child : children_) copy.children_[child.key()]->clone_(*child.value(), device);
+}
+
 void Module::apply(const ModuleApplyFunction& function) {
   function(*this);
   apply_below([&](const std::string&, const std::shared_ptr<Module>& m) { function(*m); }, "");

@@ -166,6 +166,10 @@ class Module : public std::enable_shared_from_this<Module> {
   friend std::ostream& operator<<(std::ostream& stream, const Module& module);
 
   virtual void clone_(Module& other, const std::optional<Device>& device);
+  static void forget_registrations(Module& copy);
+  /// Gives `copy`, just reset, this module's values.
+  void copy_registrations(Module& copy, const std::optional<Device>& device) const;
+  [[noreturn]] static void fail_clone_type();
   void add_child(std::string name, std::shared_ptr<Module> module);
   void swap_child(const std::string& name, std::shared_ptr<Module> module);
   void adopt(const std::string& name, Module& child);

@@ -104,6 +104,11 @@ ATHANOR_BATCH_NORM(2);
 ATHANOR_BATCH_NORM(3);
 #undef ATHANOR_BATCH_NORM
 
+// Compiled once, in normalization.cpp.
+extern template class BatchNormImplBase<BatchNorm1dImpl>;
+extern template class BatchNormImplBase<BatchNorm2dImpl>;
+extern template class BatchNormImplBase<BatchNorm3dImpl>;
+
 /// Normalizes over the last dims, which must be normalized_shape.
 class LayerNormImpl : public Cloneable<LayerNormImpl> {
  public:
