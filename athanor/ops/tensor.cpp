@@ -1,0 +1,132 @@
+// Methods of class Tensor that are not ops: indexing by brackets, printing.
+#include "athanor/ops/tensor.h"
+
+#include <iostream>
+
+#include "athanor/tensor/print.h"
+
+namespace athanor {
+namespace {
+
+/// What is left of x[…] after integers, slices and None were applied: a view, and index tensors for some of its dims.
+struct Indexed {
+  TensorBase view;
+  std::vector<TensorBase> tensors;
+  bool advanced = false;
+  void put(std::int64_t dim, TensorBase index) {
+    if (static_cast<std::size_t>(dim) >= tensors.size()) tensors.resize(static_cast<std::size_t>(dim) + 1);
+    tensors[static_cast<std::size_t>(dim)] = std::move(index);
+    advanced = true;
+  }
+};
+
+bool is_mask(const TensorBase& t) { return t.dtype() == kBool || t.dtype() == kByte; }
+
+std::int64_t consumed_dims(ArrayRef<indexing::TensorIndex> indices) {
+  using Kind = indexing::TensorIndex::Kind;
+  std::int64_t n = 0;
+  for (const auto& i : indices) {
+    if (i.kind() == Kind::Integer || i.kind() == Kind::Slice) ++n;
+    if (i.kind() == Kind::Tensor) n += is_mask(i.tensor()) ? i.tensor().dim() : 1;
+  }
+  return n;
+}
+
+/// A mask stands for the coordinates of its true elements, one index tensor per dim of the mask.
+void put_mask(Indexed& out, std::int64_t& dim, const TensorBase& mask) {
+  for (std::int64_t d = 0; d < mask.dim(); ++d)
+    ATHANOR_CHECK_INDEX(mask.size(d) == out.view.size(dim + d), "The shape of the mask ", mask.sizes(), " at index ", d,
+                        " does not match the shape of the indexed tensor ", out.view.sizes(), " at index ", dim + d);
+  if (mask.dim() == 0) out.view = ops::unsqueeze(out.view, dim);
+  for (const TensorBase& t : ops::nonzero_numpy(mask)) out.put(dim++, t);
+}
+
+Indexed apply(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices) {
+  using Kind = indexing::TensorIndex::Kind;
+  const std::int64_t used = consumed_dims(indices);
+  ATHANOR_CHECK_INDEX(used <= self.dim(), "too many indices for tensor of dimension ", self.dim(), ": got ", used);
+  Indexed out{self, {}};
+  std::int64_t dim = 0;
+  bool ellipsis = false;
+  for (const auto& i : indices) {
+    switch (i.kind()) {
+      case Kind::Integer:
+        out.view = ops::select(out.view, dim, i.integer());
+        break;
+      case Kind::Slice:
+        out.view = ops::slice(out.view, dim++, i.slice().start(), i.slice().stop(), i.slice().step());
+        break;
+      case Kind::None:
+        out.view = ops::unsqueeze(out.view, dim++);
+        break;
+      case Kind::Ellipsis:
+        ATHANOR_CHECK_INDEX(!ellipsis, "an index can only have a single ellipsis ('...')");
+        ellipsis = true;
+        dim += self.dim() - used;
+        break;
+      case Kind::Boolean:
+        put_mask(out, dim, ops::full({}, Scalar(i.boolean()), TensorOptions(kBool).device(self.device())));
+        break;
+      case Kind::Tensor: {
+        const TensorBase& t = i.tensor();
+        ATHANOR_CHECK_INDEX(t.defined() && (is_mask(t) || is_integral(t.dtype())),
+                            "tensors used as indices must be long, int, byte or bool tensors, got ", t);
+        if (is_mask(t))
+          put_mask(out, dim, t);
+        else
+          out.put(dim++, ops::to_dtype(t, kLong));
+        break;
+      }
+    }
+  }
+  return out;
+}
+
+void assign(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices, const TensorBase& value) {
+  const Indexed at = apply(self, indices);
+  TensorBase v = value.dtype() == self.dtype() ? value : ops::to_dtype(value, self.dtype());
+  if (at.advanced) {
+    ops::index_put_with_(at.view, at.tensors, v);
+    return;
+  }
+  while (v.dim() > at.view.dim() && v.size(0) == 1) v = ops::squeeze(v, 0);  // as NumPy: leading ones do not count
+  ops::copy_(at.view, v);
+}
+
+}  // namespace
+
+Tensor Tensor::index(ArrayRef<indexing::TensorIndex> indices) const {
+  const Indexed at = apply(*this, indices);
+  if (at.advanced) return ops::index_with(at.view, at.tensors);
+  return at.view.is_same(*this) ? ops::slice(*this, 0) : at.view;
+}
+Tensor Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const {
+  return index(ArrayRef<indexing::TensorIndex>(indices.begin(), indices.size()));
+}
+Tensor& Tensor::index_put_(ArrayRef<indexing::TensorIndex> indices, const Tensor& value) {
+  assign(*this, indices, value);
+  return *this;
+}
+Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value) {
+  return index_put_(ArrayRef<indexing::TensorIndex>(indices.begin(), indices.size()), value);
+}
+Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, const Scalar& value) {
+  return index_put_(indices, Tensor(ops::full({}, value, options())));
+}
+
+std::string Tensor::toString() const {
+  if (!defined()) return "UndefinedType";
+  return std::string(is_cuda() ? "CUDA" : "CPU") + dtype_libtorch_name(dtype()) + "Type";
+}
+
+std::string Tensor::str() const {
+  if (!defined()) return "[ Tensor (undefined) ]";
+  const Tensor host = detach().to(TensorOptions(Device()));
+  return format_tensor_cpp(detail::view_of(host));
+}
+
+void Tensor::print() const { std::cout << "[" << toString() << " " << detail::str(sizes()) << "]\n"; }
+
+std::ostream& operator<<(std::ostream& out, const Tensor& t) { return out << t.str(); }
+
+}  // namespace athanor

@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "athanor/autograd/autograd.h"
+#include "athanor/ops/factory.h"
+
+namespace athanor {
+namespace {
+
+using namespace indexing;
+
+Tensor counting() { return tensor({{0.0, 1.0, 2.0, 3.0}, {4.0, 5.0, 6.0, 7.0}, {8.0, 9.0, 10.0, 11.0}}); }
+std::vector<float> values(const Tensor& t) {
+  const Tensor c = t.contiguous();
+  return {c.data_ptr<float>(), c.data_ptr<float>() + c.numel()};
+}
+
+}  // namespace
+
+TEST(Indexing, IntegersAndSlicesGiveViews) {
+  Tensor x = counting();
+  EXPECT_EQ(values(x.index({Slice(0, 2), 1})), (std::vector<float>{1, 5}));
+  EXPECT_EQ(values(x.index({"...", Slice(None, None, 2)})), (std::vector<float>{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(x.index({None, -1}).sizes(), (std::vector<std::int64_t>{1, 4}));
+  x.index({1, 2}).fill_(60);
+  EXPECT_EQ(x[1][2].item<float>(), 60);
+}
+
+TEST(Indexing, TensorsAndMasksGather) {
+  const Tensor x = counting(), i = tensor({2, 0});
+  EXPECT_EQ(values(x.index({i})), (std::vector<float>{8, 9, 10, 11, 0, 1, 2, 3}));
+  EXPECT_EQ(values(x.index({Slice(), i})), (std::vector<float>{2, 0, 6, 4, 10, 8}));
+  EXPECT_EQ(values(x.index({i, tensor({-1, 1})})), (std::vector<float>{11, 1}));
+  EXPECT_EQ(values(x.index({x.gt(8)})), (std::vector<float>{9, 10, 11}));
+}
+
+TEST(Indexing, AssignmentWritesThrough) {
+  Tensor x = counting();
+  x.index_put_({Slice(), 0}, tensor({-1.0, -2.0, -3.0}));
+  x.index_put_({tensor({0, 1}), tensor({1, 2})}, 50);
+  x.index_put_({x.gt(9)}, 0);
+  EXPECT_EQ(values(x), (std::vector<float>{-1, 0, 2, 3, -2, 5, 0, 7, -3, 9, 0, 0}));
+}
+
+TEST(Indexing, GradientsFlowBackToWhatWasRead) {
+  Tensor x = counting().requires_grad_();
+  x.index({tensor({1, 1}), Slice(0, 2)}).sum().backward();
+  EXPECT_EQ(values(x.grad()), (std::vector<float>{0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST(Indexing, BadIndicesAreNamed) {
+  const Tensor x = counting();
+  EXPECT_THROW(x.index({0, 0, 0}), IndexError);
+  EXPECT_THROW(x.index({3}), IndexError);
+  EXPECT_THROW(x.index({tensor({5})}), IndexError);
+  EXPECT_THROW(x.index({tensor({0.5})}), IndexError);
+  EXPECT_THROW(x.index({"...", "..."}), IndexError);
+  EXPECT_THROW(x.index({tensor({true, false})}), IndexError);
+}
+
+TEST(Printing, StreamsAsLibtorchDoes) {
+  std::ostringstream out;
+  out << tensor({1.0, 2.5});
+  EXPECT_EQ(out.str(), " 1.0000\n 2.5000\n[ CPUFloatType{2} ]");
+}
+
+}  // namespace athanor
