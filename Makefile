@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 # Arguments passed on: make test TESTS=Softmax, make demo DEMO="--net tutorial", make bench BENCH="--quick --filter gemm"
 TESTS ?=
-DEMO ?= --net conv --epochs 1 --log-interval 100
+DEMO ?= --net conv --optimizer adadelta --lr 1 --epochs 1 --log-interval 100
 BENCH ?=
 export CCACHE_MAXSIZE ?= 5G
 
