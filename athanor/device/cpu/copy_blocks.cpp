@@ -14,6 +14,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 void half_to_float(float* HWY_RESTRICT to, const std::uint16_t* HWY_RESTRICT from, std::int64_t n) {
@@ -215,6 +216,7 @@ BlockOps make_block_ops() {
   return ops;
 }
 
+}  // namespace
 }  // namespace athanor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

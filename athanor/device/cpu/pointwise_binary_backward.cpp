@@ -8,6 +8,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
+namespace {
 
 // a is the gradient g of the result; b is the input x of the forward operation, or its result y.
 
@@ -163,6 +164,7 @@ void binary_backward(PointwiseTables& t) {
   add_all<double>(t, DType::Double);
 }
 
+}  // namespace
 }  // namespace athanor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

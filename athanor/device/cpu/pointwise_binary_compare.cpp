@@ -8,6 +8,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
+namespace {
 
 #define ATHANOR_COMPARISON(Name, expression) \
   struct Name {                              \
@@ -52,6 +53,7 @@ void binary_compare(PointwiseTables& t) {
   add_all<std::uint8_t>(t, DType::Bool);
 }
 
+}  // namespace
 }  // namespace athanor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

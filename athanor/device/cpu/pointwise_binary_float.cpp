@@ -8,6 +8,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
+namespace {
 
 // Plain arithmetic on floating vectors. Min and Max return their second operand if one is NaN.
 
@@ -130,6 +131,7 @@ void binary_float(PointwiseTables& t) {
 #endif
 }
 
+}  // namespace
 }  // namespace athanor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -8,6 +8,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
+namespace {
 
 // Integer arithmetic wraps: it is done unsigned.
 
@@ -198,6 +199,7 @@ void binary_integer(PointwiseTables& t) {
     t.at(op, DType::Bool) = t.at(op, DType::Byte);
 }
 
+}  // namespace
 }  // namespace athanor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -8,6 +8,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
+namespace {
 
 // Functions of two floating vectors.
 
@@ -63,6 +64,7 @@ void binary_math(PointwiseTables& t) {
   add_all<double>(t, DType::Double);
 }
 
+}  // namespace
 }  // namespace athanor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

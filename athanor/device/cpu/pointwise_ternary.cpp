@@ -8,6 +8,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
+namespace {
 
 #define ATHANOR_TERNARY_OP(Name, expression)                         \
   struct Name {                                                      \
@@ -80,6 +81,7 @@ void ternary(PointwiseTables& t) {
   }
 }
 
+}  // namespace
 }  // namespace athanor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

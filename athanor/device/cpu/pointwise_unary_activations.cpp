@@ -8,6 +8,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
+namespace {
 
 // Min and Max return their second operand if one is NaN: x stands second where NaN must pass.
 
@@ -130,6 +131,7 @@ void unary_activations(PointwiseTables& t) {
   add_all<double>(t, DType::Double);
 }
 
+}  // namespace
 }  // namespace athanor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

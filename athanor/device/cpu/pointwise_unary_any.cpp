@@ -8,6 +8,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
+namespace {
 
 // On floating vectors. Min and Max return their second operand if one is NaN: x stands second where NaN must pass.
 
@@ -179,6 +180,7 @@ void unary_any(PointwiseTables& t) {
   t.nan_to_num[static_cast<int>(DType::Bool)] = t.at(UnaryOp::Floor, DType::Byte);
 }
 
+}  // namespace
 }  // namespace athanor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

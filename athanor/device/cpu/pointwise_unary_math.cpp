@@ -8,6 +8,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
+namespace {
 
 #define ATHANOR_CALL(Name, function) ATHANOR_VECTOR_OP(Name, function(d, x))
 ATHANOR_CALL(Exp, vec_exp);
@@ -122,6 +123,7 @@ void unary_math(PointwiseTables& t) {
   add_algebra<double>(t, DType::Double);
 }
 
+}  // namespace
 }  // namespace athanor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
