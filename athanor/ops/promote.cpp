@@ -12,19 +12,17 @@ Meta pointwise_meta(const char* schema, DType dtype, std::initializer_list<const
   const Tensor& first = **inputs.begin();
   m.device = first.impl()->device;
   m.sizes = DimVector(first.impl()->sizes());
-  bool contiguous = first.impl()->contiguous, same = true;
+  bool contiguous = first.impl()->contiguous;
   for (auto it = inputs.begin() + 1; it != inputs.end(); ++it) {
     const TensorImpl* i = (*it)->impl();
     if (!i) continue;
     contiguous = contiguous && i->contiguous;
     if (!i->device.is_host()) m.device = i->device;
     if (i->sizes() == IntArrayRef(m.sizes)) continue;
-    same = false;
     m.sizes = broadcast_shapes(m.sizes, i->sizes(), op_name(schema).c_str());
   }
   if (__builtin_expect(contiguous, 1)) return m;
   // The layout of the first input of the full shape that is dense but not row-major wins.
-  (void)same;
   for (const Tensor* t : inputs)
     if (t->defined() && t->sizes() == IntArrayRef(m.sizes) && t->dim() > 1) {
       if (!t->is_contiguous() && t->is_non_overlapping_and_dense()) m.strides = DimVector(t->strides());
