@@ -41,7 +41,7 @@ test: build ## build, then run every test; TESTS=regex for some
 
 demo: build ## build, then train a network on MNIST; DEMO="flags" for build/bin/mnist
 	@[[ -x build/bin/mnist ]] || { echo "make demo: examples/mnist.cpp was not built" >&2; exit 1; }
-	@build/bin/mnist $(DEMO)
+	@build/bin/mnist $(if $(or $(ATHANOR_DATA),$(findstring --data,$(DEMO))),,$(addprefix --data ,$(wildcard ../shared/data/mnist))) $(DEMO)
 
 bench: build ## build, then compare with PyTorch side by side; BENCH="--quick --filter gemm"
 	@python3 benchmarks/run.py $(BENCH)
