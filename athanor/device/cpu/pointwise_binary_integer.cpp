@@ -10,20 +10,19 @@ HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
 namespace {
 
-// Integer arithmetic wraps: it is done unsigned.
+// Integer arithmetic wraps: it is done unsigned. Then signed and unsigned operands of one width give the same bits, so
+// that one loop serves both.
 
-#define ATHANOR_INTEGER_OP_2(Name, expression)                         \
-  struct Name {                                                        \
-    template <class T, class P>                                        \
-    static HWY_INLINE T apply(T a, T b, [[maybe_unused]] const P& p) { \
-      using U [[maybe_unused]] = Unsigned<T>;                          \
-      return static_cast<T>(expression);                               \
-    }                                                                  \
+#define ATHANOR_INTEGER_OP_2(Name, expression) \
+  struct Name {                                \
+    template <class T>                         \
+    static HWY_INLINE T apply(T a, T b) {      \
+      using U [[maybe_unused]] = Unsigned<T>;  \
+      return static_cast<T>(expression);       \
+    }                                          \
   }
 ATHANOR_INTEGER_OP_2(Add, static_cast<U>(a) + static_cast<U>(b));
 ATHANOR_INTEGER_OP_2(Sub, static_cast<U>(a) - static_cast<U>(b));
-ATHANOR_INTEGER_OP_2(AddScaled, static_cast<U>(a) + static_cast<U>(p.p0) * static_cast<U>(b));
-ATHANOR_INTEGER_OP_2(SubScaled, static_cast<U>(a) - static_cast<U>(p.p0) * static_cast<U>(b));
 ATHANOR_INTEGER_OP_2(Mul, static_cast<U>(a) * static_cast<U>(b));
 ATHANOR_INTEGER_OP_2(Maximum, std::max(a, b));
 ATHANOR_INTEGER_OP_2(Minimum, std::min(a, b));
@@ -41,6 +40,7 @@ HWY_INLINE bool is_shift(T count) {
 }
 ATHANOR_INTEGER_OP_2(LeftShift, is_shift(b) ? static_cast<U>(a) << (b & (kBits<T> - 1)) : U{0});
 ATHANOR_INTEGER_OP_2(RightShift, a >> (is_shift(b) ? static_cast<int>(b) : kBits<T> - 1) >> (is_shift(b) ? 0 : 1));
+#undef ATHANOR_INTEGER_OP_2
 
 /// Quotients that the compiler can vectorize: 8 and 16-bit operands are exact in float, 32-bit ones in double, and so
 /// are 64-bit ones below 2^51 (kSmall): the rounded quotient cannot reach the next integer.
@@ -55,96 +55,45 @@ HWY_INLINE T divide(T a, T b) {
     return b == -1 ? static_cast<T>(Unsigned<T>{0} - static_cast<Unsigned<T>>(a)) : static_cast<T>(a / b);
   }
 }
-template <bool kSmall, class T>
-HWY_INLINE T modulo(T a, T b) {
-  using U = Unsigned<T>;
-  return static_cast<T>(static_cast<U>(a) - static_cast<U>(divide<kSmall>(a, b)) * static_cast<U>(b));
+template <class T, class Op>
+void loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void*) {
+  map_dense<T, T, T>(ptrs, strides, n, [](T a, T b) { return Op::apply(a, b); });
 }
 
-template <bool kSmall>
-struct DivTrunc {
-  template <class T, class P>
-  static HWY_INLINE T apply(T a, T b, const P&) {
-    return divide<kSmall>(a, b);
-  }
-};
-template <bool kSmall>
-struct Fmod {
-  template <class T, class P>
-  static HWY_INLINE T apply(T a, T b, const P&) {
-    return modulo<kSmall>(a, b);
-  }
-};
-template <bool kSmall>
-struct DivFloor {
-  template <class T, class P>
-  static HWY_INLINE T apply(T a, T b, const P&) {
+/// a + factor b.
+template <class T>
+HWY_NOINLINE void scaled_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, T factor) {
+  using U = Unsigned<T>;
+  map_dense<T, T, T>(ptrs, strides, n, [factor](T a, T b) {
+    return static_cast<T>(static_cast<U>(a) + static_cast<U>(factor) * static_cast<U>(b));
+  });
+}
+
+/// a + p0 b or a - p0 b.
+template <class T, bool kMinus>
+void sum_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
+  const T factor = Parameters<T>(params).p0;
+  if (factor == 1) return loop<T, std::conditional_t<kMinus, Sub, Add>>(ptrs, strides, n, params);
+  scaled_loop<T>(ptrs, strides, n, kMinus ? static_cast<T>(Unsigned<T>{0} - static_cast<Unsigned<T>>(factor)) : factor);
+}
+
+/// What is asked of a division.
+enum class Division { Trunc, Floor, Fmod, Remainder };
+
+/// One loop for all four, without a branch: as costly as the division alone.
+template <class T, bool kSmall>
+HWY_NOINLINE void divide_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, Division kind) {
+  const T floors = kind == Division::Floor || kind == Division::Remainder ? static_cast<T>(-1) : T{0};
+  const T quotient = kind == Division::Trunc || kind == Division::Floor ? static_cast<T>(-1) : T{0};
+  map_dense<T, T, T>(ptrs, strides, n, [floors, quotient](T a, T b) {
     using U = Unsigned<T>;
     const T q = divide<kSmall>(a, b);
     const T r = static_cast<T>(static_cast<U>(a) - static_cast<U>(q) * static_cast<U>(b));
-    return static_cast<T>(static_cast<U>(q) - static_cast<U>((r != 0) & ((r < 0) != (b < 0))));
-  }
-};
-template <bool kSmall>
-struct Remainder {
-  template <class T, class P>
-  static HWY_INLINE T apply(T a, T b, const P&) {
-    const T r = modulo<kSmall>(a, b);
-    return static_cast<T>((r != 0) & ((r < 0) != (b < 0)) ? r + b : r);
-  }
-};
-
-/// Squaring; a negative exponent leaves only 1 and -1 standing.
-struct Pow {
-  template <class T, class P>
-  static T apply(T base, T exponent, const P&) {
-    using U = Unsigned<T>;
-    if (exponent < 0) return static_cast<T>(base == 1 ? 1 : base != T(-1) ? 0 : exponent % 2 ? -1 : 1);
-    U power = 1, square = static_cast<U>(base);
-    for (auto e = static_cast<U>(exponent); e != 0; e >>= 1, square *= square)
-      if (e & 1) power *= square;
-    return static_cast<T>(power);
-  }
-};
-
-struct Gcd {
-  template <class T, class P>
-  static T apply(T a, T b, const P&) {
-    using U = Unsigned<T>;
-    U x = a < 0 ? U{0} - static_cast<U>(a) : static_cast<U>(a),
-      y = b < 0 ? U{0} - static_cast<U>(b) : static_cast<U>(b);
-    while (y != 0) {
-      const U rest = x % y;
-      x = y;
-      y = rest;
-    }
-    return static_cast<T>(x);
-  }
-};
-struct Lcm {
-  template <class T, class P>
-  static T apply(T a, T b, const P& p) {
-    using U = Unsigned<T>;
-    const T g = Gcd::apply(a, b, p);
-    if (g == 0) return 0;
-    const T product = static_cast<T>(static_cast<U>(divide<false>(a, g)) * static_cast<U>(b));
-    return static_cast<T>(product < 0 ? U{0} - static_cast<U>(product) : static_cast<U>(product));
-  }
-};
-#undef ATHANOR_INTEGER_OP_2
-
-template <class T, class Op>
-void loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
-  const Parameters<T> p(params);
-  map_dense<T, T, T>(ptrs, strides, n, [p](T a, T b) { return Op::apply(a, b, p); });
-}
-
-template <class T, class Plain, class Scaled>
-void sum_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
-  if (Parameters<T>(params).p0 == 1)
-    loop<T, Plain>(ptrs, strides, n, params);
-  else
-    loop<T, Scaled>(ptrs, strides, n, params);
+    const T down = (r != 0) & ((r < 0) != (b < 0)) ? floors : T{0};  // all ones: the quotient is one too large
+    const T below = static_cast<T>(static_cast<U>(q) + static_cast<U>(down));
+    const T rest = static_cast<T>(static_cast<U>(r) + static_cast<U>(down & b));
+    return static_cast<T>((below & quotient) | (rest & ~quotient));
+  });
 }
 
 /// True if an element lies outside [-2^51, 2^51).
@@ -155,8 +104,8 @@ HWY_INLINE bool any_large(const T* x, std::int64_t n) {
   return large != 0;
 }
 
-template <class T, template <bool> class Op>
-void division_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
+template <class T>
+HWY_NOINLINE void checked_division(char* const* ptrs, const std::int64_t* strides, std::int64_t n, Division kind) {
   const T* a = reinterpret_cast<const T*>(ptrs[1]);
   const T* b = reinterpret_cast<const T*>(ptrs[2]);
   const std::int64_t count_a = strides[1] == 0 ? 1 : n, count_b = strides[2] == 0 ? 1 : n;
@@ -164,37 +113,50 @@ void division_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t 
   for (std::int64_t i = 0; i < count_b; ++i) any_zero |= b[i] == 0;
   if (any_zero) refuse_zero_divisor();
   if constexpr (sizeof(T) == 8) {
-    if (!any_large(a, count_a) && !any_large(b, count_b)) return loop<T, Op<true>>(ptrs, strides, n, params);
+    if (!any_large(a, count_a) && !any_large(b, count_b)) return divide_loop<T, true>(ptrs, strides, n, kind);
   }
-  loop<T, Op<false>>(ptrs, strides, n, params);
+  divide_loop<T, false>(ptrs, strides, n, kind);
+}
+
+template <class T, Division kKind>
+void division_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void*) {
+  checked_division<T>(ptrs, strides, n, kKind);
+}
+
+/// What does not depend on the sign, for the types as wide as the unsigned T.
+template <class T>
+void add_bits(PointwiseTables& t, std::initializer_list<DType> dtypes) {
+  for (const DType dtype : dtypes) {
+    t.at(BinaryOp::Add, dtype) = &sum_loop<T, false>;
+    t.at(BinaryOp::Sub, dtype) = &sum_loop<T, true>;
+    t.at(BinaryOp::Mul, dtype) = &loop<T, Mul>;
+    t.at(BinaryOp::BitwiseAnd, dtype) = &loop<T, BitwiseAnd>;
+    t.at(BinaryOp::BitwiseOr, dtype) = &loop<T, BitwiseOr>;
+    t.at(BinaryOp::BitwiseXor, dtype) = &loop<T, BitwiseXor>;
+    t.at(BinaryOp::LeftShift, dtype) = &loop<T, LeftShift>;
+  }
 }
 
 template <class T>
-void add_all(PointwiseTables& t, DType dtype) {
-  t.at(BinaryOp::Add, dtype) = &sum_loop<T, Add, AddScaled>;
-  t.at(BinaryOp::Sub, dtype) = &sum_loop<T, Sub, SubScaled>;
-  t.at(BinaryOp::Mul, dtype) = &loop<T, Mul>;
-  t.at(BinaryOp::DivFloor, dtype) = &division_loop<T, DivFloor>;
-  t.at(BinaryOp::DivTrunc, dtype) = &division_loop<T, DivTrunc>;
-  t.at(BinaryOp::Remainder, dtype) = &division_loop<T, Remainder>;
-  t.at(BinaryOp::Fmod, dtype) = &division_loop<T, Fmod>;
-  t.at(BinaryOp::Pow, dtype) = &loop<T, Pow>;
+void add_ordered(PointwiseTables& t, DType dtype) {
+  t.at(BinaryOp::DivFloor, dtype) = &division_loop<T, Division::Floor>;
+  t.at(BinaryOp::DivTrunc, dtype) = &division_loop<T, Division::Trunc>;
+  t.at(BinaryOp::Remainder, dtype) = &division_loop<T, Division::Remainder>;
+  t.at(BinaryOp::Fmod, dtype) = &division_loop<T, Division::Fmod>;
   t.at(BinaryOp::Maximum, dtype) = &loop<T, Maximum>;
   t.at(BinaryOp::Minimum, dtype) = &loop<T, Minimum>;
   t.at(BinaryOp::Fmax, dtype) = &loop<T, Maximum>;
   t.at(BinaryOp::Fmin, dtype) = &loop<T, Minimum>;
   t.at(BinaryOp::Heaviside, dtype) = &loop<T, Heaviside>;
-  t.at(BinaryOp::BitwiseAnd, dtype) = &loop<T, BitwiseAnd>;
-  t.at(BinaryOp::BitwiseOr, dtype) = &loop<T, BitwiseOr>;
-  t.at(BinaryOp::BitwiseXor, dtype) = &loop<T, BitwiseXor>;
-  t.at(BinaryOp::LeftShift, dtype) = &loop<T, LeftShift>;
   t.at(BinaryOp::RightShift, dtype) = &loop<T, RightShift>;
-  t.at(BinaryOp::Gcd, dtype) = &loop<T, Gcd>;
-  t.at(BinaryOp::Lcm, dtype) = &loop<T, Lcm>;
 }
 
 void binary_integer(PointwiseTables& t) {
-  for_each_integer([&](auto tag, DType dtype) { add_all<typename decltype(tag)::type>(t, dtype); });
+  add_bits<std::uint8_t>(t, {DType::Byte, DType::Char});
+  add_bits<std::uint16_t>(t, {DType::Short});
+  add_bits<std::uint32_t>(t, {DType::Int});
+  add_bits<std::uint64_t>(t, {DType::Long});
+  for_each_integer([&](auto tag, DType dtype) { add_ordered<typename decltype(tag)::type>(t, dtype); });
   for (BinaryOp op : {BinaryOp::BitwiseAnd, BinaryOp::BitwiseOr, BinaryOp::BitwiseXor, BinaryOp::Heaviside})
     t.at(op, DType::Bool) = t.at(op, DType::Byte);
 }

@@ -13,7 +13,8 @@ namespace {
 PointwiseTables make_tables() {
   PointwiseTables t;
   for (auto* add : {&add_unary_any, &add_unary_math, &add_unary_activations, &add_unary_special, &add_binary_float,
-                    &add_binary_math, &add_binary_integer, &add_binary_compare, &add_binary_backward, &add_ternary})
+                    &add_binary_math, &add_binary_integer, &add_binary_number, &add_binary_compare,
+                    &add_binary_backward, &add_ternary})
     add(t);
   return t;
 }

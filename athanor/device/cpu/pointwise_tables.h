@@ -52,6 +52,7 @@ void add_unary_special(PointwiseTables& tables);
 void add_binary_float(PointwiseTables& tables);
 void add_binary_math(PointwiseTables& tables);
 void add_binary_integer(PointwiseTables& tables);
+void add_binary_number(PointwiseTables& tables);
 void add_binary_compare(PointwiseTables& tables);
 void add_binary_backward(PointwiseTables& tables);
 void add_ternary(PointwiseTables& tables);

@@ -62,52 +62,79 @@ void add_float(PointwiseTables& t, DType dtype) {
 
 // On integers; arithmetic is done unsigned, so that it wraps.
 
-#define ATHANOR_INTEGER_OP(Name, expression)                      \
-  struct Name {                                                   \
-    template <class T, class P>                                   \
-    static HWY_INLINE T apply(T x, [[maybe_unused]] const P& p) { \
-      using U [[maybe_unused]] = Unsigned<T>;                     \
-      return static_cast<T>(expression);                          \
-    }                                                             \
+#define ATHANOR_INTEGER_OP(Name, expression)  \
+  struct Name {                               \
+    template <class T>                        \
+    static HWY_INLINE T apply(T x) {          \
+      using U [[maybe_unused]] = Unsigned<T>; \
+      return static_cast<T>(expression);      \
+    }                                         \
   }
-ATHANOR_INTEGER_OP(IntegerCopy, x);
 ATHANOR_INTEGER_OP(IntegerAbs, x < 0 ? U{0} - static_cast<U>(x) : static_cast<U>(x));
 ATHANOR_INTEGER_OP(IntegerNeg, U{0} - static_cast<U>(x));
 ATHANOR_INTEGER_OP(IntegerSign, (x > 0) - (x < 0));
 ATHANOR_INTEGER_OP(IntegerSquare, static_cast<U>(x) * static_cast<U>(x));
-ATHANOR_INTEGER_OP(IntegerRelu, std::max(x, T{0}));
-ATHANOR_INTEGER_OP(IntegerRelu6, std::min(std::max(x, T{0}), T{6}));
-ATHANOR_INTEGER_OP(IntegerClamp, std::min(std::max(x, p.saturated(0)), p.saturated(1)));
-ATHANOR_INTEGER_OP(IntegerClampMin, std::max(x, p.saturated(0)));
-ATHANOR_INTEGER_OP(IntegerClampMax, std::min(x, p.saturated(0)));
-ATHANOR_INTEGER_OP(IntegerThreshold, x > p.saturated(0) ? x : p.p1);
 ATHANOR_INTEGER_OP(IntegerNot, ~x);
 #undef ATHANOR_INTEGER_OP
 
 template <class T, class Op>
-void integer_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
-  const Parameters<T> p(params);
-  map_dense<T, T>(ptrs, strides, n, [p](T x) { return Op::apply(x, p); });
+void integer_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void*) {
+  map_dense<T, T>(ptrs, strides, n, [](T x) { return Op::apply(x); });
+}
+
+/// The integers that rounding leaves as they are.
+void keep_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void*) {
+  if (ptrs[0] != ptrs[1]) std::memcpy(ptrs[0], ptrs[1], static_cast<std::size_t>(n * strides[1]));
 }
 
 template <class T>
+HWY_NOINLINE void limit(char* const* ptrs, const std::int64_t* strides, std::int64_t n, T low, T high) {
+  map_dense<T, T>(ptrs, strides, n, [low, high](T x) { return std::min(std::max(x, low), high); });
+}
+/// The limits of an operation: its own, or those among its parameters.
+enum class Limit { Relu, Relu6, Both, Below, Above };
+template <class T, Limit kKind>
+void limit_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
+  const Parameters<T> p(params);
+  using L = std::numeric_limits<T>;
+  switch (kKind) {
+    case Limit::Relu:
+      return limit<T>(ptrs, strides, n, 0, L::max());
+    case Limit::Relu6:
+      return limit<T>(ptrs, strides, n, 0, 6);
+    case Limit::Both:
+      return limit<T>(ptrs, strides, n, p.saturated(0), p.saturated(1));
+    case Limit::Below:
+      return limit<T>(ptrs, strides, n, p.saturated(0), L::max());
+    case Limit::Above:
+      return limit<T>(ptrs, strides, n, L::min(), p.saturated(0));
+  }
+}
+
+template <class T>
+void threshold_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
+  const Parameters<T> p(params);
+  map_dense<T, T>(ptrs, strides, n, [limit = p.saturated(0), other = p.p1](T x) { return x > limit ? x : other; });
+}
+
+/// `B`: the unsigned type with T's bits, for what does not depend on the sign.
+template <class T, class B = std::make_unsigned_t<T>>
 void add_integer(PointwiseTables& t, DType dtype) {
-  for (UnaryOp op : {UnaryOp::Ceil, UnaryOp::Floor, UnaryOp::Round, UnaryOp::Trunc})
-    t.at(op, dtype) = &integer_loop<T, IntegerCopy>;
-  t.at(UnaryOp::Abs, dtype) = &integer_loop<T, IntegerAbs>;
-  t.at(UnaryOp::Neg, dtype) = &integer_loop<T, IntegerNeg>;
+  for (UnaryOp op : {UnaryOp::Ceil, UnaryOp::Floor, UnaryOp::Round, UnaryOp::Trunc}) t.at(op, dtype) = &keep_loop;
+  t.at(UnaryOp::Abs, dtype) = std::is_signed_v<T> ? &integer_loop<std::make_signed_t<T>, IntegerAbs> : &keep_loop;
+  t.at(UnaryOp::Neg, dtype) = &integer_loop<B, IntegerNeg>;
   t.at(UnaryOp::Sign, dtype) = &integer_loop<T, IntegerSign>;
   t.at(UnaryOp::Sgn, dtype) = &integer_loop<T, IntegerSign>;
-  t.at(UnaryOp::Square, dtype) = &integer_loop<T, IntegerSquare>;
-  t.at(UnaryOp::Relu, dtype) = &integer_loop<T, IntegerRelu>;
-  t.at(UnaryOp::Relu6, dtype) = &integer_loop<T, IntegerRelu6>;
-  t.at(UnaryOp::Clamp, dtype) = &integer_loop<T, IntegerClamp>;
-  t.at(UnaryOp::Hardtanh, dtype) = &integer_loop<T, IntegerClamp>;
-  t.at(UnaryOp::ClampMin, dtype) = &integer_loop<T, IntegerClampMin>;
-  t.at(UnaryOp::ClampMax, dtype) = &integer_loop<T, IntegerClampMax>;
-  t.at(UnaryOp::Threshold, dtype) = &integer_loop<T, IntegerThreshold>;
-  t.at(UnaryOp::BitwiseNot, dtype) = &integer_loop<T, IntegerNot>;
-  t.nan_to_num[static_cast<int>(dtype)] = &integer_loop<T, IntegerCopy>;
+  t.at(UnaryOp::Square, dtype) = &integer_loop<B, IntegerSquare>;
+  t.at(UnaryOp::Relu, dtype) = &limit_loop<T, Limit::Relu>;
+  t.at(UnaryOp::Relu6, dtype) = &limit_loop<T, Limit::Relu6>;
+  t.at(UnaryOp::Clamp, dtype) = &limit_loop<T, Limit::Both>;
+  t.at(UnaryOp::Hardtanh, dtype) = &limit_loop<T, Limit::Both>;
+  t.at(UnaryOp::ClampMin, dtype) = &limit_loop<T, Limit::Below>;
+  t.at(UnaryOp::ClampMax, dtype) = &limit_loop<T, Limit::Above>;
+  t.at(UnaryOp::Threshold, dtype) = &threshold_loop<T>;
+  t.at(UnaryOp::BitwiseNot, dtype) = &integer_loop<B, IntegerNot>;
+  t.nan_to_num[static_cast<int>(dtype)] = &keep_loop;
 }
 
 // Questions about a value of any type.
@@ -127,13 +154,16 @@ ATHANOR_TEST_OP(TestIsPosInf, x == kInf);
 ATHANOR_TEST_OP(TestIsNegInf, x == -kInf);
 ATHANOR_TEST_OP(TestIsZero, x == 0);
 ATHANOR_TEST_OP(TestIsNegative, x < 0);
-ATHANOR_TEST_OP(TestNever, (static_cast<void>(x), false));
-ATHANOR_TEST_OP(TestAlways, (static_cast<void>(x), true));
 #undef ATHANOR_TEST_OP
 
 template <class T, class Op>
 void test_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void*) {
   map_dense<std::uint8_t, T>(ptrs, strides, n, [](T x) { return Op::apply(x); });
+}
+
+template <bool kAnswer>
+void constant_loop(char* const* ptrs, const std::int64_t*, std::int64_t n, const void*) {
+  std::memset(ptrs[0], kAnswer, static_cast<std::size_t>(n));
 }
 
 template <class T>
@@ -152,10 +182,13 @@ void add_float_tests(PointwiseTables& t, DType dtype) {
 template <class T>
 void add_integer_tests(PointwiseTables& t, DType dtype) {
   for (UnaryOp op : {UnaryOp::IsNan, UnaryOp::IsInf, UnaryOp::IsPosInf, UnaryOp::IsNegInf})
-    t.at(op, dtype) = &test_loop<T, TestNever>;
-  t.at(UnaryOp::IsFinite, dtype) = &test_loop<T, TestAlways>;
-  t.at(UnaryOp::Signbit, dtype) = &test_loop<T, TestIsNegative>;
-  t.at(UnaryOp::LogicalNot, dtype) = &test_loop<T, TestIsZero>;
+    t.at(op, dtype) = &constant_loop<false>;
+  t.at(UnaryOp::IsFinite, dtype) = &constant_loop<true>;
+  t.at(UnaryOp::LogicalNot, dtype) = &test_loop<std::make_unsigned_t<T>, TestIsZero>;
+  if constexpr (std::is_signed_v<T>)
+    t.at(UnaryOp::Signbit, dtype) = &test_loop<T, TestIsNegative>;
+  else
+    t.at(UnaryOp::Signbit, dtype) = &constant_loop<false>;
 }
 
 void unary_any(PointwiseTables& t) {
