@@ -253,15 +253,38 @@ HWY_INLINE V with_sign(D d, V x, V y) {
   return hn::Or(hn::Abs(x), hn::And(hn::SignBit(d), y));
 }
 
+#if HWY_TARGET == HWY_AVX3
+/// The piecewise polynomial `table` (see simd_math_tables.h), its intervals `step` wide, at t >= 0; NaN stays NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V lookup_polynomial(D d, V t, float step, const float (&table)[6][32]) {
+  const V magic = hn::Set(d, 0x1.8p+23F);
+  const V z = hn::Min(hn::Set(d, 31.0F * step), t);
+  const V shifted = hn::MulAdd(z, hn::Set(d, 1.0F / step), magic);  // rounds to a whole number, left in the low bits
+  const V r = hn::NegMulAdd(hn::Sub(shifted, magic), hn::Set(d, step), z);
+  const auto index = _mm512_castps_si512(shifted.raw);
+  const auto coefficient = [&](int k) HWY_ATTR {
+    return V{_mm512_permutex2var_ps(_mm512_loadu_ps(table[k]), index, _mm512_loadu_ps(table[k] + 16))};
+  };
+  V sum = coefficient(5);
+  for (int k = 4; k >= 0; --k) sum = hn::MulAdd(sum, r, coefficient(k));
+  return sum;
+}
+#endif
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_tanh(D d, V x) {
   if constexpr (is_float32_v<D>) {
+#if HWY_TARGET == HWY_AVX3
+    const V y = lookup_polynomial(d, hn::Abs(x), kTanhStep, kTanh);
+    return hn::Or(y, hn::And(hn::SignBit(d), x));
+#else
     const V a = hn::Abs(x), t = hn::Mul(x, x), one = hn::Set(d, 1.0F);
     constexpr float kSmall[] = {-0.333332777F, 0.133313313F, -0.0537300073F, 0.0206061769F, -0.00566697726F};
     const V small = hn::MulAdd(hn::Mul(x, t), polynomial(d, t, kSmall), x);
     const V e = vec_exp_nonpositive(d, hn::Mul(a, hn::Set(d, -2.0F)));
     const V large = hn::Div(hn::Sub(one, e), hn::Add(one, e));
     return with_sign(d, hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625F)), small, large), x);
+#endif
   } else {
     return library_tanh(d, x);
   }
@@ -283,24 +306,6 @@ HWY_INLINE V vec_erf(D d, V x) {
   }
 }
 
-#if HWY_TARGET == HWY_AVX3
-/// The piecewise polynomial `table` (see simd_math_tables.h) at t >= 0; NaN gives anything.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V lookup_polynomial(D d, V t, const float (&table)[6][32]) {
-  const V magic = hn::Set(d, 0x1.8p+21F);
-  const V z = hn::Min(t, hn::Set(d, 7.75F));
-  const V shifted = hn::Add(z, magic);  // rounds to a multiple of 1/4; the low bits count them
-  const V r = hn::Sub(z, hn::Sub(shifted, magic));
-  const auto index = _mm512_castps_si512(shifted.raw);
-  const auto coefficient = [&](int k) HWY_ATTR {
-    return V{_mm512_permutex2var_ps(_mm512_loadu_ps(table[k]), index, _mm512_loadu_ps(table[k] + 16))};
-  };
-  V sum = coefficient(5);
-  for (int k = 4; k >= 0; --k) sum = hn::MulAdd(sum, r, coefficient(k));
-  return sum;
-}
-#endif
-
 /// The normal distribution function minus a half: erf(x / sqrt 2) / 2, in float32 with an absolute error below 2e-7.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V normal_cdf_minus_half(D d, V x) {
@@ -319,7 +324,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_gelu(D d, V x) {
   if constexpr (is_float32_v<D>) {
 #if HWY_TARGET == HWY_AVX3
-    return hn::Sub(hn::Max(hn::Zero(d), x), lookup_polynomial(d, hn::Abs(x), kGeluTail));
+    return hn::Sub(hn::Max(hn::Zero(d), x), lookup_polynomial(d, hn::Abs(x), kGeluStep, kGeluTail));
 #else
     const V y = hn::Mul(x, hn::Add(hn::Set(d, 0.5F), normal_cdf_minus_half(d, x)));
     return hn::IfThenElse(hn::Lt(x, hn::Set(d, -5.5F)), hn::Set(d, -0.0F), y);
@@ -335,7 +340,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_gelu_slope(D d, V x) {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (is_float32_v<D>) {
-    const V tail = lookup_polynomial(d, hn::Abs(x), kGeluSlopeTail);
+    const V tail = lookup_polynomial(d, hn::Abs(x), kGeluStep, kGeluSlopeTail);
     const V y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0F), tail));
     return hn::IfThenElse(hn::IsNaN(x), x, y);
   }
