@@ -64,9 +64,16 @@ void stream(void* to, const void* from, std::int64_t bytes) {
   const hn::ScalableTag<std::uint8_t> d;
   constexpr std::int64_t kLine = 64;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto line = [&](std::int64_t at) HWY_ATTR {
+    for (std::int64_t k = 0; k < kLine; k += lanes) hn::Stream(hn::LoadU(d, in + at + k), d, out + at + k);
+  };
   std::int64_t i = head;
-  for (; i + kLine <= bytes; i += kLine)
-    for (std::int64_t k = 0; k < kLine; k += lanes) hn::Stream(hn::LoadU(d, in + i + k), d, out + i + k);
+  // The hardware fetches ahead within a page only: a few pages in step keep it busy.
+  constexpr std::int64_t kPage = 4096, kPages = 4;
+  for (; i + kPages * kPage <= bytes; i += kPages * kPage)
+    for (std::int64_t at = i; at < i + kPage; at += kLine)
+      for (std::int64_t page = 0; page < kPages; ++page) line(at + page * kPage);
+  for (; i + kLine <= bytes; i += kLine) line(i);
   if (i < bytes) std::memcpy(out + i, in + i, static_cast<std::size_t>(bytes - i));
 }
 
@@ -160,6 +167,17 @@ HWY_INLINE void transpose_strip(D d, T* to, std::int64_t ts, const T* from, std:
   }
 }
 
+/// Fetches a share of the source's rows of the next cache line of the result, and that line itself: both walk across
+/// too many pages for the hardware to follow. Over the columns of one cache line the shares make up the whole.
+template <bool kStream, class T>
+HWY_INLINE void fetch_ahead(T* to, std::int64_t ts, const T* from, std::int64_t fs, std::int64_t r, std::int64_t c) {
+  constexpr std::int64_t kCols = 16 / sizeof(T), kLine = 64 / sizeof(T), kShare = kLine / 4;
+  const T* source = from + (r + kLine + c / kCols % 4 * kShare) * fs + c;
+  for (std::int64_t k = 0; k < kShare; ++k) hwy::Prefetch(source + k * fs);
+  if constexpr (!kStream)
+    for (std::int64_t i = 0; i < kCols; ++i) hwy::Prefetch(to + (c + i) * ts + r + kLine);
+}
+
 template <bool kStream, class T>
 void transpose_tiles(T* to, std::int64_t ts, const T* from, std::int64_t fs, std::int64_t rows, std::int64_t cols) {
   const hn::ScalableTag<T> d;
@@ -169,9 +187,11 @@ void transpose_tiles(T* to, std::int64_t ts, const T* from, std::int64_t fs, std
   std::int64_t r = 0;
   for (; r + kLine <= rows; r += kLine) {
     std::int64_t c = 0;
-    for (; c + kCols <= cols; c += kCols)
+    for (; c + kCols <= cols; c += kCols) {
+      fetch_ahead<kStream>(to, ts, from, fs, r, c);
       for (std::int64_t k = 0; k < kLine; k += kRows)
         transpose_strip<kStream>(d, to + c * ts + r + k, ts, from + (r + k) * fs + c, fs);
+    }
     for (; c < cols; ++c)
       for (std::int64_t k = 0; k < kLine; ++k) to[c * ts + r + k] = from[(r + k) * fs + c];
   }

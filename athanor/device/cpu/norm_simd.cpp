@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "athanor/device/cpu/simd_targets.h"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -153,12 +154,14 @@ HWY_INLINE void layer_loop(T* out, const T* x, const T* weight, const T* bias, s
     return kBias ? hn::Add(v, b) : v;
   };
   const auto at = [&](bool given, const T* p, std::int64_t i) HWY_ATTR { return given ? hn::LoadU(d, p + i) : m; };
+  const auto result = [&](std::int64_t i) HWY_ATTR {
+    hwy::Prefetch(x + n + i);  // the next row: the memory would be idle while its mean is worked out
+    return value(hn::LoadU(d, x + i), at(kWeight, weight, i), at(kBias, bias, i));
+  };
   std::int64_t i = 0;
   if (may_stream(out, stream))
-    for (; i + L <= n; i += L)
-      hn::Stream(value(hn::LoadU(d, x + i), at(kWeight, weight, i), at(kBias, bias, i)), d, out + i);
-  for (; i + L <= n; i += L)
-    hn::StoreU(value(hn::LoadU(d, x + i), at(kWeight, weight, i), at(kBias, bias, i)), d, out + i);
+    for (; i + L <= n; i += L) hn::Stream(result(i), d, out + i);
+  for (; i + L <= n; i += L) hn::StoreU(result(i), d, out + i);
   if (i < n) {
     const std::int64_t k = n - i;
     const auto w = kWeight ? load_tail(d, weight + i, k) : m, b = kBias ? load_tail(d, bias + i, k) : m;

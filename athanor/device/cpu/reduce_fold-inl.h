@@ -50,39 +50,39 @@ HWY_INLINE hn::TFromD<D> across_lanes(D d, const Op& op, hn::Vec<D> v) {
   }
 }
 
+/// Folds the first n / (8 L) * 8 L elements in four parts, each into two accumulators. The parts of a long piece are
+/// its quarters: the hardware fetches ahead within a page only, and walking four pages in step keeps it busy. Within a
+/// page that would confuse it, so the parts of a short piece are neighbours.
+template <class Op, class D>
+HWY_INLINE hn::Vec<D> fold_parts(D d, const Op& op, const hn::TFromD<D>* HWY_RESTRICT p, std::int64_t n) {
+  constexpr std::int64_t L = hn::MaxLanes(d), kPage = 4096 / sizeof(hn::TFromD<D>);
+  const std::int64_t turns = n / (8 * L);
+  const bool quarters = turns * 2 * L >= kPage;
+  const std::int64_t gap = quarters ? turns * 2 * L : 2 * L, step = quarters ? 2 * L : 8 * L;
+  auto a0 = hn::Set(d, Op::identity());
+  auto a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0;
+  for (std::int64_t i = 0; i < turns; ++i, p += step) {
+    a0 = op.accumulate(d, a0, hn::LoadU(d, p));
+    a1 = op.accumulate(d, a1, hn::LoadU(d, p + L));
+    a2 = op.accumulate(d, a2, hn::LoadU(d, p + gap));
+    a3 = op.accumulate(d, a3, hn::LoadU(d, p + gap + L));
+    a4 = op.accumulate(d, a4, hn::LoadU(d, p + 2 * gap));
+    a5 = op.accumulate(d, a5, hn::LoadU(d, p + 2 * gap + L));
+    a6 = op.accumulate(d, a6, hn::LoadU(d, p + 3 * gap));
+    a7 = op.accumulate(d, a7, hn::LoadU(d, p + 3 * gap + L));
+  }
+  a0 = op.combine(d, op.combine(d, a0, a4), op.combine(d, a2, a6));
+  a1 = op.combine(d, op.combine(d, a1, a5), op.combine(d, a3, a7));
+  return op.combine(d, a0, a1);
+}
+
 template <class Op>
 HWY_INLINE typename Op::Elem fold_piece(const Op& op, const typename Op::Elem* HWY_RESTRICT p, std::int64_t n) {
   const hn::ScalableTag<typename Op::Elem> d;
   constexpr std::int64_t L = hn::MaxLanes(d);
   auto a0 = hn::Set(d, Op::identity());
-  std::int64_t i = 0;
-  if (n >= 4 * L) {
-    auto a1 = a0, a2 = a0, a3 = a0;
-    if (n >= 16 * L) {
-      auto a4 = a0, a5 = a0, a6 = a0, a7 = a0;
-      for (; i + 8 * L <= n; i += 8 * L) {
-        a0 = op.accumulate(d, a0, hn::LoadU(d, p + i));
-        a1 = op.accumulate(d, a1, hn::LoadU(d, p + i + L));
-        a2 = op.accumulate(d, a2, hn::LoadU(d, p + i + 2 * L));
-        a3 = op.accumulate(d, a3, hn::LoadU(d, p + i + 3 * L));
-        a4 = op.accumulate(d, a4, hn::LoadU(d, p + i + 4 * L));
-        a5 = op.accumulate(d, a5, hn::LoadU(d, p + i + 5 * L));
-        a6 = op.accumulate(d, a6, hn::LoadU(d, p + i + 6 * L));
-        a7 = op.accumulate(d, a7, hn::LoadU(d, p + i + 7 * L));
-      }
-      a0 = op.combine(d, a0, a4);
-      a1 = op.combine(d, a1, a5);
-      a2 = op.combine(d, a2, a6);
-      a3 = op.combine(d, a3, a7);
-    }
-    for (; i + 4 * L <= n; i += 4 * L) {
-      a0 = op.accumulate(d, a0, hn::LoadU(d, p + i));
-      a1 = op.accumulate(d, a1, hn::LoadU(d, p + i + L));
-      a2 = op.accumulate(d, a2, hn::LoadU(d, p + i + 2 * L));
-      a3 = op.accumulate(d, a3, hn::LoadU(d, p + i + 3 * L));
-    }
-    a0 = op.combine(d, op.combine(d, a0, a2), op.combine(d, a1, a3));
-  }
+  std::int64_t i = n / (8 * L) * 8 * L;
+  if (i) a0 = fold_parts(d, op, p, n);
   for (; i + L <= n; i += L) a0 = op.accumulate(d, a0, hn::LoadU(d, p + i));
   if (i < n) a0 = accumulate_tail(d, op, a0, p + i, n - i);
   return across_lanes(d, op, a0);

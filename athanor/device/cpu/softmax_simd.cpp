@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "athanor/device/cpu/simd_targets.h"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -66,7 +67,8 @@ HWY_INLINE T max_of(const T* p, std::int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(a, b), hn::Max(c, e))));
 }
 
-/// Sum of exp(p[i] - max); with `kStore`, the terms go to `to`.
+/// Sum of exp(p[i] - max); with `kStore`, the terms go to `to`. Fetches what follows, usually the next line: the
+/// exchange between lanes at a line's end would leave the memory idle.
 template <bool kStore, class T>
 HWY_INLINE T sum_exp(T* to, const T* p, std::int64_t n, T max) {
   const hn::ScalableTag<T> d;
@@ -75,6 +77,8 @@ HWY_INLINE T sum_exp(T* to, const T* p, std::int64_t n, T max) {
   auto s0 = hn::Zero(d), s1 = s0;
   std::int64_t i = 0;
   for (; i + 2 * L <= n; i += 2 * L) {
+    hwy::Prefetch(p + n + i);
+    hwy::Prefetch(p + n + i + L);
     const auto a = vec_exp_nonpositive(d, hn::Sub(hn::LoadU(d, p + i), m));
     const auto b = vec_exp_nonpositive(d, hn::Sub(hn::LoadU(d, p + i + L), m));
     if constexpr (kStore) {

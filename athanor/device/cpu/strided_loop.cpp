@@ -7,6 +7,7 @@
 #include "athanor/base/error.h"
 #include "athanor/device/cpu/copy_blocks.h"
 #include "athanor/device/cpu/copy_run.h"
+#include "athanor/device/cpu/strided_tiles.h"
 
 namespace athanor::cpu {
 namespace {
@@ -46,11 +47,12 @@ void merge_dims(LoopPlan& p) {
   p.ndim = last + 1;
 }
 
-/// A block of each operand, on the stack. The odd spacing keeps equal offsets of two blocks off the same cache set.
+/// A block of each operand, on the stack. The odd spacing keeps equal offsets of two blocks off the same cache set, and
+/// leaves room for what spread() writes too much.
 struct Blocks {
   static constexpr std::int64_t kSpacing = kBlock * 8 + 192;
   alignas(64) char room[kMaxOperands * kSpacing];
-  alignas(64) std::uint16_t halves[kBlock];
+  alignas(64) std::uint16_t halves[kBlock + 32];
   char* of(int operand) { return room + operand * kSpacing; }
 };
 
@@ -78,6 +80,18 @@ struct Position {
   }
 };
 
+/// n copies of the element at `from`, and up to 63 bytes beyond: whole cache lines are written, without a loop for the
+/// rest.
+template <class U>
+void spread(char* to, const char* from, std::int64_t n) {
+  constexpr std::int64_t kUnit = 64 / sizeof(U);
+  U value;
+  std::memcpy(&value, from, sizeof value);
+  auto* out = reinterpret_cast<typename Unaligned<U>::type*>(to);
+  for (std::int64_t i = 0; i < n; i += kUnit)
+    for (std::int64_t k = 0; k < kUnit; ++k) out[i + k] = value;
+}
+
 /// Moves n elements of an operand, from `start` on in iteration order, to (or from) dense memory.
 template <class U, bool kGather>
 void move_block(const LoopPlan& p, int operand, const Position& start, char* dense, std::int64_t n) {
@@ -87,10 +101,12 @@ void move_block(const LoopPlan& p, int operand, const Position& start, char* den
   char* place = p.data[operand] + start.offset(p, operand);
   while (n > 0) {
     const std::int64_t m = std::min(n, p.sizes[0] - at[0]);
-    if constexpr (kGather)
-      move_run<U>(dense, sizeof(U), place, strides[0], m);
-    else
+    if constexpr (!kGather)
       move_run<U>(place, strides[0], dense, sizeof(U), m);
+    else if (strides[0] == 0)
+      spread<U>(dense, place, m);
+    else
+      move_run<U>(dense, sizeof(U), place, strides[0], m);
     dense += m * static_cast<std::int64_t>(sizeof(U));
     n -= m;
     place -= at[0] * strides[0];
@@ -120,7 +136,7 @@ void move_block(std::size_t size, const LoopPlan& p, int operand, const Position
 
 /// One thread's walk over [begin, end) of the iteration space. It goes by rows, straight through memory where it can,
 /// or by flat blocks, which serve short rows: there an operand is dense, constant, periodic (rows that repeat, such as
-/// a bias) or gathered.
+/// a bias), spread (one element a row) or gathered.
 class Walk {
  public:
   Walk(const LoopSpec& spec, const LoopPlan& plan, bool stream) : s_(spec), p_(plan) {
@@ -134,7 +150,11 @@ class Walk {
   }
 
   void run(std::int64_t begin, std::int64_t end) {
-    if (rows_ && !any_staged_)
+    for (int i = 1; i < p_.operands; ++i)
+      if (kind_[i] == Kind::Periodic) fill_period(i);
+    if (stream_ && inputs_in_place())
+      run_stream(begin, end);
+    else if (rows_ && !any_staged_)
       run_rows(begin, end);
     else
       run_blocks(begin, end);
@@ -147,7 +167,7 @@ class Walk {
   static constexpr std::int64_t kShortRow = 24;    ///< and these, if nothing must
   static constexpr std::int64_t kLongPeriod = 4096;
 
-  enum class Kind { Direct, Repeat, Periodic, Staged };
+  enum class Kind { Direct, Repeat, Periodic, Spread, Staged };
 
   /// Decides how each operand reaches the loop; true if none has to be copied block by block.
   bool classify(bool rows) {
@@ -161,12 +181,15 @@ class Walk {
       kind_[i] = repeats ? Kind::Repeat : Kind::Staged;
       if (dense_[i] && !s_.widen[i] && !(i == 0 && stream_)) kind_[i] = Kind::Direct;
       if (kind_[i] == Kind::Staged && i > 0 && !rows && !dense_[i] && is_periodic(i)) kind_[i] = Kind::Periodic;
+      if (kind_[i] == Kind::Staged && i > 0 && !rows && p_.strides[i][0] == 0 && p_.sizes[0] < kLongRow && !s_.widen[i])
+        kind_[i] = Kind::Spread;
       inner_[i] = repeats ? 0 : s_.widen[i] ? 4 : size_[i];
-      any_staged_ |= kind_[i] == Kind::Staged;
+      any_staged_ |= is_copied(i);
     }
     if (!dense_[0]) stream_ = false;
     return !any_staged_ || (!rows && all_inputs_flow());
   }
+  bool is_copied(int i) const { return kind_[i] == Kind::Staged || kind_[i] == Kind::Spread; }
   /// Flat blocks suit the inputs; the output is dense and at most converted or streamed.
   bool all_inputs_flow() const {
     for (int i = 0; i < p_.operands; ++i)
@@ -211,15 +234,13 @@ class Walk {
   }
 
   void run_blocks(std::int64_t begin, std::int64_t end) {
-    for (int i = 1; i < p_.operands; ++i)
-      if (kind_[i] == Kind::Periodic) fill_period(i);
     Position at(p_, begin);
     char* ptrs[kMaxOperands];
     while (begin < end) {
       std::int64_t n = std::min(end - begin, kBlock);
       if (rows_) n = std::min(n, p_.sizes[0] - at.at[0]);
       for (int i = 0; i < p_.operands; ++i) {
-        if (kind_[i] == Kind::Staged)
+        if (is_copied(i))
           ptrs[i] = blocks_.of(i);
         else if (kind_[i] == Kind::Periodic)
           ptrs[i] = periods_[i].data() + begin % period_[i] * inner_[i];
@@ -227,7 +248,7 @@ class Walk {
           ptrs[i] = p_.data[i] + at.offset(p_, i);
       }
       for (int i = 1; i < p_.operands; ++i)
-        if (kind_[i] == Kind::Staged) load(i, at, n, blocks_.of(i));
+        if (is_copied(i)) load(i, at, n, blocks_.of(i));
       s_.fn(ptrs, inner_, n, s_.params);
       if (kind_[0] == Kind::Staged) store(at, n);
       begin += n;
@@ -235,10 +256,70 @@ class Walk {
     }
   }
 
+  /// True if no input has to be copied block by block.
+  bool inputs_in_place() const {
+    for (int i = 1; i < p_.operands; ++i)
+      if (is_copied(i)) return false;
+    return true;
+  }
+
+  /// A stretch of the iteration space along which the inputs are dense, repeated or periodic.
+  struct Lane {
+    char* ptrs[kMaxOperands];
+    std::int64_t left;
+  };
+  /// Stretches walked in step. The hardware fetches ahead within a page only, so that one stretch after the other waits
+  /// for memory at the start of each page; a few pages at once keep it busy.
+  static constexpr int kLanes = 4;
+
+  void run_stream(std::int64_t begin, std::int64_t end) {
+    Lane lanes[kLanes];
+    Position at(p_, begin);
+    while (begin < end) {
+      int count = 0;
+      for (; count < kLanes && begin < end; ++count) {
+        Lane& lane = lanes[count];
+        lane.left = std::min(end - begin, kBlock);
+        if (rows_) lane.left = std::min(lane.left, p_.sizes[0] - at.at[0]);
+        for (int i = 0; i < p_.operands; ++i)
+          lane.ptrs[i] = kind_[i] == Kind::Periodic ? periods_[i].data() + begin % period_[i] * inner_[i]
+                                                    : p_.data[i] + at.offset(p_, i);
+        begin += lane.left;
+        if (begin < end) at.advance(p_, lane.left);
+      }
+      stream_lanes(lanes, count);
+    }
+  }
+
+  /// Little at a time: results leave while the next operands arrive.
+  void stream_lanes(Lane* lanes, int count) {
+    constexpr std::int64_t kLine = 64, kPieceBytes = 512;
+    const std::int64_t size = size_[0], piece = std::max<std::int64_t>(kPieceBytes / size, 128);
+    for (bool more = true; more;) {
+      more = false;
+      for (int k = 0; k < count; ++k) {
+        Lane& lane = lanes[k];
+        if (lane.left == 0) continue;
+        // The first piece ends with a cache line of the result, as do those that follow.
+        const auto place = reinterpret_cast<std::uintptr_t>(lane.ptrs[0]);
+        const std::int64_t n = std::min(lane.left, piece - static_cast<std::int64_t>(place % kLine) / size);
+        char* ptrs[kMaxOperands];
+        std::copy(lane.ptrs, lane.ptrs + p_.operands, ptrs);
+        ptrs[0] = blocks_.of(0);
+        s_.fn(ptrs, inner_, n, s_.params);
+        store_dense(lane.ptrs[0], n);
+        for (int i = 1; i < p_.operands; ++i) lane.ptrs[i] += n * inner_[i];
+        lane.ptrs[0] += n * size;
+        lane.left -= n;
+        more |= lane.left > 0;
+      }
+    }
+  }
+
   /// One period and a block more, so that a block can start anywhere in it.
   void fill_period(int i) {
     const std::int64_t total = period_[i] + kBlock;
-    periods_[i].resize(static_cast<std::size_t>(total * inner_[i]));
+    periods_[i].resize(static_cast<std::size_t>(total * inner_[i]) + 64);  // spread() may write that much beyond
     Position at(p_, 0);
     for (std::int64_t k = 0; k < total; k += kBlock) {
       const std::int64_t n = std::min(kBlock, total - k);
@@ -259,19 +340,31 @@ class Walk {
   }
 
   void store(const Position& at, std::int64_t n) {
-    char* from = blocks_.of(0);
     char* to = p_.data[0] + at.offset(p_, 0);
+    if (dense_[0]) return store_dense(to, n);
+    char* from = blocks_.of(0);
     if (s_.widen[0]) {
-      const auto narrow = s_.storage[0] == DType::Half ? block_ops().float_to_half : block_ops().float_to_bfloat16;
-      const bool direct = dense_[0] && !stream_;
-      narrow(direct ? reinterpret_cast<std::uint16_t*>(to) : blocks_.halves, reinterpret_cast<const float*>(from), n);
-      if (direct) return;
+      narrow(blocks_.halves, from, n);
       from = reinterpret_cast<char*>(blocks_.halves);
+    }
+    move_block<false>(static_cast<std::size_t>(size_[0]), p_, 0, at, from, n);
+  }
+  /// The block of results to n elements side by side at `to`.
+  void store_dense(char* to, std::int64_t n) {
+    const char* from = blocks_.of(0);
+    if (s_.widen[0]) {
+      narrow(stream_ ? blocks_.halves : reinterpret_cast<std::uint16_t*>(to), from, n);
+      if (!stream_) return;
+      from = reinterpret_cast<const char*>(blocks_.halves);
     }
     if (stream_)
       block_ops().stream(to, from, n * size_[0]);
     else
-      move_block<false>(static_cast<std::size_t>(size_[0]), p_, 0, at, from, n);
+      std::memcpy(to, from, static_cast<std::size_t>(n * size_[0]));
+  }
+  void narrow(std::uint16_t* to, const char* from, std::int64_t n) const {
+    const auto convert = s_.storage[0] == DType::Half ? block_ops().float_to_half : block_ops().float_to_bfloat16;
+    convert(to, reinterpret_cast<const float*>(from), n);
   }
 
   const LoopSpec& s_;
@@ -326,6 +419,7 @@ void run_loop(const LoopSpec& spec, const LoopPlan& plan) {
   if (plan.numel == 0) return;
   const bool stream =
       plan.numel * static_cast<std::int64_t>(item_size(spec.storage[0])) >= kStreamBytes && !writes_over_input(plan);
+  if (run_tiles(spec, plan, stream)) return;
   parallel_blocks(plan.numel, spec.grain,
                   [&](std::int64_t begin, std::int64_t end) { Walk(spec, plan, stream).run(begin, end); });
 }

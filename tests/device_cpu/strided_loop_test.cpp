@@ -1,0 +1,136 @@
+#include <gtest/gtest.h>
+
+#include "athanor/base/parallel.h"
+#include "athanor/ops/kernels/pointwise.h"
+#include "pointwise_util.h"
+
+namespace athanor {
+namespace {
+
+using testing::Box;
+using testing::broadcast_index;
+using testing::dense_strides;
+using testing::Dims;
+
+void subtract(const Box& out, const Box& a, const Box& b) {
+  binary_kernel.get(kCPU)(BinaryOp::Sub, out.view(), a.view(), b.view(), 1, 0);
+}
+
+double value(std::int64_t i) { return static_cast<double>(i * 7 % 31); }
+
+void expect_difference(const Box& out, const Box& a, const Box& b) {
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    ASSERT_EQ(out.get(i),
+              a.get(broadcast_index(a.sizes(), out.sizes(), i)) - b.get(broadcast_index(b.sizes(), out.sizes(), i)))
+        << i;
+}
+
+TEST(StridedLoop, SpreadsOneElementOverEachShortRow) {
+  for (DType t : {kFloat, kDouble, kShort, kChar, kHalf, kBFloat16})
+    for (std::int64_t width : {2, 3, 8, 15, 23, 24, 63, 64, 65, 200, 255, 256, 300}) {
+      SCOPED_TRACE(std::string(dtype_name(t)) + ' ' + std::to_string(width));
+      const std::int64_t rows = std::max<std::int64_t>(2500 / width, 9) / 3 * 3;
+      const Box a = Box(t, {rows, width}).fill(value), column = Box(t, {rows, 1}).fill(value);
+      const Box out(t, {rows, width});
+      subtract(out, a, column);
+      expect_difference(out, a, column);
+      subtract(out, column, a);
+      expect_difference(out, column, a);
+      // Rows of several outer dims, and a column that is strided itself.
+      const Box cube = Box(t, {3, rows / 3, width}).fill(value);
+      const Box points = Box(t, {3, rows / 3, 1}, {1, 3, 1}).fill(value), difference(t, {3, rows / 3, width});
+      subtract(difference, cube, points);
+      expect_difference(difference, cube, points);
+    }
+}
+
+TEST(StridedLoop, TurnsOverOperandsThatAreDenseInAnotherDim) {
+  for (DType t : {kFloat, kDouble, kShort, kChar, kHalf})
+    for (const auto& [rows, cols] :
+         {std::pair<std::int64_t, std::int64_t>{16, 16}, {17, 130}, {100, 33}, {135, 131}, {15, 100}}) {
+      SCOPED_TRACE(std::string(dtype_name(t)) + ' ' + std::to_string(rows) + 'x' + std::to_string(cols));
+      const Box plain = Box(t, {rows, cols}).fill(value), turned = Box(t, {rows, cols}, {1, rows}).fill(value);
+      const Box row = Box(t, {cols}).fill(value), column = Box(t, {rows, 1}).fill(value);
+      const Box out(t, {rows, cols}), turned_out(t, {rows, cols}, {1, rows}), gaps(t, {rows, cols}, {2 * cols, 1}, 3);
+      for (const Box* result : {&out, &turned_out, &gaps})
+        for (const Box* other : {&plain, &row, &column}) {
+          subtract(*result, turned, *other);
+          expect_difference(*result, turned, *other);
+          subtract(*result, *other, turned);
+          expect_difference(*result, *other, turned);
+        }
+    }
+}
+
+TEST(StridedLoop, TurnsOverUnderOuterDims) {
+  const Dims sizes{3, 20, 5, 70};
+  const Box a = Box(kFloat, sizes).fill(value);
+  for (const Dims& strides :
+       {Dims{1, 3 * 5 * 70, 3 * 70, 3}, {7000, 1, 20, 100}, {100, 5, 1, 300}, {7000, 70, 1400, 1}}) {
+    const Box b = Box(kFloat, sizes, strides).fill(value), out(kFloat, sizes);
+    subtract(out, a, b);
+    expect_difference(out, a, b);
+  }
+}
+
+TEST(StridedLoop, TurnsOverAllOperandsOfThree) {
+  const Dims sizes{90, 150};
+  const Box a = Box(kFloat, sizes, {1, 90}).fill(value), b = Box(kFloat, sizes).fill(value),
+            c = Box(kFloat, sizes, {1, 90}).fill(value), out(kFloat, sizes);
+  ternary_kernel.get(kCPU)(TernaryOp::Addcmul, out.view(), a.view(), b.view(), c.view(), 2);
+  for (std::int64_t i = 0; i < out.numel(); ++i) ASSERT_EQ(out.get(i), a.get(i) + 2 * b.get(i) * c.get(i)) << i;
+}
+
+/// Results of 33 MB, which bypass the caches; element i of an operand is i modulo a prime.
+template <class T>
+void check_large(DType t) {
+  const auto n = static_cast<std::int64_t>((std::size_t{33} << 20) / sizeof(T)) + 5;
+  const Box a(t, {n}), out(t, {n}, {1}, 3);
+  auto* x = a.view().ptr<T>();
+  for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<T>(i % 61);
+  const auto* y = out.view().ptr<T>();
+  for (int threads : {1, 3}) {
+    const ThreadTeamGuard guard(threads);
+    std::memset(out.view().data, 0, static_cast<std::size_t>(n) * sizeof(T));
+    binary_scalar_kernel.get(kCPU)(BinaryOp::Add, out.view(), a.view(), 2, false, 1, 0);
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < n; ++i) wrong += y[i] != static_cast<T>(i % 61 + 2);
+    ASSERT_EQ(wrong, 0);
+  }
+}
+
+TEST(StridedLoop, StreamsLargeResultsOfEveryItemSize) {
+  check_large<std::int8_t>(kChar);
+  check_large<std::int16_t>(kShort);
+  check_large<float>(kFloat);
+  check_large<double>(kDouble);
+}
+
+TEST(StridedLoop, StreamsTurnedOverOperandsAndHalves) {
+  const std::int64_t rows = 2900, cols = 3001;
+  const Box turned(kFloat, {rows, cols}, {1, rows}), plain(kFloat, {rows, cols}), out(kFloat, {rows, cols});
+  auto* x = turned.view().ptr<float>();
+  auto* y = plain.view().ptr<float>();
+  for (std::int64_t i = 0; i < rows * cols; ++i) {
+    x[i] = static_cast<float>(i % 8191);
+    y[i] = static_cast<float>(i % 127);
+  }
+  subtract(out, turned, plain);
+  const auto* z = out.view().ptr<float>();
+  std::int64_t wrong = 0;
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c) wrong += z[r * cols + c] != x[c * rows + r] - y[r * cols + c];
+  ASSERT_EQ(wrong, 0);
+
+  const std::int64_t n = 18000001;
+  const Box halves(kHalf, {n}), roots(kHalf, {n});
+  auto* h = halves.view().ptr<Half>();
+  for (std::int64_t i = 0; i < n; ++i) h[i] = Half(static_cast<float>(i % 40 * (i % 40)));
+  unary_kernel.get(kCPU)(UnaryOp::Sqrt, roots.view(), halves.view(), 0, 0);
+  const auto* s = roots.view().ptr<Half>();
+  for (std::int64_t i = 0; i < n; ++i) wrong += static_cast<float>(s[i]) != static_cast<float>(i % 40);
+  ASSERT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace athanor
