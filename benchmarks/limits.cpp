@@ -38,53 +38,77 @@ class Buffer {
   std::int64_t floats_;
 };
 
+/// How memory is walked: with ordinary or streaming stores from front to back, or four pages in step (with streaming
+/// stores), which suits processors that fetch ahead within a page only.
+enum class Way { Ordinary, Streaming, Pages };
+
 #ifdef __x86_64__
 #define LIMITS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 #define LIMITS_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 #define LIMITS_AVX2 __attribute__((target("avx2,fma")))
 
-LIMITS_AVX2 void copy_range(float* to, const float* from, std::int64_t n, bool streaming) {
+/// Calls step(i) for each cache line of 16 floats of [0, n) in the order of `way`; returns where the rest begins.
+template <class F>
+__attribute__((always_inline)) inline std::int64_t each_line(std::int64_t n, Way way, F&& step) {
+  constexpr std::int64_t kPage = 1024;
   std::int64_t i = 0;
+  if (way == Way::Pages)
+    for (; i + 4 * kPage <= n; i += 4 * kPage)
+      for (std::int64_t k = i; k < i + kPage; k += 16)
+        for (int page = 0; page < 4; ++page) step(k + page * kPage);
+  for (; i + 16 <= n; i += 16) step(i);
+  return i;
+}
+
+LIMITS_AVX2 inline void put(float* to, __m256 low, __m256 high, bool streaming) {
   if (streaming) {
-    for (; i + 32 <= n; i += 32)
-      for (int k = 0; k < 32; k += 8) _mm256_stream_ps(to + i + k, _mm256_loadu_ps(from + i + k));
-    _mm_sfence();
+    _mm256_stream_ps(to, low);
+    _mm256_stream_ps(to + 8, high);
   } else {
-    for (; i + 32 <= n; i += 32)
-      for (int k = 0; k < 32; k += 8) _mm256_storeu_ps(to + i + k, _mm256_loadu_ps(from + i + k));
+    _mm256_storeu_ps(to, low);
+    _mm256_storeu_ps(to + 8, high);
   }
+}
+
+LIMITS_AVX2 void copy_range(float* to, const float* from, std::int64_t n, Way way) {
+  const bool streaming = way != Way::Ordinary;
+  std::int64_t i = each_line(n, way, [&](std::int64_t k) LIMITS_AVX2 {
+    put(to + k, _mm256_loadu_ps(from + k), _mm256_loadu_ps(from + k + 8), streaming);
+  });
+  _mm_sfence();
   for (; i < n; ++i) to[i] = from[i];
 }
 
-LIMITS_AVX2 void add_range(float* to, const float* a, const float* b, std::int64_t n, bool streaming) {
-  std::int64_t i = 0;
-  if (streaming) {
-    for (; i + 8 <= n; i += 8) _mm256_stream_ps(to + i, _mm256_add_ps(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i)));
-    _mm_sfence();
-  } else {
-    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(to + i, _mm256_add_ps(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i)));
-  }
+LIMITS_AVX2 void add_range(float* to, const float* a, const float* b, std::int64_t n, Way way) {
+  const bool streaming = way != Way::Ordinary;
+  std::int64_t i = each_line(n, way, [&](std::int64_t k) LIMITS_AVX2 {
+    put(to + k, _mm256_add_ps(_mm256_loadu_ps(a + k), _mm256_loadu_ps(b + k)),
+        _mm256_add_ps(_mm256_loadu_ps(a + k + 8), _mm256_loadu_ps(b + k + 8)), streaming);
+  });
+  _mm_sfence();
   for (; i < n; ++i) to[i] = a[i] + b[i];
 }
 
-LIMITS_AVX2 void fill_range(float* to, std::int64_t n, bool streaming) {
+LIMITS_AVX2 void fill_range(float* to, std::int64_t n, Way way) {
+  const bool streaming = way != Way::Ordinary;
   const __m256 value = _mm256_set1_ps(2.0f);
-  std::int64_t i = 0;
-  if (streaming) {
-    for (; i + 8 <= n; i += 8) _mm256_stream_ps(to + i, value);
-    _mm_sfence();
-  } else {
-    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(to + i, value);
-  }
+  std::int64_t i = each_line(n, way, [&](std::int64_t k) LIMITS_AVX2 { put(to + k, value, value, streaming); });
+  _mm_sfence();
   for (; i < n; ++i) to[i] = 2.0f;
 }
 
-LIMITS_AVX2 float sum_range(const float* from, std::int64_t n) {
+LIMITS_AVX2 float sum_range(const float* from, std::int64_t n, Way way) {
   __m256 sums[8];
   for (auto& s : sums) s = _mm256_setzero_ps();
   std::int64_t i = 0;
-  for (; i + 64 <= n; i += 64)
-    for (int k = 0; k < 8; ++k) sums[k] = _mm256_add_ps(sums[k], _mm256_loadu_ps(from + i + 8 * k));
+  const std::int64_t kStep = way == Way::Pages ? 1024 : 16;  // between the four pairs of vectors of one turn
+  const std::int64_t kTurn = 4 * kStep, kInner = way == Way::Pages ? 1024 : 16;
+  for (; i + kTurn <= n; i += kTurn)
+    for (std::int64_t k = i; k < i + kInner; k += 16)
+      for (int pair = 0; pair < 4; ++pair) {
+        sums[2 * pair] = _mm256_add_ps(sums[2 * pair], _mm256_loadu_ps(from + k + pair * kStep));
+        sums[2 * pair + 1] = _mm256_add_ps(sums[2 * pair + 1], _mm256_loadu_ps(from + k + pair * kStep + 8));
+      }
   float total = 0;
   for (const auto& s : sums) total += _mm256_cvtss_f32(s);
   for (; i < n; ++i) total += from[i];
@@ -139,16 +163,16 @@ LIMITS_AVX2 float fma_256(std::int64_t steps) {
 }
 #else
 // Other processors: what the compiler makes of plain loops, and no figure for arithmetic.
-void copy_range(float* to, const float* from, std::int64_t n, bool) {
+void copy_range(float* to, const float* from, std::int64_t n, Way) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = from[i];
 }
-void add_range(float* to, const float* a, const float* b, std::int64_t n, bool) {
+void add_range(float* to, const float* a, const float* b, std::int64_t n, Way) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = a[i] + b[i];
 }
-void fill_range(float* to, std::int64_t n, bool) {
+void fill_range(float* to, std::int64_t n, Way) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = 2.0f;
 }
-float sum_range(const float* from, std::int64_t n) {
+float sum_range(const float* from, std::int64_t n, Way) {
   float sums[16] = {};
   for (std::int64_t i = 0; i < n; ++i) sums[i % 16] += from[i];
   return sums[0];
@@ -173,27 +197,28 @@ void add_memory_rows(bench::Program& program) {
   for (const std::int64_t n : {std::int64_t{1000000}, std::int64_t{100000000}}) {
     const std::string size = n == 1000000 ? "/1e6" : "/1e8";
     const double bytes = 4.0 * static_cast<double>(n);
-    for (const bool streaming : {false, true}) {
-      const std::string suffix = size + (streaming ? "@streaming" : "");
+    for (const Way way : {Way::Ordinary, Way::Streaming, Way::Pages}) {
+      const std::string suffix = size + (way == Way::Ordinary ? "" : way == Way::Streaming ? "@streaming" : "@pages");
       program.add("limit.copy" + suffix, "B", 2 * bytes, [=] {
         auto from = std::make_shared<Buffer>(n), to = std::make_shared<Buffer>(n);
-        return [=] { split(n, [&](auto b, auto e) { copy_range(to->get() + b, from->get() + b, e - b, streaming); }); };
+        return [=] { split(n, [&](auto b, auto e) { copy_range(to->get() + b, from->get() + b, e - b, way); }); };
       });
       program.add("limit.add" + suffix, "B", 3 * bytes, [=] {
         auto x = std::make_shared<Buffer>(n), y = std::make_shared<Buffer>(n), to = std::make_shared<Buffer>(n);
         return [=] {
-          split(n, [&](auto b, auto e) { add_range(to->get() + b, x->get() + b, y->get() + b, e - b, streaming); });
+          split(n, [&](auto b, auto e) { add_range(to->get() + b, x->get() + b, y->get() + b, e - b, way); });
         };
       });
       program.add("limit.fill" + suffix, "B", bytes, [=] {
         auto to = std::make_shared<Buffer>(n);
-        return [=] { split(n, [&](auto b, auto e) { fill_range(to->get() + b, e - b, streaming); }); };
+        return [=] { split(n, [&](auto b, auto e) { fill_range(to->get() + b, e - b, way); }); };
+      });
+      if (way == Way::Streaming) continue;  // nothing is stored
+      program.add("limit.read" + suffix, "B", bytes, [=] {
+        auto from = std::make_shared<Buffer>(n);
+        return [=] { split(n, [&](auto b, auto e) { sink = sum_range(from->get() + b, e - b, way); }); };
       });
     }
-    program.add("limit.read" + size, "B", bytes, [=] {
-      auto from = std::make_shared<Buffer>(n);
-      return [=] { split(n, [&](auto b, auto e) { sink = sum_range(from->get() + b, e - b); }); };
-    });
   }
 }
 
