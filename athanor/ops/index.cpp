@@ -43,6 +43,16 @@ void check_gather_shapes(const char* op, const Tensor& self, const Tensor& index
                   " to be smaller than self ", self.sizes(), " apart from dimension ", dim);
 }
 
+/// The gradient of a source of which only the part of part's shape was used.
+Tensor widened(const Tensor& part, IntArrayRef sizes) {
+  if (part.sizes() == sizes) return part;
+  const Tensor out = zeros(sizes, part.options());
+  Tensor used = out;
+  for (std::int64_t d = 0; d < part.dim(); ++d) used = slice(used, d, 0, part.size(d));
+  copy_(used, part);
+  return out;
+}
+
 }  // namespace
 
 /// The entries of dim named by a 1-d index, in its order.
@@ -89,11 +99,13 @@ struct Scatter {
   ATHANOR_OP("scatter(Tensor self, int dim, Tensor index, Tensor src) -> Tensor | inplace out");
   std::int64_t dim;
   SavedTensor index;
+  DimVector source_sizes;
   Meta infer(const Tensor& self, const Tensor& i, const Tensor& src) {
     dim = wrap_dim(dim, self.dim(), "scatter");
     check_index_dtype("scatter", i);
     check_same_dtype("scatter", self, src);
     check_gather_shapes("scatter", self, i, dim);
+    source_sizes = DimVector(src.sizes());
     return like(self);
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& i, const Tensor& src) {
@@ -103,7 +115,7 @@ struct Scatter {
   void save(const Node&, const Tensor&, const Tensor& i, const Tensor&) { index.save(i); }
   void grad(GradCall& g) {
     if (g.needs(0)) g.set(0, scatter(g.grad(), dim, g.get(index), Scalar(0)));
-    if (g.needs(2)) g.set(2, gather(g.grad(), dim, g.get(index)));
+    if (g.needs(2)) g.set(2, widened(gather(g.grad(), dim, g.get(index)), source_sizes));
   }
 };
 
@@ -131,11 +143,13 @@ struct ScatterAdd {
   ATHANOR_OP("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor | inplace out");
   std::int64_t dim;
   SavedTensor index;
+  DimVector source_sizes;
   Meta infer(const Tensor& self, const Tensor& i, const Tensor& src) {
     dim = wrap_dim(dim, self.dim(), "scatter_add");
     check_index_dtype("scatter_add", i);
     check_same_dtype("scatter_add", self, src);
     check_gather_shapes("scatter_add", self, i, dim);
+    source_sizes = DimVector(src.sizes());
     return like(self);
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& i, const Tensor& src) {
@@ -145,7 +159,7 @@ struct ScatterAdd {
   void save(const Node&, const Tensor&, const Tensor& i, const Tensor&) { index.save(i); }
   void grad(GradCall& g) {
     if (g.needs(0)) g.set(0, g.grad());
-    if (g.needs(2)) g.set(2, gather(g.grad(), dim, g.get(index)));
+    if (g.needs(2)) g.set(2, widened(gather(g.grad(), dim, g.get(index)), source_sizes));
   }
 };
 
@@ -393,7 +407,10 @@ struct Put {
   ATHANOR_OP("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor | inplace");
   bool accumulate;
   SavedTensor index;
-  DimVector source_sizes;
+  void prepare(Tensor&, Tensor& i, Tensor& source) {
+    // The kernel walks index and source together.
+    if (source.sizes() != i.sizes() && source.numel() == i.numel()) source = reshape(source, i.sizes());
+  }
   Meta infer(const Tensor& self, const Tensor& i, const Tensor& source) {
     check_index_dtype("put", i);
     check_same_dtype("put", self, source);
@@ -401,7 +418,6 @@ struct Put {
                   "put: expected source and index to have the same number of elements, "
                   "got ",
                   source.numel(), " and ", i.numel());
-    source_sizes = DimVector(source.sizes());
     return like(self);
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& i, const Tensor& source) {
@@ -412,7 +428,7 @@ struct Put {
   void grad(GradCall& g) {
     const Tensor i = g.get(index);
     if (g.needs(0)) g.set(0, accumulate ? g.grad() : put(g.grad(), i, zeros(i.sizes(), g.grad().options())));
-    if (g.needs(2)) g.set(2, reshape(take(g.grad(), i), source_sizes));
+    if (g.needs(2)) g.set(2, take(g.grad(), i));
   }
 };
 

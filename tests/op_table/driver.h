@@ -8,6 +8,13 @@ namespace athanor::op_table {
 /// Everything that is wrong with the op, as messages; empty if all is well.
 std::vector<std::string> check_row(const Row& row);
 
+/// Whether a sample is for the dtype.
+bool takes(const Sample& s, DType t);
+
+enum class Layout { Contiguous, Transposed, Strided, Expanded };
+/// A sample's inputs in the dtype, laid out in memory as asked for.
+Tensors inputs_of(const Sample& s, DType t, Layout l = Layout::Contiguous);
+
 /// Empty if `actual` (of the dtype) agrees with the float64 reference, else a message.
 std::string compare(const Tensor& actual, const Array& expected, double tolerance, double absolute);
 /// Empty if both have the same shape, dtype and bits (NaN equals NaN).
