@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "athanor/base/error.h"
+#include "athanor/base/hash.h"
 #include "athanor/io/file.h"
 #include "athanor/io/file_lock.h"
-#include "athanor/io/hash.h"
 
 #if __has_include(<curl/curl.h>)
 #define CURL_DISABLE_TYPECHECK

@@ -4,8 +4,8 @@
 
 #include <thread>
 
+#include "athanor/base/hash.h"
 #include "athanor/io/file_lock.h"
-#include "athanor/io/hash.h"
 #include "helpers.h"
 #include "http_server.h"
 

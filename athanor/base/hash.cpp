@@ -1,12 +1,15 @@
-#include "athanor/io/hash.h"
+#include "athanor/base/hash.h"
 
 #include <array>
 #include <bit>
 #include <cstring>
+#include <vector>
 
-namespace athanor::io {
+namespace athanor {
 
 namespace {
+
+using Bytes = std::span<const std::byte>;
 
 constexpr std::size_t kBlock = 64;
 
@@ -110,16 +113,46 @@ void md5_block(std::uint32_t (&state)[4], const std::byte* block) {
 
 }  // namespace
 
-std::string sha256(Bytes bytes) {
+Sha256Digest sha256_digest(Bytes bytes) {
   std::uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                             0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   eat_all(bytes, true, [&](const std::byte* block) { sha256_block(state, block); });
-  std::uint8_t digest[32];
-  for (int i = 0; i < 8; ++i) {
+  Sha256Digest digest;
+  for (std::size_t i = 0; i < 8; ++i) {
     const std::uint32_t word = __builtin_bswap32(state[i]);
-    std::memcpy(digest + i * 4, &word, 4);
+    std::memcpy(digest.data() + i * 4, &word, 4);
   }
-  return hex(digest, sizeof digest);
+  return digest;
+}
+
+std::string sha256(Bytes bytes) {
+  const Sha256Digest digest = sha256_digest(bytes);
+  return hex(digest.data(), digest.size());
+}
+
+Sha256Digest hmac_sha256(Bytes key, Bytes message) {
+  std::array<std::byte, kBlock> pad{};
+  if (key.size() > kBlock) {
+    const Sha256Digest shorter = sha256_digest(key);
+    std::memcpy(pad.data(), shorter.data(), shorter.size());
+  } else if (!key.empty()) {
+    std::memcpy(pad.data(), key.data(), key.size());
+  }
+  std::vector<std::byte> text(pad.begin(), pad.end());
+  for (std::byte& b : text) b ^= std::byte{0x36};
+  text.insert(text.end(), message.begin(), message.end());
+  const Sha256Digest inner = sha256_digest(text);
+  text.assign(pad.begin(), pad.end());
+  for (std::byte& b : text) b ^= std::byte{0x5c};
+  const Bytes tail = std::as_bytes(std::span(inner));
+  text.insert(text.end(), tail.begin(), tail.end());
+  return sha256_digest(text);
+}
+
+bool same_digest(const Sha256Digest& a, const Sha256Digest& b) {
+  unsigned different = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) different |= static_cast<unsigned>(a[i] ^ b[i]);
+  return different == 0;
 }
 
 std::string md5(Bytes bytes) {
@@ -130,4 +163,4 @@ std::string md5(Bytes bytes) {
   return hex(digest, sizeof digest);
 }
 
-}  // namespace athanor::io
+}  // namespace athanor

@@ -1,8 +1,24 @@
-#include "athanor/io/hash.h"
+#include "athanor/base/hash.h"
 
-#include "helpers.h"
+#include <gtest/gtest.h>
 
-namespace athanor::io {
+#include <string_view>
+
+namespace athanor {
+namespace {
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+std::string hex(const Sha256Digest& digest) {
+  std::string text;
+  for (const unsigned byte : digest) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+}  // namespace
 
 // Values from FIPS 180-4's and RFC 1321's examples; those of repeated letters from coreutils.
 TEST(Hash, Sha256OfPublishedExamples) {
@@ -36,4 +52,27 @@ TEST(Hash, EveryLengthAroundABlockIsPaddedRight) {
     EXPECT_EQ(sha256(bytes_of(std::string(static_cast<std::size_t>(n), 'x'))), digest) << n;
 }
 
-}  // namespace athanor::io
+// RFC 4231, test cases 1, 2, 3 and 6 (a key longer than a block).
+TEST(Hash, HmacOfPublishedExamples) {
+  EXPECT_EQ(hex(hmac_sha256(bytes_of(std::string(20, '\x0b')), bytes_of("Hi There"))),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(hex(hmac_sha256(bytes_of("Jefe"), bytes_of("what do ya want for nothing?"))),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(hex(hmac_sha256(bytes_of(std::string(20, '\xaa')), bytes_of(std::string(50, '\xdd')))),
+            "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+  EXPECT_EQ(hex(hmac_sha256(bytes_of(std::string(131, '\xaa')),
+                            bytes_of("Test Using Larger Than Block-Size Key - Hash Key First"))),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+TEST(Hash, DigestsDifferWhereverAByteDoes) {
+  const Sha256Digest a = sha256_digest({});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    Sha256Digest b = a;
+    b[i] ^= 1;
+    EXPECT_FALSE(same_digest(a, b));
+  }
+  EXPECT_TRUE(same_digest(a, sha256_digest({})));
+}
+
+}  // namespace athanor

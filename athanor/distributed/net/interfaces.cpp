@@ -1,0 +1,55 @@
+#include "athanor/distributed/net/interfaces.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include <cerrno>
+#include <memory>
+#include <sstream>
+
+#include "athanor/base/env.h"
+#include "athanor/distributed/error.h"
+#include "athanor/distributed/net/socket.h"
+
+namespace athanor::distributed {
+
+std::vector<Interface> usable_interfaces() {
+  ifaddrs* list = nullptr;
+  ATHANOR_CHECK(::getifaddrs(&list) == 0, "getifaddrs: ", error_text(errno));
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
+  std::vector<Interface> all;
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    const bool v4 = i->ifa_addr != nullptr && i->ifa_addr->sa_family == AF_INET;
+    const bool v6 = i->ifa_addr != nullptr && i->ifa_addr->sa_family == AF_INET6;
+    if ((i->ifa_flags & IFF_UP) == 0 || (!v4 && !v6)) continue;
+    Interface* known = nullptr;
+    for (Interface& other : all)
+      if (other.name == i->ifa_name) known = &other;
+    if (known == nullptr) {
+      all.push_back({i->ifa_name, ::if_nametoindex(i->ifa_name), (i->ifa_flags & IFF_LOOPBACK) != 0, false, false});
+      known = &all.back();
+    }
+    known->v4 = known->v4 || v4;
+    known->v6 = known->v6 || v6;
+  }
+  const char* variable = env::text("ATHANOR_SOCKET_IFNAME") ? "ATHANOR_SOCKET_IFNAME" : "GLOO_SOCKET_IFNAME";
+  const auto wanted = env::text(variable);
+  if (!wanted) return all;
+  std::vector<Interface> chosen;
+  std::istringstream names(*wanted);
+  for (std::string name; std::getline(names, name, ',');) {
+    std::string known;
+    bool found = false;
+    for (const Interface& i : all) {
+      known += detail::str(known.empty() ? "" : ", ", i.name);
+      if (i.name != name) continue;
+      found = true;
+      chosen.push_back(i);
+    }
+    ATHANOR_CHECK_VALUE(found, variable, "='", *wanted, "': no interface '", name, "' is up here, expected some of ",
+                        known);
+  }
+  return chosen;
+}
+
+}  // namespace athanor::distributed

@@ -1,0 +1,20 @@
+#pragma once
+/// Network interfaces of this machine.
+
+#include <string>
+#include <vector>
+
+namespace athanor::distributed {
+
+struct Interface {
+  std::string name;
+  unsigned index = 0;
+  bool loopback = false;
+  bool v4 = false, v6 = false;  ///< has an address of that family
+};
+
+/// Those that are up and have an address, loopback included. ATHANOR_SOCKET_IFNAME, else GLOO_SOCKET_IFNAME (names,
+/// separated by commas) narrows the choice; throws ValueError if a name there is no such interface.
+std::vector<Interface> usable_interfaces();
+
+}  // namespace athanor::distributed

@@ -1,0 +1,80 @@
+// env:// — the launcher says everything in environment variables.
+#include "athanor/base/env.h"
+
+#include "athanor/base/log.h"
+#include "athanor/distributed/error.h"
+#include "athanor/distributed/rendezvous/rendezvous.h"
+#include "athanor/distributed/store/tcp_store.h"
+
+namespace athanor::distributed {
+
+using athanor::detail::str;
+
+namespace {
+
+// torchrun's names first, then what MPI launchers and Slurm set.
+constexpr const char* kRankNames[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
+constexpr const char* kSizeNames[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
+
+int number(const char* const (&names)[4], int given, const char* what) {
+  // The environment and an argument may both speak, as long as they say the same.
+  for (const char* name : names)
+    if (const auto value = env::integer(name, 0, INT32_MAX)) {
+      ATHANOR_CHECK_VALUE(given < 0 || given == *value, "init_method 'env://': ", what, " is ", given,
+                          " as an argument, but ", name, "=", *value);
+      return static_cast<int>(*value);
+    }
+  ATHANOR_CHECK_VALUE(
+      given >= 0, "init_method 'env://': environment variable ", names[0],
+      " is not set. Start the program with a launcher (athanor run), or set RANK, WORLD_SIZE, MASTER_ADDR "
+      "and MASTER_PORT");
+  return given;
+}
+
+// "gnode[10,20-23],other" -> "gnode10": Slurm's first host.
+std::string first_slurm_host() {
+  const std::string list = env::text("SLURM_STEP_NODELIST").value_or(env::text("SLURM_JOB_NODELIST").value_or(""));
+  const std::size_t open = list.find('[');
+  if (open == std::string::npos || list.find(',') < open) return list.substr(0, list.find(','));
+  const std::size_t end = list.find_first_of(",-]", open);
+  return list.substr(0, open) + list.substr(open + 1, end - open - 1);
+}
+
+}  // namespace
+
+RendezvousResult meeting::rendezvous_env(const RendezvousUrl& url, const RendezvousOptions& given) {
+  ATHANOR_CHECK_VALUE(given.group_name.empty(), "init_method 'env://' takes no group_name, got '", given.group_name,
+                      "': the launcher already keeps jobs apart");
+  RendezvousOptions options = given;
+  options.rank = number(kRankNames, given.rank, "rank");
+  options.world_size = number(kSizeNames, given.world_size, "world_size");
+  check_rank(url, options, false);
+  const Deadline deadline = Deadline::after(options.timeout);
+  std::string host = env::text("MASTER_ADDR").value_or(first_slurm_host());
+  if (host.empty() && (options.rank == 0 || options.world_size == 1)) host = "127.0.0.1";
+  ATHANOR_CHECK_VALUE(!host.empty(), "init_method 'env://': environment variable MASTER_ADDR is not set on rank ",
+                      options.rank, ": it names the host of rank 0");
+  auto port = env::integer("MASTER_PORT", 1, 65535);
+  if (!port)
+    // All ranks of a Slurm job derive the same port.
+    if (const auto job = env::integer("SLURM_JOB_ID", 0)) port = 20000 + *job % 20000;
+  ATHANOR_CHECK_VALUE(port, "init_method 'env://': environment variable MASTER_PORT is not set");
+
+  // Under torchrun the agent serves a store at that address already; whoever would bind it finds it taken.
+  const bool agent = env::flag("TORCHELASTIC_USE_AGENT_STORE", false);
+  const auto restart = env::text("TORCHELASTIC_RESTART_COUNT").value_or("0");
+  TCPStoreOptions store_options;
+  store_options.port = static_cast<int>(*port);
+  store_options.is_server = options.rank == 0 && !agent;
+  store_options.timeout = options.timeout;
+  store_options.secret = options.secret;
+  ATHANOR_LOG(Debug, "env://: ", store_options.is_server ? "serving" : "looking for", " the store at ",
+              Endpoint{host, store_options.port}.text(), agent ? " (the launcher's)" : "");
+  std::shared_ptr<Store> store = std::make_shared<TCPStore>(host, store_options);
+  // A store that outlives a restarted set of workers must not show them their predecessors' keys.
+  store = std::make_shared<PrefixStore>(str("athanor/", restart), store);
+  meet_all(*store, options.rank, options.world_size, deadline, "init_method 'env://'");
+  return {store, options.rank, options.world_size};
+}
+
+}  // namespace athanor::distributed

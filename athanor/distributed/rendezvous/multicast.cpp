@@ -1,0 +1,275 @@
+// tcp://[multicast address]:port — nobody needs to know anybody: each process announces itself until all have heard of
+// all, ranks follow from the announcements, and rank 0's store does the rest.
+#include "athanor/distributed/rendezvous/multicast.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "athanor/base/env.h"
+#include "athanor/base/hash.h"
+#include "athanor/base/log.h"
+#include "athanor/distributed/error.h"
+#include "athanor/distributed/net/interfaces.h"
+#include "athanor/distributed/rendezvous/rendezvous.h"
+#include "athanor/distributed/store/tcp_store.h"
+
+namespace athanor::distributed {
+
+using athanor::detail::str;
+
+bool is_multicast(const std::string& host) {
+  in_addr v4{};
+  in6_addr v6{};
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return IN_MULTICAST(ntohl(v4.s_addr));
+  return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_MULTICAST(&v6);
+}
+
+namespace {
+
+// What a process says of itself, in network order; `tag` keeps other groups, other jobs and noise out.
+struct Announcement {
+  std::uint32_t magic, world_size;
+  std::int32_t rank;  // -1: any
+  std::uint32_t port;
+  std::uint8_t id[16];
+  std::uint8_t tag[32];
+};
+constexpr std::uint32_t kMagic = 0x41544d31;  // "ATM1"
+constexpr std::chrono::milliseconds kInterval{100};
+/// A process silent for so long before all were there has died.
+constexpr std::chrono::milliseconds kSilence{5000};
+
+struct Member {
+  std::int32_t rank = -1;
+  int port = 0;
+  std::string host;
+  Deadline::Clock::time_point heard;
+};
+
+class Meeting {
+ public:
+  Meeting(const RendezvousUrl& url, const RendezvousOptions& options, const Endpoint& group, int port);
+  /// Until all are known. The members, by id.
+  std::map<std::string, Member> collect(Deadline deadline);
+  void announce();
+  const std::string& id() const { return id_; }
+  std::string interfaces() const;
+
+ private:
+  void join(const Interface& interface);
+  Sha256Digest tag_of(Announcement announcement) const;
+  void receive(std::map<std::string, Member>& members);
+  std::string what() const { return str("init_method '", url_.text, "'"); }
+
+  const RendezvousUrl& url_;
+  const RendezvousOptions& options_;
+  Address group_;
+  Descriptor socket_;
+  std::vector<Interface> interfaces_;
+  Announcement mine_{};
+  std::string id_, secret_;
+};
+
+Meeting::Meeting(const RendezvousUrl& url, const RendezvousOptions& options, const Endpoint& group, int port)
+    : url_(url), options_(options) {
+  std::string reason;
+  group_ = resolve_host(group.host, group.port, Deadline::after(std::chrono::seconds(1)), reason).at(0);
+  secret_ = options.secret.empty() ? env::text("ATHANOR_JOB_SECRET").value_or("") : options.secret;
+  mine_.magic = htonl(kMagic);
+  mine_.world_size = htonl(static_cast<std::uint32_t>(options.world_size));
+  mine_.rank = static_cast<std::int32_t>(htonl(static_cast<std::uint32_t>(options.rank)));
+  mine_.port = htonl(static_cast<std::uint32_t>(port));
+  ATHANOR_CHECK(::getentropy(mine_.id, sizeof mine_.id) == 0, "getentropy: ", error_text(errno));
+  id_.assign(reinterpret_cast<const char*>(mine_.id), sizeof mine_.id);
+  const Sha256Digest tag = tag_of(mine_);
+  std::memcpy(mine_.tag, tag.data(), tag.size());
+
+  socket_.reset(::socket(group_.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  ATHANOR_CHECK(socket_, what(), ": ", error_text(errno));
+  const int on = 1;
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  // Bound to the group's own address, datagrams to other addresses of the port stay out; IPv6's need an interface for
+  // that, so there the tag alone tells.
+  Address own = group_;
+  if (own.family() == AF_INET6) reinterpret_cast<sockaddr_in6&>(own.storage).sin6_addr = in6addr_any;
+  if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&own.storage), own.length) != 0)
+    throw DistNetworkError(str(what(), ": cannot bind: ", error_text(errno)), ATHANOR_WHERE);
+  const bool v6 = group_.family() == AF_INET6;
+  const int hops = 1;
+  ::setsockopt(socket_.get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MULTICAST_HOPS : IP_MULTICAST_TTL, &hops,
+               sizeof hops);
+  ::setsockopt(socket_.get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MULTICAST_LOOP : IP_MULTICAST_LOOP, &on,
+               sizeof on);
+  for (const Interface& interface : usable_interfaces())
+    if (v6 ? interface.v6 : interface.v4) join(interface);
+  if (interfaces_.empty())
+    throw DistNetworkError(str(what(), ": no interface with an IPv", v6 ? 6 : 4, " address takes part in multicast"),
+                           ATHANOR_WHERE);
+}
+
+void Meeting::join(const Interface& interface) {
+  group_req request{};
+  request.gr_interface = interface.index;
+  std::memcpy(&request.gr_group, &group_.storage, group_.length);
+  const int level = group_.family() == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP;
+  if (::setsockopt(socket_.get(), level, MCAST_JOIN_GROUP, &request, sizeof request) == 0)
+    interfaces_.push_back(interface);
+  else
+    ATHANOR_LOG(Debug, "cannot join ", group_.text(), " on ", interface.name, ": ", error_text(errno));
+}
+
+std::string Meeting::interfaces() const {
+  std::string names;
+  for (const Interface& interface : interfaces_) names += str(names.empty() ? "" : ", ", interface.name);
+  return names;
+}
+
+Sha256Digest Meeting::tag_of(Announcement announcement) const {
+  std::memset(announcement.tag, 0, sizeof announcement.tag);
+  std::string message(reinterpret_cast<const char*>(&announcement), sizeof announcement);
+  message += str("group ", options_.group_name);
+  return hmac_sha256(std::as_bytes(std::span(secret_)), std::as_bytes(std::span(message)));
+}
+
+void Meeting::announce() {
+  const bool v6 = group_.family() == AF_INET6;
+  for (const Interface& interface : interfaces_) {
+    if (v6) {
+      const int index = static_cast<int>(interface.index);
+      ::setsockopt(socket_.get(), IPPROTO_IPV6, IPV6_MULTICAST_IF, &index, sizeof index);
+    } else {
+      ip_mreqn request{};
+      request.imr_ifindex = static_cast<int>(interface.index);
+      ::setsockopt(socket_.get(), IPPROTO_IP, IP_MULTICAST_IF, &request, sizeof request);
+    }
+    // A lost datagram is sent again; an interface that cannot send is made up for by the others.
+    static_cast<void>(::sendto(socket_.get(), &mine_, sizeof mine_, MSG_NOSIGNAL,
+                               reinterpret_cast<const sockaddr*>(&group_.storage), group_.length));
+  }
+}
+
+void Meeting::receive(std::map<std::string, Member>& members) {
+  while (true) {
+    Announcement heard{};
+    sockaddr_storage from{};
+    socklen_t length = sizeof from;
+    const ssize_t got =
+        ::recvfrom(socket_.get(), &heard, sizeof heard, MSG_TRUNC, reinterpret_cast<sockaddr*>(&from), &length);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return;
+    if (got != sizeof heard || ntohl(heard.magic) != kMagic) continue;
+    Sha256Digest tag;
+    std::memcpy(tag.data(), heard.tag, tag.size());
+    if (!same_digest(tag, tag_of(heard))) continue;
+    const auto world = ntohl(heard.world_size);
+    if (static_cast<int>(world) != options_.world_size)
+      throw DistError(
+          str(what(), ": a process of this group says world_size is ", world, ", here it is ", options_.world_size),
+          ATHANOR_WHERE);
+    char host[NI_MAXHOST] = "";
+    ::getnameinfo(reinterpret_cast<const sockaddr*>(&from), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+    const std::string id(reinterpret_cast<const char*>(heard.id), sizeof heard.id);
+    Member& member = members[id];
+    if (member.host.empty()) ATHANOR_LOG(Debug, "multicast: heard a process at ", host, ", ", members.size(), " known");
+    member.rank = static_cast<std::int32_t>(ntohl(static_cast<std::uint32_t>(heard.rank)));
+    member.port = static_cast<int>(ntohl(heard.port));
+    if (member.host.empty()) member.host = host;
+    member.heard = Deadline::Clock::now();
+  }
+}
+
+std::map<std::string, Member> Meeting::collect(Deadline deadline) {
+  std::map<std::string, Member> members;
+  const auto world = static_cast<std::size_t>(options_.world_size);
+  while (true) {
+    announce();
+    static_cast<void>(wait_for(socket_.get(), POLLIN, deadline.sooner(Deadline::after(kInterval))));
+    receive(members);
+    if (members.size() == world) return members;
+    if (members.size() > world)
+      throw DistError(str(what(), ": ", members.size(), " processes announce themselves for a world of ", world,
+                          ": too many were started, or another job uses this address with the same group_name"),
+                      ATHANOR_WHERE);
+    if (deadline.expired())
+      throw DistError(str(what(), ": ", members.size(), " of ", world, " processes announced themselves within ",
+                          options_.timeout.count(), " ms (listening on ", interfaces(),
+                          "). Does the network carry multicast? If not, use tcp://host:port with ranks"),
+                      ATHANOR_WHERE);
+    std::erase_if(members, [](const auto& entry) { return Deadline::Clock::now() - entry.second.heard > kSilence; });
+  }
+}
+
+// Ranks asked for are given; the others follow in the order of their random ids.
+std::vector<std::string> order(const std::map<std::string, Member>& members, const std::string& what) {
+  std::vector<std::string> by_rank(members.size());
+  for (const auto& [id, member] : members) {
+    if (member.rank < 0) continue;
+    const auto rank = static_cast<std::size_t>(member.rank);
+    if (rank >= by_rank.size() || !by_rank[rank].empty())
+      throw DistError(str(what, ": rank ", member.rank,
+                          rank < by_rank.size() ? " was given to two processes" : " is outside the world"),
+                      ATHANOR_WHERE);
+    by_rank[rank] = id;
+  }
+  std::size_t next = 0;
+  for (const auto& [id, member] : members) {
+    if (member.rank >= 0) continue;
+    while (!by_rank[next].empty()) ++next;
+    by_rank[next] = id;
+  }
+  return by_rank;
+}
+
+}  // namespace
+
+RendezvousResult meeting::rendezvous_multicast(const RendezvousUrl& url, const RendezvousOptions& options) {
+  check_rank(url, options, true);
+  const std::string what = str("init_method '", url.text, "'");
+  const Deadline deadline = Deadline::after(options.timeout);
+  // Any of them may become rank 0: each has a port ready.
+  Listener listener = Listener::on_port(0);
+  Meeting meeting(url, options, Endpoint::parse(url.location, what), listener.port());
+  const auto members = meeting.collect(deadline);
+  const auto by_rank = order(members, what);
+  const int rank = static_cast<int>(std::find(by_rank.begin(), by_rank.end(), meeting.id()) - by_rank.begin());
+  // The others may not have heard everyone yet: keep saying it until all have met in the store.
+  std::atomic<bool> met = false;
+  std::thread announcer([&] {
+    while (!met.load()) {
+      meeting.announce();
+      std::this_thread::sleep_for(kInterval / 4);
+    }
+  });
+  RendezvousResult result{nullptr, rank, options.world_size};
+  try {
+    const Member& master = members.at(by_rank[0]);
+    TCPStoreOptions store_options;
+    store_options.port = master.port;
+    store_options.is_server = rank == 0;
+    if (rank == 0) store_options.master_listen_fd = listener.release();
+    store_options.timeout = options.timeout;
+    store_options.secret = options.secret;
+    auto store = std::make_shared<TCPStore>(rank == 0 ? "localhost" : master.host, store_options);
+    result.store = std::make_shared<PrefixStore>(str("athanor/", options.group_name), store);
+    meet_all(*result.store, rank, options.world_size, deadline, what);
+  } catch (...) {
+    met = true;
+    announcer.join();
+    throw;
+  }
+  met = true;
+  announcer.join();
+  return result;
+}
+
+}  // namespace athanor::distributed

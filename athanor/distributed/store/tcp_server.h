@@ -1,0 +1,69 @@
+#pragma once
+/// The serving side of TCPStore: one thread that waits on all connections with epoll.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "athanor/distributed/net/socket.h"
+#include "athanor/distributed/store/store.h"
+
+namespace athanor::distributed {
+
+class TCPStoreServer {
+ public:
+  TCPStoreServer(Listener listener, std::string secret);
+  /// Ends the thread and all connections.
+  ~TCPStoreServer();
+  TCPStoreServer(const TCPStoreServer&) = delete;
+  TCPStoreServer& operator=(const TCPStoreServer&) = delete;
+
+  int port() const { return port_; }
+  /// Where this process itself reaches it, without asking a name server.
+  Endpoint local_endpoint() const;
+  /// The server of this process on that port, if one is alive; for multi_tenant stores.
+  static std::shared_ptr<TCPStoreServer> shared(int port, const std::string& secret,
+                                                const std::function<Listener()>& make_listener);
+
+ private:
+  struct Connection;
+  class Request;
+
+  void run();
+  void accept_all();
+  void readable(Connection& connection);
+  void writable(Connection& connection);
+  void drop(int fd);
+  void pause_accepting(bool pause);
+  void refused(const char* why);
+  bool authenticate(Connection& connection, Request& request);
+  bool answer(Connection& connection, Request& request);
+  bool add(Connection& connection, Request& request);
+  bool wait(Connection& connection, Request& request);
+  bool multi(Connection& connection, Request& request, bool set);
+  bool compare_set(Connection& connection, Request& request);
+  void put(const std::string& key, std::string value);
+  void reply(Connection& connection, const void* data, std::size_t size);
+  void reply_text(Connection& connection, const std::string& text);
+  void forget_waits(Connection& connection);
+  void watch(Connection& connection, bool write);
+
+  std::string secret_;
+  Listener listener_;
+  int port_ = 0;
+  Descriptor epoll_, stop_;
+  std::unordered_map<std::string, std::string> values_;
+  std::unordered_map<int, std::unique_ptr<Connection>> connections_;
+  std::unordered_map<std::string, std::set<int>> waiting_;  // key -> connections that wait for it
+  std::vector<int> dropped_;
+  bool paused_ = false;
+  int refused_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace athanor::distributed

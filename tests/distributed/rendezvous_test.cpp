@@ -1,0 +1,322 @@
+#include "athanor/distributed/rendezvous/rendezvous.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <set>
+#include <thread>
+
+#include "athanor/distributed/error.h"
+#include "athanor/distributed/net/interfaces.h"
+#include "athanor/distributed/net/socket.h"
+#include "athanor/distributed/store/hash_store.h"
+#include "athanor/distributed/store/tcp_store.h"
+#include "distributed/helpers.h"
+
+namespace athanor::distributed {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Outcome {
+  RendezvousResult result;
+  std::string error;
+};
+
+// Each of `options` in a thread of its own, as processes would come.
+std::vector<Outcome> meet(const std::string& url, const std::vector<RendezvousOptions>& options) {
+  std::vector<Outcome> outcomes(options.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < options.size(); ++i)
+    threads.emplace_back([&, i] {
+      try {
+        outcomes[i].result = rendezvous(url, options[i]);
+      } catch (const Error& error) {
+        outcomes[i].error = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return outcomes;
+}
+
+std::vector<RendezvousOptions> ranks(const std::vector<int>& wanted, milliseconds timeout = milliseconds(20000)) {
+  std::vector<RendezvousOptions> all;
+  for (const int rank : wanted) {
+    RendezvousOptions options;
+    options.rank = rank;
+    options.world_size = static_cast<int>(wanted.size());
+    options.timeout = timeout;
+    all.push_back(options);
+  }
+  return all;
+}
+
+// All met, hold every rank once, and share a store.
+void expect_whole(const std::vector<Outcome>& outcomes) {
+  std::set<int> seen;
+  for (const Outcome& outcome : outcomes) {
+    ASSERT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.result.world_size, static_cast<int>(outcomes.size()));
+    seen.insert(outcome.result.rank);
+  }
+  EXPECT_EQ(seen.size(), outcomes.size());
+  EXPECT_EQ(*seen.begin(), 0);
+  EXPECT_EQ(*seen.rbegin(), static_cast<int>(outcomes.size()) - 1);
+  outcomes.front().result.store->set("shared", "yes");
+  EXPECT_EQ(outcomes.back().result.store->get_text("shared"), "yes");
+}
+
+int free_port() { return Listener::on_port(0).port(); }
+
+class TcpHosts : public testing::TestWithParam<const char*> {};
+
+TEST_P(TcpHosts, RanksMeet) {
+  const auto outcomes = meet(athanor::detail::str("tcp://", GetParam(), ":", free_port()), ranks({2, 0, 1}));
+  if (std::string(GetParam()) == "[::1]" && outcomes[0].error.find("Cannot assign") != std::string::npos)
+    GTEST_SKIP() << "this machine has no IPv6 loopback";
+  expect_whole(outcomes);
+  EXPECT_EQ(outcomes[0].result.rank, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TcpHosts, testing::Values("127.0.0.1", "[::1]", "localhost"),
+                         [](const auto& info) { return athanor::detail::str("host", info.index); });
+
+TEST(Rendezvous, MissingRanksAreNamed) {
+  auto options = ranks({0, 1, 2, 3}, milliseconds(1000));
+  options.resize(2);
+  for (const Outcome& outcome : meet(athanor::detail::str("tcp://127.0.0.1:", free_port()), options)) {
+    EXPECT_NE(outcome.error.find("2 of 4 ranks came"), std::string::npos) << outcome.error;
+    EXPECT_NE(outcome.error.find("missing: rank 2, 3"), std::string::npos) << outcome.error;
+  }
+}
+
+TEST(Rendezvous, RankGivenTwiceIsAnError) {
+  const auto outcomes =
+      meet(athanor::detail::str("tcp://127.0.0.1:", free_port()), ranks({0, 1, 1}, milliseconds(2000)));
+  const bool first = outcomes[1].error.find("rank 1 is taken") != std::string::npos;
+  const bool second = outcomes[2].error.find("rank 1 is taken") != std::string::npos;
+  EXPECT_NE(first, second) << outcomes[0].error << "\n" << outcomes[1].error << "\n" << outcomes[2].error;
+}
+
+TEST(Rendezvous, GroupNamesShareOneAddressOneAfterTheOther) {
+  const std::string url = athanor::detail::str("tcp://127.0.0.1:", free_port());
+  auto first = ranks({0, 1}), second = ranks({0, 1});
+  for (auto& options : first) options.group_name = "a";
+  for (auto& options : second) options.group_name = "b";
+  const auto a = meet(url, first);
+  expect_whole(a);
+  expect_whole(meet(url, second));
+}
+
+TEST(Rendezvous, QueryGivesRankAndSize) {
+  RendezvousOptions options;
+  const auto result =
+      rendezvous(athanor::detail::str("tcp://localhost:", free_port(), "?rank=0&world_size=1"), options);
+  EXPECT_EQ(result.rank, 0);
+  EXPECT_EQ(result.world_size, 1);
+}
+
+TEST(Rendezvous, WhatCannotWorkIsRefusedAtOnce) {
+  const auto refuse = [](const std::string& url, int rank, int size, const std::string& part) {
+    RendezvousOptions options;
+    options.rank = rank;
+    options.world_size = size;
+    try {
+      rendezvous(url, options);
+      ADD_FAILURE() << url << " was accepted";
+    } catch (const ValueError& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  refuse("localhost:29500", 0, 1, "expected scheme://");
+  refuse("smoke://signals", 0, 1, "unknown scheme 'smoke'");
+  refuse("tcp://localhost", 0, 1, "port");
+  refuse("tcp://localhost:0", 0, 1, "port");
+  refuse("tcp://localhost:99999", 0, 1, "port");
+  refuse("tcp://::1:29500", 0, 1, "brackets");
+  refuse("tcp://localhost:29500", -1, 2, "rank is missing");
+  refuse("tcp://localhost:29500", 0, -1, "world_size is missing");
+  refuse("tcp://localhost:29500", 2, 2, "rank 2 in a world of 2");
+  refuse("tcp://localhost:29500?rank=1", 0, 2, "rank=1 in the URL, but 0");
+  refuse("tcp://localhost:29500?rank=x", -1, 2, "should be a number");
+  refuse("file://relative", 0, 1, "expected file:///absolute/path");
+}
+
+TEST(Rendezvous, UserMadeSchemeIsUsed) {
+  static auto store = std::make_shared<HashStore>();
+  register_rendezvous_handler("mine", [](const RendezvousUrl& url, const RendezvousOptions& options) {
+    EXPECT_EQ(url.location, "here");
+    EXPECT_EQ(url.query.at("colour"), "red");
+    return RendezvousResult{store, options.rank, options.world_size};
+  });
+  EXPECT_EQ(rendezvous("mine://here?colour=red", ranks({0})[0]).store, store);
+  EXPECT_THROW(register_rendezvous_handler("mine", nullptr), ValueError);
+}
+
+TEST(FileRendezvous, RanksGivenSelfAssignedOrBothAndTheFileGoes) {
+  const TemporaryFolder folder;
+  for (const auto& wanted : {std::vector<int>{1, 2, 0}, {-1, -1, -1}, {-1, 1, -1, 3}, {0}, {-1}}) {
+    {
+      const auto outcomes = meet("file://" + folder / "meet", ranks(wanted));
+      expect_whole(outcomes);
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        EXPECT_TRUE(wanted[i] < 0 || outcomes[i].result.rank == wanted[i]) << outcomes[i].result.rank;
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder / "meet"));
+  }
+}
+
+TEST(FileRendezvous, GroupsShareOneFile) {
+  const TemporaryFolder folder;
+  auto options = ranks({-1, -1, -1, -1});
+  for (std::size_t i = 0; i < 4; ++i) {
+    options[i].world_size = 2;
+    options[i].group_name = i % 2 == 0 ? "even" : "odd";
+  }
+  const auto outcomes = meet("file://" + folder / "meet", options);
+  expect_whole({outcomes[0], outcomes[2]});
+  expect_whole({outcomes[1], outcomes[3]});
+}
+
+TEST(FileRendezvous, TooFewAndTooManyAreErrors) {
+  const TemporaryFolder folder;
+  auto few = ranks({-1, -1, -1}, milliseconds(200));
+  few.resize(2);
+  for (const Outcome& outcome : meet("file://" + folder / "few", few))
+    EXPECT_NE(outcome.error.find("2 of 3 processes came"), std::string::npos) << outcome.error;
+  auto many = ranks({-1, -1, -1}, milliseconds(5000));
+  for (auto& options : many) options.world_size = 2;
+  int refused = 0;
+  for (const Outcome& outcome : meet("file://" + folder / "many", many))
+    refused += outcome.error.find("process number 3 of a world of 2") != std::string::npos ? 1 : 0;
+  EXPECT_EQ(refused, 1);
+}
+
+class Multicast : public testing::TestWithParam<const char*> {
+ protected:
+  // A port of its own keeps tests that run at the same time apart, beside their group names.
+  std::string url_ = athanor::detail::str("tcp://", GetParam(), ":", free_port());
+  bool unsupported(const std::vector<Outcome>& outcomes) const {
+    return outcomes[0].error.find("no interface with") != std::string::npos ||
+           outcomes[0].error.find("cannot bind") != std::string::npos;
+  }
+};
+
+TEST_P(Multicast, RanksAreSelfAssigned) {
+  const auto outcomes = meet(url_, ranks({-1, -1, -1}));
+  if (unsupported(outcomes)) GTEST_SKIP() << outcomes[0].error;
+  expect_whole(outcomes);
+}
+
+TEST_P(Multicast, GivenRanksAreKept) {
+  const auto outcomes = meet(url_, ranks({-1, 0, -1, 2}));
+  if (unsupported(outcomes)) GTEST_SKIP() << outcomes[0].error;
+  expect_whole(outcomes);
+  EXPECT_EQ(outcomes[1].result.rank, 0);
+  EXPECT_EQ(outcomes[3].result.rank, 2);
+}
+
+TEST_P(Multicast, GroupNamesShareOneAddress) {
+  auto options = ranks({-1, -1, -1, -1});
+  for (std::size_t i = 0; i < 4; ++i) {
+    options[i].world_size = 2;
+    options[i].group_name = i % 2 == 0 ? "even" : "odd";
+  }
+  const auto outcomes = meet(url_, options);
+  if (unsupported(outcomes)) GTEST_SKIP() << outcomes[0].error;
+  expect_whole({outcomes[0], outcomes[2]});
+  expect_whole({outcomes[1], outcomes[3]});
+}
+
+TEST_P(Multicast, LonelyProcessGivesUpAtTheDeadline) {
+  auto options = ranks({-1, -1}, milliseconds(300));
+  options.resize(1);
+  const auto outcomes = meet(url_, options);
+  if (unsupported(outcomes)) GTEST_SKIP() << outcomes[0].error;
+  EXPECT_NE(outcomes[0].error.find("1 of 2 processes announced themselves"), std::string::npos) << outcomes[0].error;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Multicast, testing::Values("239.77.77.77", "[ff02::7777]"),
+                         [](const auto& info) { return info.index == 0 ? "v4" : "v6"; });
+
+// env:// reads the environment, which belongs to a process.
+std::string in_child(const std::map<std::string, std::string>& environment, const std::function<void()>& body) {
+  int pipe[2];
+  EXPECT_EQ(::pipe(pipe), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                             "SLURM_PROCID", "SLURM_JOB_ID", "TORCHELASTIC_USE_AGENT_STORE"})
+      ::unsetenv(name);
+    for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+    std::string outcome = "ok";
+    try {
+      body();
+    } catch (const std::exception& error) {
+      outcome = error.what();
+    }
+    [[maybe_unused]] const auto written = ::write(pipe[1], outcome.data(), outcome.size());
+    ::_exit(0);
+  }
+  ::close(pipe[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = ::read(pipe[0], buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(got));
+  ::close(pipe[0]);
+  ::waitpid(child, nullptr, 0);
+  return text;
+}
+
+TEST(EnvRendezvous, ReadsTheLaunchersVariables) {
+  const std::string port = std::to_string(free_port());
+  for (const auto& environment : {std::map<std::string, std::string>{{"RANK", "0"}, {"WORLD_SIZE", "1"}},
+                                  {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}},
+                                  {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}},
+                                  {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}}) {
+    auto whole = environment;
+    whole["MASTER_PORT"] = port;
+    EXPECT_EQ(in_child(whole,
+                       [] {
+                         const auto result = rendezvous("env://");
+                         ATHANOR_CHECK(result.rank == 0 && result.world_size == 1, "wrong rank");
+                       }),
+              "ok");
+  }
+}
+
+TEST(EnvRendezvous, WhatIsMissingIsNamed) {
+  const auto run = [](const std::map<std::string, std::string>& environment) {
+    return in_child(environment, [] { rendezvous("env://"); });
+  };
+  EXPECT_NE(run({}).find("RANK is not set"), std::string::npos);
+  EXPECT_NE(run({{"RANK", ""}}).find("RANK is not set"), std::string::npos);
+  EXPECT_NE(run({{"RANK", "0"}}).find("WORLD_SIZE is not set"), std::string::npos);
+  EXPECT_NE(run({{"RANK", "1"}, {"WORLD_SIZE", "2"}}).find("MASTER_ADDR is not set on rank 1"), std::string::npos);
+  EXPECT_NE(run({{"RANK", "0"}, {"WORLD_SIZE", "2"}}).find("MASTER_PORT is not set"), std::string::npos);
+  EXPECT_NE(run({{"RANK", "two"}, {"WORLD_SIZE", "2"}}).find("RANK='two'"), std::string::npos);
+  EXPECT_NE(run({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).find("rank 2 in a world of 2"), std::string::npos);
+}
+
+// Under torchrun the agent listens at MASTER_PORT already.
+TEST(EnvRendezvous, JoinsTheAgentsStoreAsAClient) {
+  TCPStoreOptions agent;
+  agent.port = 0;
+  agent.is_server = true;
+  TCPStore store("localhost", agent);
+  EXPECT_EQ(in_child({{"RANK", "0"},
+                      {"WORLD_SIZE", "1"},
+                      {"MASTER_ADDR", "localhost"},
+                      {"MASTER_PORT", std::to_string(store.port())},
+                      {"TORCHELASTIC_USE_AGENT_STORE", "True"}},
+                     [] { rendezvous("env://").store->set("from the worker", "hello"); }),
+            "ok");
+  EXPECT_EQ(store.get_text("athanor/0/from the worker"), "hello");
+}
+
+}  // namespace
+}  // namespace athanor::distributed
