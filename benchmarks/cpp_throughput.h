@@ -102,6 +102,16 @@ inline void add_movement_rows(Program& program, const Size& size) {
   add("transpose.new", "B", 8.0 * static_cast<double>(side * side), [side]() -> Body {
     return [square = torch::randn({side, side})] { Tensor r = square.t().contiguous(); };
   });
+  add("add_transposed.new", "B", 12.0 * static_cast<double>(side * side), [side]() -> Body {
+    return [x = torch::randn({side, side}), y = torch::randn({side, side})] { Tensor r = x.t() + y; };
+  });
+  add("broadcast_narrow.new", "B", 8.0 * static_cast<double>(n / 64 * 64), [n]() -> Body {
+    return [m = torch::randn({n / 64, 64}), column = torch::randn({n / 64, 1})] { Tensor r = m + column; };
+  });
+  add("erfinv.new", "B", 8.0 * static_cast<double>(n),
+      [n]() -> Body { return [x = torch::rand({n}) * 1.9 - 0.95] { Tensor r = torch::erfinv(x); }; });
+  add("lgamma.new", "B", 8.0 * static_cast<double>(n),
+      [n]() -> Body { return [x = torch::rand({n}) * 10] { Tensor r = torch::lgamma(x); }; });
   add("index_rows.new", "B", 8.0 * static_cast<double>(rows * kWidth), [rows]() -> Body {
     return [m = torch::randn({rows, kWidth}), index = torch::randint(0, rows, {rows}, torch::kLong)] {
       Tensor r = m.index_select(0, index);

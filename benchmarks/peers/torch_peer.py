@@ -108,6 +108,22 @@ def add_movement_rows(program: Program, size: str, n: int) -> None:
         square = torch.randn(side, side)
         return lambda: square.t().contiguous()
 
+    def add_transposed():
+        x, y = torch.randn(side, side), torch.randn(side, side)
+        return lambda: x.t() + y
+
+    def broadcast_narrow():
+        m, column = torch.randn(n // 64, 64), torch.randn(n // 64, 1)
+        return lambda: m + column
+
+    def erfinv():
+        x = torch.rand(n) * 1.9 - 0.95
+        return lambda: torch.erfinv(x)
+
+    def lgamma():
+        x = torch.rand(n) * 10
+        return lambda: torch.lgamma(x)
+
     def index_rows():
         m, index = torch.randn(rows, WIDTH), torch.randint(0, rows, (rows,))
         return lambda: m.index_select(0, index)
@@ -132,6 +148,10 @@ def add_movement_rows(program: Program, size: str, n: int) -> None:
         return make
 
     add("transpose.new", "B", 8 * side * side, transpose)
+    add("add_transposed.new", "B", 12 * side * side, add_transposed)
+    add("broadcast_narrow.new", "B", 8 * (n // 64 * 64), broadcast_narrow)
+    add("erfinv.new", "B", 8 * n, erfinv)
+    add("lgamma.new", "B", 8 * n, lgamma)
     add("index_rows.new", "B", 8 * rows * WIDTH, index_rows)
     add("index_elements.new", "B", 16 * n, index_elements)
     add("gather.new", "B", 16 * rows * WIDTH, gather)
