@@ -9,9 +9,10 @@
 namespace athanor::cpu {
 namespace {
 
-constexpr std::int64_t kTileRow = 128;    // elements along dim 0
-constexpr std::int64_t kTileBytes = 128;  // of an input along the dim in which it is dense
-constexpr std::int64_t kLeastSize = 16;   // of both dims: below, tiles are mostly rest
+constexpr std::int64_t kTileRow = 512;   // elements along dim 0: long enough that the hardware fetches ahead
+constexpr std::int64_t kTileBytes = 64;  // of an input along the dim in which it is dense
+constexpr std::int64_t kPadBytes = 64;   // after each row of a turned tile: keeps them off the same cache set
+constexpr std::int64_t kLeastSize = 16;  // of both dims: below, tiles are mostly rest
 
 /// Tiles of one plan: dim 0, in which the output is dense, and the dim in which some input is dense instead.
 class Tiles {
@@ -52,7 +53,7 @@ class Tiles {
 
  private:
   struct Room {
-    alignas(64) char tiles[kMaxOperands][kTileRow * kTileBytes];
+    alignas(64) char tiles[kMaxOperands][(kTileRow + kPadBytes) * kTileBytes];
     alignas(64) char results[kTileRow * 8];
   };
 
@@ -82,10 +83,11 @@ class Tiles {
       steps[i] = p_.strides[i][dim_];
       inner[i] = turned_[i] ? size : p_.strides[i][0];
       if (!turned_[i]) continue;
-      block_ops().transpose[std::countr_zero(static_cast<std::uint64_t>(size))](room.tiles[i], kTileRow, ptrs[i],
+      const std::int64_t pitch = kTileRow + kPadBytes / size;
+      block_ops().transpose[std::countr_zero(static_cast<std::uint64_t>(size))](room.tiles[i], pitch, ptrs[i],
                                                                                 p_.strides[i][0] / size, n, m, false);
       ptrs[i] = room.tiles[i];
-      steps[i] = kTileRow * size;
+      steps[i] = pitch * size;
     }
     for (std::int64_t r = 0; r < m; ++r) {
       if (stream_) {
