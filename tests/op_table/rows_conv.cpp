@@ -24,8 +24,7 @@ Array five_dims(Array a, std::size_t spatial) {
   return a;
 }
 
-/// Calls fn(output index, input index, weight index) for every product of the convolution; outputs that are not needed
-/// are simply not in range.
+/// Calls fn(output index, input index, weight index) for every product of the convolution.
 template <class F>
 void each_product(const Shape& in, const Shape& weight, const Shape& out, const Settings& s, std::size_t spatial,
                   F&& fn) {

@@ -70,7 +70,7 @@ Array log_softmax_of(const Array& x) {
   return out;
 }
 
-/// Logits of `shape`, a class each, and perhaps weights; class 1 is ignored in some.
+/// Logits of `shape`, a class each, and perhaps weights.
 Sample classes(const Shape& shape, bool weighted, bool gradient = true) {
   Shape target = shape;
   target.erase(target.begin() + (shape.size() == 1 ? 0 : 1));
@@ -83,7 +83,7 @@ Sample classes(const Shape& shape, bool weighted, bool gradient = true) {
 
 using ClassFn = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, std::int64_t, std::int64_t);
 
-void add_class_loss(const char* name, ClassFn fn, bool of_logits, double smoothing, Row& r) {
+void add_class_loss(ClassFn fn, bool of_logits, double smoothing, Row& r) {
   for (const std::int64_t reduction : kReductions)
     for (const bool weighted : {false, true}) {
       std::vector<Sample> s = {classes({3, 4}, weighted), classes({2, 3, 2}, weighted, false),
@@ -117,7 +117,6 @@ void add_class_loss(const char* name, ClassFn fn, bool of_logits, double smoothi
                      },
                      {},
                      {}});
-  const std::string text = name;
   r.refusals = {{"a class out of range",
                  [=] {
                    fn(ones({2, 3}), full({2}, 3, kLong), Tensor(), 1, -100);
@@ -154,7 +153,7 @@ void add_class_losses() {
        }}};
   for (const auto& [name, fn] : kinds) {
     Row r = loss_row(name);
-    add_class_loss(name, fn, false, 0, r);
+    add_class_loss(fn, false, 0, r);
     add_row(r);
   }
   Row r = loss_row("nll_loss_forward");
@@ -175,13 +174,11 @@ void add_class_losses() {
 
   r = loss_row("cross_entropy_loss");
   add_class_loss(
-      "cross_entropy",
       +[](const Tensor& x, const Tensor& t, const Tensor& w, std::int64_t red, std::int64_t i) {
         return cross_entropy_loss(x, t, w, red, i);
       },
       true, 0, r);
   add_class_loss(
-      "cross_entropy",
       +[](const Tensor& x, const Tensor& t, const Tensor& w, std::int64_t red, std::int64_t i) {
         return cross_entropy_loss(x, t, w, red, i, 0.25);
       },

@@ -41,7 +41,7 @@ Array added_to(const Array& self, const Array& p, double beta, double alpha) {
              [=](const Values& v) { return (beta == 0 ? 0 : beta * v[0]) + alpha * v[1]; });
 }
 
-/// Half types sum float32 products, integers small enough not to wrap in int8.
+/// Operands of those shapes, small enough for sums in int8 to be what the wrapped reference is.
 Sample of(const std::vector<Shape>& shapes, bool gradient = true, const DTypes& only = {}) {
   Sample s{{}, gradient, only};
   for (std::size_t i = 0; i < shapes.size(); ++i)
@@ -179,8 +179,13 @@ Row three(const char* name, const std::vector<Sample>& samples, Three fn, ThreeI
   for (const auto& [beta, alpha] : {std::pair(1, 1), std::pair(2, 3), std::pair(0, 1)}) {
     const int b = beta, a = alpha;
     std::vector<Sample> used = samples;
+    // beta 0 ignores self, NaN in it included.
     if (b == 0)
-      for (Sample& s : used) s.only = kFloats;
+      for (Sample& s : used) {
+        std::fill(s.inputs[0].array.values.begin(), s.inputs[0].array.values.end(), NAN);
+        s.only = kFloats;
+        s.gradient = false;
+      }
     Case c = case_of(
         "beta " + std::to_string(b) + " alpha " + std::to_string(a), used,
         [=](const Tensors& x) { return fn(x[0], x[1], x[2], b, a); },
@@ -221,7 +226,6 @@ void add_sums() {
                  },
                  "cannot be multiplied"}};
   add_row(r);
-  // beta = 0 ignores NaN in self.
   r = three("baddbmm",
             {of({{2, 2, 2}, {2, 2, 3}, {2, 3, 2}}), of({{2}, {2, 2, 3}, {2, 3, 2}}),
              of({{0, 2, 2}, {0, 2, 3}, {0, 3, 2}}, false), of({{3, 7, 5}, {3, 7, 33}, {3, 33, 5}}, false)},

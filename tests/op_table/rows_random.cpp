@@ -288,7 +288,7 @@ void add_distributions() {
   add_row(r);
 }
 
-/// What a dropout does to each element: `holds(x, y)` must be true. `share` bounds how many are changed to `dropped`.
+/// Whether y is what becomes of x when it is dropped (or kept).
 using Dropped = std::function<bool(double x, double y)>;
 using Drop = std::function<Tensor(const Tensor&)>;
 
