@@ -46,8 +46,7 @@ TEST(StridedLoop, SpreadsOneElementOverEachShortRow) {
 
 TEST(StridedLoop, TurnsOverOperandsThatAreDenseInAnotherDim) {
   for (DType t : {kFloat, kDouble, kShort, kChar, kHalf})
-    for (const auto& [rows, cols] :
-         {std::pair<std::int64_t, std::int64_t>{16, 16}, {17, 130}, {100, 33}, {135, 131}, {15, 100}}) {
+    for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{16, 16}, {17, 130}, {90, 67}, {15, 100}}) {
       SCOPED_TRACE(std::string(dtype_name(t)) + ' ' + std::to_string(rows) + 'x' + std::to_string(cols));
       const Box plain = Box(t, {rows, cols}).fill(value), turned = Box(t, {rows, cols}, {1, rows}).fill(value);
       const Box row = Box(t, {cols}).fill(value), column = Box(t, {rows, 1}).fill(value);
@@ -81,20 +80,23 @@ TEST(StridedLoop, TurnsOverAllOperandsOfThree) {
   for (std::int64_t i = 0; i < out.numel(); ++i) ASSERT_EQ(out.get(i), a.get(i) + 2 * b.get(i) * c.get(i)) << i;
 }
 
-/// Results of 33 MB, which bypass the caches; element i of an operand is i modulo a prime.
+/// Small numbers that do not repeat with the cache lines; cheap, for many millions of elements.
+std::int64_t spread_value(std::int64_t i) { return (i + (i >> 6) + (i >> 12)) & 63; }
+
+/// Results of 33 MB, which bypass the caches.
 template <class T>
 void check_large(DType t) {
   const auto n = static_cast<std::int64_t>((std::size_t{33} << 20) / sizeof(T)) + 5;
   const Box a(t, {n}), out(t, {n}, {1}, 3);
   auto* x = a.view().ptr<T>();
-  for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<T>(i % 61);
+  for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<T>(spread_value(i));
   const auto* y = out.view().ptr<T>();
   for (int threads : {1, 3}) {
     const ThreadTeamGuard guard(threads);
     std::memset(out.view().data, 0, static_cast<std::size_t>(n) * sizeof(T));
     binary_scalar_kernel.get(kCPU)(BinaryOp::Add, out.view(), a.view(), 2, false, 1, 0);
     std::int64_t wrong = 0;
-    for (std::int64_t i = 0; i < n; ++i) wrong += y[i] != static_cast<T>(i % 61 + 2);
+    for (std::int64_t i = 0; i < n; ++i) wrong += y[i] != static_cast<T>(spread_value(i) + 2);
     ASSERT_EQ(wrong, 0);
   }
 }
@@ -112,8 +114,8 @@ TEST(StridedLoop, StreamsTurnedOverOperandsAndHalves) {
   auto* x = turned.view().ptr<float>();
   auto* y = plain.view().ptr<float>();
   for (std::int64_t i = 0; i < rows * cols; ++i) {
-    x[i] = static_cast<float>(i % 8191);
-    y[i] = static_cast<float>(i % 127);
+    x[i] = static_cast<float>(spread_value(i));
+    y[i] = static_cast<float>(spread_value(i + 7));
   }
   subtract(out, turned, plain);
   const auto* z = out.view().ptr<float>();
@@ -123,12 +125,13 @@ TEST(StridedLoop, StreamsTurnedOverOperandsAndHalves) {
   ASSERT_EQ(wrong, 0);
 
   const std::int64_t n = 18000001;
+  const auto root = [](std::int64_t i) { return spread_value(i) & 31; };  // the square is exact in half precision
   const Box halves(kHalf, {n}), roots(kHalf, {n});
   auto* h = halves.view().ptr<Half>();
-  for (std::int64_t i = 0; i < n; ++i) h[i] = Half(static_cast<float>(i % 40 * (i % 40)));
+  for (std::int64_t i = 0; i < n; ++i) h[i] = Half(static_cast<float>(root(i) * root(i)));
   unary_kernel.get(kCPU)(UnaryOp::Sqrt, roots.view(), halves.view(), 0, 0);
   const auto* s = roots.view().ptr<Half>();
-  for (std::int64_t i = 0; i < n; ++i) wrong += static_cast<float>(s[i]) != static_cast<float>(i % 40);
+  for (std::int64_t i = 0; i < n; ++i) wrong += static_cast<float>(s[i]) != static_cast<float>(root(i));
   ASSERT_EQ(wrong, 0);
 }
 
