@@ -142,6 +142,32 @@ TEST(MaxPool, WindowsOfManyTaps) {
   check_max(DType::Float, {2, 1, 2, {20, 20}, {12, 12}, {3, 3}, {0, 0}, {1, 1}}, false);
 }
 
+TEST(MaxPool, PairsOfEveryWidth) {
+  for (std::int64_t width = 2; width < 80; ++width)
+    check_max(DType::Float, {2, 2, 3, {5, width}, {2, 2}, {2, 2}, {0, 0}, {1, 1}}, false);
+}
+
+TEST(MaxPool, NanWinsInSmallIndicesToo) {
+  const Case c{2, 1, 1, {2, 46}, {2, 2}, {2, 2}, {0, 0}, {1, 1}};
+  StridedArray in(DType::Float, shape_of(c, false)), out(DType::Float, shape_of(c, true)),
+      rank(DType::Byte, shape_of(c, true));
+  in.fill_with(-kInfinity);
+  for (const std::int64_t x : {0, 32, 42}) {
+    in.put({0, 0, 0, x + 1}, kNan);
+    in.put({0, 0, 1, x}, 5);
+    in.put({0, 0, 0, x + 2}, kNan);
+    in.put({0, 0, 1, x + 3}, kNan);
+  }
+  max_pool_kernel.get(kCPU)(out.view(), rank.view(), in.view(), params_of(c));
+  for (const std::int64_t x : {0, 16, 21}) {
+    EXPECT_TRUE(std::isnan(out.at({0, 0, 0, x})));
+    EXPECT_EQ(rank.at({0, 0, 0, x}), 1);
+    EXPECT_EQ(rank.at({0, 0, 0, x + 1}), 3);  // the last NaN
+  }
+  EXPECT_EQ(out.at({0, 0, 0, 5}), -kInfinity);
+  EXPECT_EQ(rank.at({0, 0, 0, 5}), 0);  // the first of equals
+}
+
 TEST(MaxPool, NanWinsAndMinusInfinityHasAPlace) {
   const Case c{2, 1, 1, {2, 40}, {2, 2}, {2, 2}, {0, 0}, {1, 1}};
   StridedArray in(DType::Float, shape_of(c, false)), out(DType::Float, shape_of(c, true)),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "athanor/base/parallel.h"
+#include "athanor/device/cpu/pool_pairs-inl.h"
 #include "athanor/device/cpu/pool_shape.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -64,6 +65,16 @@ void max_lanes(const T* base, std::int64_t step, std::int64_t n, const LaneTaps&
   }
 }
 
+/// Windows of 2 × 2 pixels side by side in dense planes.
+inline bool in_pairs(const PoolData& in, const PoolData& out, const PoolWindow& w) {
+  for (int e = 0; e < kPoolAxes; ++e) {
+    const std::int64_t kernel = e == 0 ? 1 : 2;
+    if (w.kernel[e] != kernel || w.stride[e] != kernel || w.pad[e] != 0 || w.dil[e] != 1) return false;
+    if (out.size[e] * kernel > in.size[e]) return false;
+  }
+  return in.size[0] == 1 && in.dense() && out.dense();
+}
+
 template <class T>
 class MaxPool {
  public:
@@ -75,6 +86,8 @@ class MaxPool {
     }
     channels_ = in.size(1);
     batch_ = in.size(0);
+    pairs_ = std::is_same_v<T, float> && !by_channel_ && in_pairs(in_, out_, w_) &&
+             (!index_.data || (small_ && index_.dense()));
   }
 
   void run() const {
@@ -84,7 +97,9 @@ class MaxPool {
         (by_channel_ ? channels_ : rows) * out_.size[2] * w_.kernel[0] * w_.kernel[1] * w_.kernel[2];
     parallel_for(0, tasks, 1 + 16384 / (cost + 1), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) {
-        if (by_channel_) {
+        if (pairs_) {
+          plane_of_pairs(t / channels_, t % channels_);
+        } else if (by_channel_) {
           row(t / rows, 0, t % rows / out_.size[1], t % out_.size[1]);
         } else {
           for (std::int64_t r = 0; r < rows; ++r) row(t / channels_, t % channels_, r / out_.size[1], r % out_.size[1]);
@@ -94,6 +109,16 @@ class MaxPool {
   }
 
  private:
+  void plane_of_pairs([[maybe_unused]] std::int64_t n, [[maybe_unused]] std::int64_t c) const {
+    if constexpr (std::is_same_v<T, float>) {
+      std::uint8_t* rank = static_cast<std::uint8_t*>(index_.data);
+      if (rank) rank += n * index_.batch_step + c * index_.channel_step;
+      pool_pairs(static_cast<const float*>(in_.data) + n * in_.batch_step + c * in_.channel_step, in_.size[2],
+                 out_.size[1], out_.size[2],
+                 static_cast<float*>(out_.data) + n * out_.batch_step + c * out_.channel_step, rank);
+    }
+  }
+
   /// One row of outputs: of one channel, or of all of them if they lie side by side.
   void row(std::int64_t n, std::int64_t c, std::int64_t d, std::int64_t h) const {
     const TapRange td = taps_inside(w_, 0, d, in_.size[0]), th = taps_inside(w_, 1, h, in_.size[1]);
@@ -194,7 +219,7 @@ class MaxPool {
   PoolData index_;
   const PoolWindow& w_;
   const bool by_channel_;
-  bool small_ = false;
+  bool small_ = false, pairs_ = false;
   std::int64_t channels_ = 0, batch_ = 0;
 };
 
@@ -239,6 +264,7 @@ class MaxPoolBackward {
     for (int e = 0; e < kPoolAxes; ++e)
       tiles_ = tiles_ && w_.stride[e] == w_.kernel[e] && w_.pad[e] == 0 && w_.dil[e] == 1 &&
                out_.size[e] * w_.kernel[e] <= in_.size[e];
+    pairs_ = std::is_same_v<T, float> && tiles_ && in_pairs(in_, out_, w_);
   }
 
   void run() const {
@@ -253,6 +279,13 @@ class MaxPoolBackward {
     T* to = static_cast<T*>(in_.data) + n * in_.batch_step + c * in_.channel_step;
     const T* grad = static_cast<const T*>(out_.data) + n * out_.batch_step + c * out_.channel_step;
     const std::int64_t index_at = n * index_.batch_step + c * index_.channel_step;
+    if constexpr (std::is_same_v<T, float>) {
+      if (pairs_) {
+        spread_pairs(grad, static_cast<const std::uint8_t*>(index_.data) + index_at, out_.size[1], out_.size[2],
+                     in_.size[1], in_.size[2], to);
+        return;
+      }
+    }
     if (tiles_) {
       spread_plane(in_, out_, w_, grad, static_cast<const std::uint8_t*>(index_.data) + index_at, to);
       return;
@@ -293,7 +326,7 @@ class MaxPoolBackward {
 
   const PoolData in_, out_, index_;
   const PoolWindow w_;
-  bool small_ = false, tiles_ = false;
+  bool small_ = false, tiles_ = false, pairs_ = false;
   std::int64_t channels_ = 0, batch_ = 0;
 };
 
