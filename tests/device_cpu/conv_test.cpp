@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "athanor/base/parallel.h"
@@ -273,6 +274,51 @@ TEST(Conv, ThreeByThreeErrorStaysSmall) {
   expect_close(out, y);
   expect_close(din, dx);
   expect_close(dweight, dw);
+}
+
+TEST(Conv, FewChannels) {
+  for (const Case& c :
+       {conv2d(5, 1, 10, 28, 28, 5), conv2d(6, 10, 20, 12, 12, 5), conv2d(4, 1, 32, 15, 28, 3),
+        conv2d(4, 3, 7, 9, 37, 3, 1, 1), conv2d(17, 4, 3, 4, 5, 2), conv2d(4, 5, 6, 16, 11, 3, 2, 1),
+        conv2d(4, 5, 6, 16, 11, 3, 3, 2, 2), conv2d(4, 6, 9, 13, 12, 5, 1, 4, 2, 3), conv2d(5, 2, 33, 10, 9, 4, 1, 3),
+        conv2d(4, 8, 3, 2, 70, 2, 1, 1), conv2d(4, 3, 4, 5, 5, 1), conv2d(4, 2, 3, 3, 4, 2, 1, 6)}) {
+    check(DType::Float, c);
+    check(DType::Float, c, false, 0, Epilogue::Relu, false);
+    check(DType::Float, c, true);
+    Case transposed = c;
+    transposed.transposed = true;
+    if (out_size(transposed, 0) > 0 && out_size(transposed, 1) > 0) check(DType::Float, transposed);
+  }
+}
+
+TEST(Conv, InfinityStaysWithItsTapsWhereChannelsAreFew) {
+  const Case c = conv2d(4, 2, 3, 9, 10, 3);
+  Tensors x(DType::Float, c, false);
+  x.in.put({1, 0, 8, 9}, std::numeric_limits<double>::infinity());
+  conv_forward_kernel.get(kCPU)(x.out.view(), x.in.view(), x.weight.view(), x.bias.view(), x.params, Epilogue::None);
+  x.out.each_index([&](const Index& i) {
+    EXPECT_EQ(std::isfinite(x.out.at(i)), !(i[0] == 1 && i[2] == 6 && i[3] == 7)) << i[0] << i[1] << i[2] << i[3];
+  });
+  x.out.fill(4);
+  x.out.put({3, 1, 0, 0}, std::numeric_limits<double>::infinity());
+  conv_backward_input_kernel.get(kCPU)(x.in.view(), x.out.view(), x.weight.view(), x.params);
+  x.in.each_index([&](const Index& i) {
+    EXPECT_EQ(std::isfinite(x.in.at(i)), !(i[0] == 3 && i[2] < 3 && i[3] < 3)) << i[0] << i[1] << i[2] << i[3];
+  });
+}
+
+TEST(Conv, LargeStridedAndPointwise) {
+  for (bool last : {false, true})
+    for (const Case& c :
+         {conv2d(2, 64, 48, 24, 24, 1), conv2d(2, 80, 64, 12, 11, 1), conv2d(2, 40, 64, 32, 31, 1, 2),
+          conv2d(2, 64, 96, 14, 15, 1, 2), conv2d(1, 32, 48, 25, 24, 3, 2, 1), conv2d(1, 3, 64, 41, 40, 7, 2, 3),
+          conv2d(1, 32, 64, 19, 18, 3, 2, 2, 2, 2), conv2d(1, 24, 40, 14, 13, 5, 1, 2)}) {
+      check(DType::Float, c, last);
+      check(DType::BFloat16, c, last);
+    }
+  check(DType::Float, conv2d(1, 40, 32, 13, 12, 3, 2, 1, 1, 1, true, 1));
+  check(DType::Float, conv2d(2, 64, 48, 24, 24, 1), false, 1);
+  check(DType::Float, conv2d(2, 64, 48, 24, 24, 1), false, 0, Epilogue::Relu, false);
 }
 
 TEST(Conv, Depthwise) {

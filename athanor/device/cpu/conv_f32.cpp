@@ -4,6 +4,9 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
+#include "athanor/device/cpu/conv_dots-inl.h"
+#include "athanor/device/cpu/conv_scatter-inl.h"
+#include "athanor/device/cpu/conv_taps-inl.h"
 #include "athanor/device/cpu/conv_weight-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,12 +23,20 @@ void weight_as(const ConvCall& call) {
 }
 
 void tap_conv_f32(const ConvCall& call, const TapConv& taps) {
-  if (call.dtype == DType::Float) return taps_as<float, float>(call, taps);
+  if (call.dtype == DType::Float) {
+    if (detail::scatters(call, taps)) return ScatterRun<float>(call, taps).run();
+    if (detail::few_channels(call, taps)) return DirectRun<float>(call, taps).run();
+    return taps_as<float, float>(call, taps);
+  }
   if (call.dtype == DType::BFloat16) return taps_as<BFloat16, float>(call, taps);
   taps_as<Half, float>(call, taps);
 }
 void conv_weight_f32(const ConvCall& call) {
-  if (call.dtype == DType::Float) return weight_as<float, float>(call);
+  if (call.dtype == DType::Float) {
+    const TapConv taps = detail::forward_taps(call.shape);
+    if (detail::few_weights(call, taps)) return DotWeight<float>(call, taps).run();
+    return weight_as<float, float>(call);
+  }
   if (call.dtype == DType::BFloat16) return weight_as<BFloat16, float>(call);
   weight_as<Half, float>(call);
 }

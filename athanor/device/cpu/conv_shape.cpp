@@ -76,4 +76,36 @@ TapConv input_gradient_taps(const ConvShape& s) {
   return c;
 }
 
+namespace {
+
+bool one_plane_grid(const TapConv& taps, const ConvData& dest) {
+  for (const TapAxis& a : taps.axis)
+    if (a.parts.size() != 1) return false;
+  const TapAxis &z = taps.axis[0], &y = taps.axis[1], &x = taps.axis[2];
+  return z.longest == 1 && z.source == 1 && z.shift == 0 && z.parts[0].taps.size() == 1 && y.longest > 1 &&
+         x.longest > 0 && dest.step[2] == 1 && dest.step[1] == x.longest;
+}
+
+}  // namespace
+
+bool few_channels(const ConvCall& call, const TapConv& taps) {
+  const std::int64_t inner = taps.from * call.shape.taps();
+  if (taps.to > 32 || inner > 1024 || inner == 0) return false;
+  if (call.epilogue != Epilogue::None && call.epilogue != Epilogue::Relu) return false;
+  return one_plane_grid(taps, taps.forward ? call.y : call.x);
+}
+
+bool scatters(const ConvCall& call, const TapConv& taps) {
+  const std::int64_t columns = call.shape.kernel[2];
+  const std::int64_t sums = taps.to * columns * taps.axis[1].longest * taps.axis[2].source;
+  if (taps.forward || call.bias || call.epilogue != Epilogue::None)
+    return false;  // a transposed convolution may have both
+  return columns > 1 && sums <= (128 << 10) && few_channels(call, taps);
+}
+
+bool few_weights(const ConvCall& call, const TapConv& taps) {
+  const std::int64_t weights = taps.from * taps.to * call.shape.taps();
+  return weights > 0 && weights <= 8192 && taps.batch >= 4 && one_plane_grid(taps, call.y);
+}
+
 }  // namespace athanor::detail

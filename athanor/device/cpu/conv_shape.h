@@ -78,6 +78,13 @@ struct ConvCall {
   Epilogue epilogue = Epilogue::None;
 };
 
+/// Whether the kernels for few channels take it (conv_direct-inl.h, conv_dots-inl.h): two spatial axes, dense planes on
+/// the dest's side (of y for the weight), no grid per residue of a stride.
+bool few_channels(const ConvCall& call, const TapConv& taps);
+/// Gradients of the input that conv_scatter-inl.h takes, a part of those of few_channels.
+bool scatters(const ConvCall& call, const TapConv& taps);
+bool few_weights(const ConvCall& call, const TapConv& taps);
+
 /// dest = taps(source); forward: y from x, else x from y. By the family of dtype.
 void tap_conv_f32(const ConvCall& call, const TapConv& taps);
 void tap_conv_f64(const ConvCall& call, const TapConv& taps);

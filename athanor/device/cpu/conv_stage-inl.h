@@ -54,7 +54,7 @@ class Stage {
     for (int e = 0; e < kAxes; ++e) plain_ = plain_ && taps.axis[e].phases == 1 && taps.axis[e].shift == 0;
     for (int e = 0; e < kAxes; ++e) plain_ = plain_ && taps.axis[e].longest + taps.axis[e].reach == taps.axis[e].source;
     plain_ = plain_ && std::is_same_v<In, T> && source.step[2] == 1 && source.step[1] == taps.axis[2].source &&
-             source.step[0] == taps.axis[2].source * taps.axis[1].source;
+             (taps.axis[0].source == 1 || source.step[0] == taps.axis[2].source * taps.axis[1].source);
   }
 
   /// Elements of one staged channel for `rows` dest positions along the strip axis.

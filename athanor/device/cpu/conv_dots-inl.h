@@ -1,0 +1,234 @@
+// Gradients of convolution weights with few channels: vectors run along the positions, each weight is a dot product
+// that stays in a register over some images. Compiled once per SIMD target; included after hwy/highway.h.
+
+// clang-format off
+#if defined(ATHANOR_DEVICE_CPU_CONV_DOTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATHANOR_DEVICE_CPU_CONV_DOTS_INL_H_
+#undef ATHANOR_DEVICE_CPU_CONV_DOTS_INL_H_
+#else
+#define ATHANOR_DEVICE_CPU_CONV_DOTS_INL_H_
+#endif
+// clang-format on
+
+#include "athanor/device/cpu/conv_direct-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::HWY_NAMESPACE {
+
+/// Dot products kept in registers at once, in each direction.
+inline constexpr int kDots = HWY_MAX_BYTES >= 64 ? 5 : 3;
+
+/// What the tiles of one unit have in common. Positions are padded to whole vectors in the packed gradient only.
+struct DotSpan {
+  std::int64_t images = 0, vectors = 0;        ///< vectors: whole ones of an image
+  std::int64_t tail = 0;                       ///< positions beyond them
+  std::int64_t source_image = 0;               ///< step between images of the source
+  std::int64_t grad_image = 0, grad_step = 0;  ///< between images and channels of the gradient
+  std::int64_t tails_image = 0;                ///< between images of the packed tails
+};
+
+/// sums[i · kCols + j] += source row i · gradient row j, lane by lane. tails: the last positions of each gradient row,
+/// a vector with zeros beyond them.
+template <class T, int kRows, int kCols>
+HWY_NOINLINE void dot_positions(const DotSpan& s, const T* source, const std::int64_t* at, const T* grad,
+                                const T* tails, T* sums) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int L = kVector<T>;
+  V sum[kRows][kCols];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < kCols; ++j) sum[i][j] = hn::LoadU(d, sums + (i * kCols + j) * L);
+  const auto valid = hn::FirstN(d, static_cast<std::size_t>(s.tail));
+  for (std::int64_t n = 0; n < s.images; ++n) {
+    const T* row[kRows];
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) row[i] = source + n * s.source_image + at[i];
+    const T* y = grad + n * s.grad_image;
+#pragma GCC unroll 1
+    for (std::int64_t p = 0; p < s.vectors * L; p += L) {
+      V col[kCols];
+#pragma GCC unroll 8
+      for (int j = 0; j < kCols; ++j) col[j] = hn::LoadU(d, y + j * s.grad_step + p);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) {
+        const V x = hn::LoadU(d, row[i] + p);
+#pragma GCC unroll 8
+        for (int j = 0; j < kCols; ++j) sum[i][j] = hn::MulAdd(x, col[j], sum[i][j]);
+      }
+    }
+    if (s.tail == 0) continue;
+    const T* t = tails + n * s.tails_image;
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      const V x = hn::IfThenElseZero(valid, hn::LoadU(d, row[i] + s.vectors * L));
+#pragma GCC unroll 8
+      for (int j = 0; j < kCols; ++j) sum[i][j] = hn::MulAdd(x, hn::LoadU(d, t + j * L), sum[i][j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < kCols; ++j) hn::StoreU(sum[i][j], d, sums + (i * kCols + j) * L);
+}
+
+template <class T>
+using DotFn = void (*)(const DotSpan& s, const T* source, const std::int64_t* at, const T* grad, const T* tails,
+                       T* sums);
+template <class T, int... kAt>
+DotFn<T> pick_dots(int rows, int cols, std::integer_sequence<int, kAt...>) {
+  constexpr DotFn<T> table[] = {&dot_positions<T, kAt / kDots + 1, kAt % kDots + 1>...};
+  return table[(rows - 1) * kDots + cols - 1];
+}
+
+/// `size` things in even pieces of at most kDots.
+struct DotTiles {
+  std::int64_t size, count;
+  explicit DotTiles(std::int64_t n) : size(n), count((n + kDots - 1) / kDots) {}
+  std::int64_t at(std::int64_t t) const { return t * size / count; }
+  int length(std::int64_t t) const { return static_cast<int>(at(t + 1) - at(t)); }
+};
+
+/// w and, if call.bias is given, the bias's gradient; see detail::few_weights.
+template <class T>
+class DotWeight {
+ public:
+  DotWeight(const ConvCall& call, const TapConv& taps)
+      : call_(call),
+        taps_(taps),
+        part_(by_column(parts_of(taps)[0])),
+        rows_(part_.inner),
+        cols_(taps.to),
+        units_(make_units<ShiftedStage<T>>(taps, taps.from, 1, false)) {}
+
+  void run() {
+    join_images();
+    // Shares of the units are summed apart, then in order; their number depends on the shape alone.
+    const auto units = static_cast<std::int64_t>(units_.size());
+    const std::int64_t shares = std::clamp<std::int64_t>(units, 1, 8);
+    sums_size_ = rows_.size * cols_.size * L;
+    const std::int64_t share_size = sums_size_ + cols_.size * L;
+    T* sums = scratch<T>(kWeightSlot, taps_.groups * shares * share_size);
+    parallel_for(0, taps_.groups * shares, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t s = i % shares;
+        share(i / shares, s * units / shares, (s + 1) * units / shares, sums + i * share_size);
+      }
+    });
+    for (std::int64_t g = 0; g < taps_.groups; ++g) store(g, sums + g * shares * share_size, shares, share_size);
+  }
+
+ private:
+  static constexpr int L = kVector<T>;
+  static constexpr std::int64_t kVectors = 64;  // that pass through a tile of registers before it is stored, about
+
+  /// Taps that read the same copy of the source after each other: a tile of registers then finds it in the first cache.
+  static TapPart by_column(TapPart part) {
+    std::stable_sort(part.taps.begin(), part.taps.end(),
+                     [](const auto& a, const auto& b) { return a[2]->index < b[2]->index; });
+    return part;
+  }
+
+  /// Small images are taken together.
+  void join_images() {
+    const std::int64_t rows = taps_.axis[1].longest;
+    if (units_.empty() || units_[0].rows != rows) return;
+    const std::int64_t each = (rows * taps_.axis[2].longest + L - 1) / L;
+    const std::int64_t together = std::clamp<std::int64_t>(kVectors / std::max<std::int64_t>(each, 1), 1, 16);
+    std::vector<Unit> joined;
+    for (std::int64_t n = 0; n < taps_.batch; n += together)
+      joined.push_back({n, std::min(together, taps_.batch - n), 0, rows});
+    units_ = std::move(joined);
+  }
+
+  /// Units [u0, u1) of a group. sums: a tile after the other, then the bias's.
+  void share(std::int64_t g, std::int64_t u0, std::int64_t u1, T* sums) const {
+    std::fill_n(sums, sums_size_ + cols_.size * L, T(0));
+    ShiftedStage<T> stage(taps_, call_.x, g * taps_.from, taps_.from);
+    for (std::int64_t u = u0; u < u1; ++u) {
+      const Unit& unit = units_[static_cast<std::size_t>(u)];
+      stage.load(unit);
+      const std::vector<std::int64_t>& at = stage.offsets(part_);
+      const std::int64_t positions = unit.rows * taps_.axis[2].longest;
+      DotSpan s;
+      s.images = unit.images;
+      s.vectors = positions / L;
+      s.tail = positions % L;
+      s.source_image = stage.image_step();
+      s.grad_image = call_.y.batch_step;
+      s.grad_step = call_.y.channel_step;
+      s.tails_image = cols_.size * L;
+      const T* grad = static_cast<const T*>(call_.y.data) + unit.image * s.grad_image + g * cols_.size * s.grad_step +
+                      unit.row * taps_.axis[2].longest;
+      const T* tails = pack_tails(s, grad);
+      T* to = sums;
+      for (std::int64_t j = 0; j < cols_.count; ++j)
+        for (std::int64_t i = 0; i < rows_.count; ++i) {
+          const int m = rows_.length(i), n = cols_.length(j);
+          pick_dots<T>(m, n, std::make_integer_sequence<int, kDots * kDots>{})(
+              s, stage.data(), at.data() + rows_.at(i), grad + cols_.at(j) * s.grad_step, tails + cols_.at(j) * L, to);
+          to += m * n * L;
+        }
+      if (call_.bias) add_bias(s, grad, tails, sums + sums_size_);
+    }
+  }
+
+  const T* pack_tails(const DotSpan& s, const T* grad) const {
+    T* tails = scratch<T>(kPackedASlot, s.images * s.tails_image);
+    if (s.tail == 0) return tails;
+    std::fill_n(tails, s.images * s.tails_image, T(0));
+    for (std::int64_t n = 0; n < s.images; ++n)
+      for (std::int64_t k = 0; k < cols_.size; ++k)
+        std::copy_n(grad + n * s.grad_image + k * s.grad_step + s.vectors * L, s.tail,
+                    tails + n * s.tails_image + k * L);
+    return tails;
+  }
+
+  void add_bias(const DotSpan& s, const T* grad, const T* tails, T* sums) const {
+    const hn::ScalableTag<T> d;
+    for (std::int64_t k = 0; k < cols_.size; ++k) {
+      auto sum = hn::LoadU(d, sums + k * L);
+      for (std::int64_t n = 0; n < s.images; ++n) {
+        const T* y = grad + n * s.grad_image + k * s.grad_step;
+        for (std::int64_t p = 0; p < s.vectors * L; p += L) sum = hn::Add(sum, hn::LoadU(d, y + p));
+        if (s.tail > 0) sum = hn::Add(sum, hn::LoadU(d, tails + n * s.tails_image + k * L));
+      }
+      hn::StoreU(sum, d, sums + k * L);
+    }
+  }
+
+  void store(std::int64_t g, const T* sums, std::int64_t shares, std::int64_t share_size) const {
+    const hn::ScalableTag<T> d;
+    const auto total = [&](const T* at) {
+      auto sum = hn::LoadU(d, at);
+      for (std::int64_t s = 1; s < shares; ++s) sum = hn::Add(sum, hn::LoadU(d, at + s * share_size));
+      return hn::GetLane(hn::SumOfLanes(d, sum));
+    };
+    const auto taps = static_cast<std::int64_t>(part_.taps.size());
+    const auto& w = call_.w;
+    std::vector<std::int64_t> to(static_cast<std::size_t>(taps));
+    for (std::int64_t t = 0; t < taps; ++t)
+      for (int e = 0; e < kAxes; ++e) to[t] += part_.taps[t][e]->index * w.step[e];
+    const T* at = sums;
+    T* weight = static_cast<T*>(w.data) + g * cols_.size * w.y_step;
+    for (std::int64_t j = 0; j < cols_.count; ++j)
+      for (std::int64_t r = 0; r < rows_.size; ++r)
+        for (std::int64_t k = cols_.at(j); k < cols_.at(j + 1); ++k, at += L)
+          weight[k * w.y_step + r / taps * w.x_step + to[r % taps]] = total(at);
+    if (T* bias = static_cast<T*>(const_cast<void*>(call_.bias)))
+      for (std::int64_t k = 0; k < cols_.size; ++k, at += L) bias[(g * cols_.size + k) * call_.bias_step] = total(at);
+  }
+
+  const ConvCall& call_;
+  const TapConv& taps_;
+  const TapPart part_;
+  const DotTiles rows_, cols_;  // channels and taps of the input; channels of the output
+  std::vector<Unit> units_;
+  std::int64_t sums_size_ = 0;
+};
+
+}  // namespace athanor::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
