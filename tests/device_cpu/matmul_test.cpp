@@ -253,6 +253,59 @@ TEST(Linear, AppliesBiasAndEpilogue) {
         }
 }
 
+TEST(Matmul, LargeProductsOfBFloat16) {
+  for (const auto& a : {std::vector<int>{0, 1}, {1, 0}})
+    for (const auto& b : {std::vector<int>{0, 1}, {1, 0}})
+      for (const auto& c : {std::vector<int>{0, 1}, {1, 0}}) {
+        check(DType::BFloat16, {64, 96, 128}, a, b, c);
+        check(DType::BFloat16, {61, 77, 131}, a, b, c);
+        check(DType::BFloat16, {61, 77, 131}, a, b, c, 3);
+        check(DType::BFloat16, {64, 96, 128}, a, b, c, 0, 1, 1);
+        check(DType::BFloat16, {64, 96, 128}, a, b, c, 0, 2, .5);
+      }
+}
+
+TEST(Matmul, LargeBFloat16AddsToItsOutput) {
+  StridedArray a(DType::BFloat16, {70, 90}), b(DType::BFloat16, {90, 80}), c(DType::BFloat16, {70, 80});
+  for (const double beta : {1.0, -.5}) {
+    a.fill(1), b.fill(2), c.fill(3);
+    const StridedArray before = c;
+    run_gemm(c, a, b, &c, 1, beta);
+    c.each_index([&](const auto& i) {
+      const double want = expected(a, b, i[0], i[1], 1, beta * before.at(i), DType::BFloat16);
+      ASSERT_NEAR(c.at(i), want, 4 * tolerance(DType::BFloat16, 90, want));
+    });
+  }
+}
+
+TEST(Bmm, LargeBatchesOfBFloat16) {
+  for (bool shared : {false, true}) {
+    StridedArray a(DType::BFloat16, {3, 65, 70}), b(DType::BFloat16, {shared ? 1 : 3, 70, 66}, {0, 2, 1});
+    StridedArray c(DType::BFloat16, {3, 65, 66}), bias(DType::BFloat16, {1, 1, 66});
+    a.fill(1), b.fill(2), bias.fill(3).broadcast(0, 3).broadcast(1, 65);
+    if (shared) b.broadcast(0, 3);
+    bmm_kernel.get(kCPU)(c.view(), a.view(), b.view(), bias.view(), 1, 1);
+    EXPECT_TRUE(c.margins_intact());
+    c.each_index([&](const auto& i) {
+      double want = bias.at(i);
+      for (std::int64_t p = 0; p < 70; ++p) want += a.at({i[0], i[1], p}) * b.at({i[0], p, i[2]});
+      ASSERT_NEAR(c.at(i), want, 4 * tolerance(DType::BFloat16, 70, want));
+    });
+  }
+}
+
+TEST(Linear, LargeBFloat16WithBias) {
+  StridedArray in(DType::BFloat16, {70, 90}), w(DType::BFloat16, {80, 90}), bias(DType::BFloat16, {80});
+  StridedArray out(DType::BFloat16, {70, 80});
+  in.fill(1), w.fill(2), bias.fill(3);
+  linear_kernel.get(kCPU)(out.view(), in.view(), w.view(), bias.view(), Epilogue::None);
+  out.each_index([&](const auto& i) {
+    double want = bias.at({i[1]});
+    for (std::int64_t p = 0; p < 90; ++p) want += in.at({i[0], p}) * w.at({i[1], p});
+    ASSERT_NEAR(out.at(i), want, 4 * tolerance(DType::BFloat16, 90, want));
+  });
+}
+
 TEST(Linear, ReluOfIntegersIsSigned) {
   StridedArray in(DType::Int, {3, 4}), w(DType::Int, {20, 4}), out(DType::Int, {3, 20});
   in.fill(1), w.fill(2);

@@ -133,6 +133,7 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   GemmBatch distance = batch;
   if (g.a != problem.a) std::swap(distance.a, distance.b);
   if (g.epilogue == Epilogue::None && batch.count == 1 && onednn::sgemm(g)) return;
+  if (onednn::matmul_bf16(g, distance)) return;
   const detail::GemmPlan plan = detail::plan_gemm(g);
 
   constexpr double kWorkPerThread = 400e3;  // multiply-adds that pay for waking a thread

@@ -1,6 +1,6 @@
 #include "athanor/device/cpu/onednn.h"
 
-#include <oneapi/dnnl/dnnl.h>
+#include "athanor/device/cpu/onednn_cache.h"
 
 #ifndef ATHANOR_STD_THREAD_POOL
 #include <omp.h>
@@ -9,15 +9,22 @@
 #include "athanor/base/parallel.h"
 
 namespace athanor::onednn {
-namespace {
+
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine& engine = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
 
 /// oneDNN asks OpenMP for its team; a thread that never set its own would get the process's default.
-void use_team() {
-#ifndef ATHANOR_STD_THREAD_POOL
+int use_team() {
   const int team = in_parallel_region() ? 1 : get_num_threads();
+#ifndef ATHANOR_STD_THREAD_POOL
   if (omp_get_max_threads() != team) omp_set_num_threads(team);
 #endif
+  return team;
 }
+
+namespace {
 
 /// Leading dimension and orientation of a row-major operand, if BLAS can express it.
 bool orient(std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols, char& trans, std::int64_t& ld) {

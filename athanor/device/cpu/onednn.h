@@ -11,4 +11,9 @@ namespace athanor::onednn {
 /// epilogue.
 bool sgemm(const GemmProblem& g);
 
+/// The products for bfloat16, summed in float32, where oneDNN has a kernel for this processor and they are large
+/// enough; alpha 1, epilogue None, bias absent, one per column, or c itself. Returns false, having done nothing, for
+/// every other problem. Matrix units take denormal numbers as zeros.
+bool matmul_bf16(const GemmProblem& g, const GemmBatch& batch);
+
 }  // namespace athanor::onednn

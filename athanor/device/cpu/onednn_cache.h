@@ -1,0 +1,41 @@
+#pragma once
+/// What the files that talk to oneDNN share: the engine, the team, and a store of primitives, whose making costs more
+/// than a small product.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <list>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <utility>
+
+namespace athanor::onednn {
+
+/// The processor. Never destroyed, so that threads may outlive main.
+const dnnl::engine& cpu_engine();
+/// Makes oneDNN use the caller's team and returns its size (1 inside parallel_for).
+int use_team();
+
+/// The values last used, by key; keys are found by comparing them in order of use. One thread at a time: keep one per
+/// thread.
+template <class Key, class Value, std::size_t kCapacity = 96>
+class RecentlyUsed {
+ public:
+  /// The value of `key`, made by `make()` if it is not here. Valid until the next call.
+  template <class Make>
+  Value& get(const Key& key, Make&& make) {
+    for (auto it = entries_.begin(); it != entries_.end(); ++it)
+      if (it->first == key) {
+        entries_.splice(entries_.begin(), entries_, it);
+        return entries_.front().second;
+      }
+    entries_.emplace_front(key, make());
+    if (entries_.size() > kCapacity) entries_.pop_back();
+    return entries_.front().second;
+  }
+
+ private:
+  std::list<std::pair<Key, Value>> entries_;
+};
+
+}  // namespace athanor::onednn
