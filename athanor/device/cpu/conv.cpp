@@ -5,6 +5,7 @@
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/conv_shape.h"
 #include "athanor/device/cpu/conv_winograd.h"
+#include "athanor/device/cpu/onednn_conv.h"
 
 namespace athanor {
 namespace {
@@ -69,6 +70,7 @@ void set_bias(ConvCall& c, const View& bias) {
 }
 
 void run_taps(const ConvCall& c, bool forward) {
+  if (forward ? onednn::conv_forward(c) : onednn::conv_input(c)) return;
   const detail::TapConv taps = forward ? detail::forward_taps(c.shape) : detail::input_gradient_taps(c.shape);
   if (taps.batch == 0 || taps.to == 0) return;
   if (detail::winograd_fits(c))
@@ -132,6 +134,7 @@ void conv_backward_weight_cpu(const View& dweight, const View& dbias, const View
   else if (dbias.defined())
     dispatch_all(dbias.dtype, [&](auto tag) { sum_channels<typename decltype(tag)::type>(dbias, dout); });
   if (c.shape.groups * c.shape.y_channels * c.shape.x_channels * c.shape.taps() == 0 && !c.bias) return;
+  if (onednn::conv_weight(c)) return;
   if (detail::winograd_fits(c))
     detail::winograd_weight(c);
   else if (c.dtype == DType::Double)
