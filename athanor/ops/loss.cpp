@@ -59,6 +59,11 @@ void check_class_target(const char* op, const Tensor& self, const Tensor& target
                 weight.dtype());
 }
 
+/// Losing the gradient of class weights in silence would be worse than refusing it.
+void refuse_weight_gradient(const char* op, const Node& node) {
+  ATHANOR_CHECK(!node.needs(2), op, ": not differentiable with respect to argument 'weight'; pass weight.detach()");
+}
+
 /// A result saved as it is would keep its own node alive; an alias of its memory does not.
 Tensor plain(const Tensor& t) { return detail::alias(t, t.sizes(), t.strides(), t.storage_offset()); }
 
@@ -91,7 +96,8 @@ struct NllLossForward {
     ClassLossParams p{reduction_of("nll_loss", reduction), ignore_index};
     launch<2>(nll_loss_kernel, loss, total_weight, self, target, weight, p);
   }
-  void save(const Node&, const Tensor&, const Tensor& target, const Tensor& weight) {
+  void save(const Node& n, const Tensor&, const Tensor& target, const Tensor& weight) {
+    refuse_weight_gradient("nll_loss", n);
     where.save(target);
     class_weight.save(weight);
   }
@@ -212,7 +218,8 @@ struct CrossEntropy {
     total = total_weight;
     launch<3>(cross_entropy_kernel, loss, log_sum_exp, total_weight, self, target, weight, params());
   }
-  void save(const Node&, const Tensor& self, const Tensor& target, const Tensor& weight) {
+  void save(const Node& n, const Tensor& self, const Tensor& target, const Tensor& weight) {
+    refuse_weight_gradient("cross_entropy", n);
     x.save(self);
     where.save(target);
     class_weight.save(weight);

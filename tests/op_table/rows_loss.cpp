@@ -137,6 +137,11 @@ void add_class_loss(ClassFn fn, bool of_logits, double smoothing, Row& r) {
                    fn(ones({2, 3}), ones({2}, kLong), ones({2}), 1, -100);
                  },
                  "for all 3 classes"},
+                {"weights that require grad",
+                 [=] {
+                   fn(ones({2, 3}), ones({2}, kLong), ones({3}).requires_grad_(), 1, -100);
+                 },
+                 "pass weight.detach()"},
                 {"an unknown reduction",
                  [=] {
                    fn(ones({2, 3}), ones({2}, kLong), Tensor(), 3, -100);

@@ -263,11 +263,12 @@ def decode(value, tensors):
     return value
 
 
-def leaves_of(args):
-    """The tensors among the arguments that gradients were noted for, in order."""
+def leaves_of(call, args):
+    """The tensors among the arguments that gradients were noted for, in order (Call::differentiable in recorder.cpp)."""
+    class_loss = call["op"].startswith("nll_loss") or call["op"] == "cross_entropy_loss"
     out = []
     for name, value in args.items():
-        if name.startswith("running_"):
+        if name.startswith("running_") or class_loss and name == "weight":
             continue
         for t in value if isinstance(value, list) else [value]:
             if isinstance(t, torch.Tensor) and t.is_floating_point():
@@ -302,8 +303,8 @@ def as_list(result):
     return list(result)
 
 
-def all_finite(args):
-    return all(bool(t.isfinite().all()) for t in leaves_of(args))
+def all_finite(call, args):
+    return all(bool(t.isfinite().all()) for t in leaves_of(call, args))
 
 
 class Comparison:
@@ -347,7 +348,7 @@ class Comparison:
             if call["op"] == self.spoiled:
                 a = a + 1
             if text := difference(a, b):
-                self.fault(call, f"result {i}: {text}", dtype=a.dtype, finite=all_finite(args))
+                self.fault(call, f"result {i}: {text}", dtype=a.dtype, finite=all_finite(call, args))
                 return
         if "gradient_error" in call["results"]:
             self.fault(call, f"gradient threw: {call['results']['gradient_error']}")
@@ -358,7 +359,7 @@ class Comparison:
         noted = call["results"]
         args = {k: decode(v, tensors) for k, v in call["args"].items() if k}
         args = {k: v.clone() if k.startswith("running_") and v is not None else v for k, v in args.items()}
-        leaves = leaves_of(args)
+        leaves = leaves_of(call, args)
         seeds = [decode(s, tensors) for s in noted["seeds"]]
         wanted = list(range(len(leaves)))
 
@@ -391,7 +392,7 @@ class Comparison:
             b = torch.zeros_like(leaves[i]) if b is None else b
             self.gradients[full_name(call)] += 1
             if text := difference(ours, b.to_dense() if b.is_sparse else b, 10):
-                self.fault(call, f"gradient of input {i}: {text}", True, ours.dtype, all_finite(args))
+                self.fault(call, f"gradient of input {i}: {text}", True, ours.dtype, all_finite(call, args))
                 return
 
 

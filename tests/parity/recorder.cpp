@@ -81,8 +81,15 @@ Call::Quiet::Quiet() : before(std::exchange(state().active, false)) {}
 Call::Quiet::~Quiet() { state().active = before; }
 
 Call::Call(const char* name, const char* overload)
-    : text_("{\"op\": " + in_quotes(name) + ", \"overload\": " + in_quotes(overload) +
+    : op_(name),
+      text_("{\"op\": " + in_quotes(name) + ", \"overload\": " + in_quotes(overload) +
             ", \"row\": " + in_quotes(state().row) + ", \"args\": {\"\": null") {}
+
+bool Call::differentiable(std::string_view argument) const {
+  // Running statistics are changed by the op; class weights are constants.
+  if (argument.starts_with("running_")) return false;
+  return argument != "weight" || !(op_.starts_with("nll_loss") || op_ == "cross_entropy_loss");
+}
 
 void Call::put(const char* name, const std::string& json) { text_ += ", " + in_quotes(name) + ": " + json; }
 void Call::note_none(const char* name) { put(name, "null"); }
@@ -104,8 +111,7 @@ void Call::note(const char* name, const TensorBase& t) {
   put(name, store(t));
   if (!t.defined()) return;
   Tensor copy = Tensor(t).detach().clone();
-  // Running statistics are changed by the op, not differentiated.
-  if (t.is_floating_point() && !std::string_view(name).starts_with("running_")) copy.requires_grad_();
+  if (t.is_floating_point() && differentiable(name)) copy.requires_grad_();
   leaves_.emplace_back(t, copy);
 }
 void Call::note(const char* name, const TensorBaseList& list) {

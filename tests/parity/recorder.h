@@ -109,6 +109,10 @@ class Call {
   void note_gradients(const std::function<Tensors()>& again);
   void finish();
 
+  /// Whether gradients with respect to an argument are noted; compare.py has the same rule.
+  bool differentiable(std::string_view argument) const;
+
+  std::string_view op_;
   std::string text_;
   bool too_large_ = false;
   std::vector<std::pair<TensorBase, TensorBase>> leaves_;  ///< argument and leaf
