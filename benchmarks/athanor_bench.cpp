@@ -34,8 +34,19 @@ void add_loader_rows(bench::Program& program) {
     const auto options = data::DataLoaderOptions(64).workers(workers);
     program.add("loader.memory/60000x784" + suffix, "sample", 60000, [options] {
       auto dataset =
-          data::datasets::TensorDataset(athanor::randn({60000, 784}), athanor::randint(0, 10, {60000}, athanor::kLong))
+          data::datasets::tensor_dataset(athanor::randn({60000, 784}), athanor::randint(0, 10, {60000}, athanor::kLong))
               .map(data::transforms::Stack<>());
+      auto loader = data::make_data_loader<data::samplers::RandomSampler>(std::move(dataset), options);
+      return epoch(std::shared_ptr(std::move(loader)));
+    });
+    program.add("loader.mnist/60000" + suffix, "sample", 60000, [options] {
+      using data::datasets::MNIST;
+      data::MnistSplit digits{std::vector<std::uint8_t>(60000 * 784), std::vector<std::uint8_t>(60000)};
+      for (std::size_t i = 0; i < digits.images.size(); ++i) digits.images[i] = static_cast<std::uint8_t>(i * 31 >> 3);
+      for (std::size_t i = 0; i < digits.labels.size(); ++i) digits.labels[i] = static_cast<std::uint8_t>(i % 10);
+      auto dataset = MNIST(digits, MNIST::Mode::kTrain)
+                         .map(data::transforms::Normalize<>(0.1307, 0.3081))
+                         .map(data::transforms::Stack<>());
       auto loader = data::make_data_loader<data::samplers::RandomSampler>(std::move(dataset), options);
       return epoch(std::shared_ptr(std::move(loader)));
     });

@@ -1,8 +1,13 @@
 // Trains a network on MNIST: the program that shows what the pieces are for. `mnist --help` lists the flags.
+#include <unistd.h>
 #include <CLI/CLI.hpp>
+
+#include <cmath>
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 #include "athanor/athanor.h"
@@ -10,6 +15,7 @@
 #include "athanor/data/mnist.h"
 #include "athanor/data/synthetic_digits.h"
 #include "athanor/io/checkpoint.h"
+#include "athanor/io/file.h"
 #include "athanor/io/progress.h"
 #include "athanor/models/mnist.h"
 
@@ -29,19 +35,27 @@ struct Flags {
   bool dry_run = false, synthetic = false, no_progress = false;
 };
 
+/// What CLI11's own checks let through: not-a-number and infinity.
+std::string check_finite(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  return *end == 0 && std::isfinite(value) && value >= 0 ? ""
+                                                         : "Value " + text + " is not a finite number of at least 0";
+}
+
 /// Returns an exit code, or -1 to go on.
 int parse(int argc, char** argv, Flags& f) {
   CLI::App app{"Trains a convolutional network on MNIST"};
   app.add_option("--net", f.net, "conv (PyTorch's example) or tutorial (the distributed tutorial's)")
       ->check(CLI::IsMember({"conv", "tutorial"}));
   app.add_option("--epochs", f.epochs, "passes over the training set")->check(CLI::NonNegativeNumber);
-  app.add_option("--batch-size", f.batch_size, "images per step")->check(CLI::PositiveNumber);
-  app.add_option("--test-batch-size", f.test_batch_size, "images per evaluation step")->check(CLI::PositiveNumber);
+  app.add_option("--batch-size", f.batch_size, "images per step")->check(CLI::Range(1, 1 << 24));
+  app.add_option("--test-batch-size", f.test_batch_size, "images per evaluation step")->check(CLI::Range(1, 1 << 24));
   app.add_option("--optimizer", f.optimizer, "sgd, adam or adadelta")
       ->check(CLI::IsMember({"sgd", "adam", "adadelta"}));
-  app.add_option("--lr", f.lr, "learning rate")->check(CLI::NonNegativeNumber);
+  app.add_option("--lr", f.lr, "learning rate")->check(check_finite);
   app.add_option("--momentum", f.momentum, "momentum of SGD")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--gamma", f.gamma, "factor of the learning rate after each epoch")->check(CLI::PositiveNumber);
+  app.add_option("--gamma", f.gamma, "factor of the learning rate after each epoch")->check(check_finite);
   app.add_option("--seed", f.seed, "random seed");
   app.add_option("--log-interval", f.log_interval, "steps between log lines")->check(CLI::PositiveNumber);
   app.add_option("--log-path", f.log_path, "also append the log lines to this file");
@@ -63,6 +77,23 @@ int parse(int argc, char** argv, Flags& f) {
   }
   if (save->count() && f.save_model.empty()) f.save_model = "mnist.safetensors";
   return -1;
+}
+
+/// A long training should not find out at its end that its file cannot be written.
+void check_output(const char* flag, const std::string& path) {
+  if (path.empty()) return;
+  std::error_code error;
+  ATHANOR_CHECK_TYPE(IoError, !std::filesystem::is_directory(path, error), flag, ": '", path, "' is a folder");
+  const std::string folder = io::folder_of(path);
+  ATHANOR_CHECK_TYPE(IoError, std::filesystem::is_directory(folder, error) && access(folder.c_str(), W_OK | X_OK) == 0,
+                     flag, ": cannot write to the folder of '", path, "'");
+}
+
+/// One process trains alone here: started as one of several, it would train the same model as many times.
+void check_alone() {
+  const char* size = std::getenv("WORLD_SIZE");
+  ATHANOR_CHECK_VALUE(!size || std::string(size) == "1" || std::string(size).empty(), "WORLD_SIZE is ",
+                      size ? size : "", ", but this build trains in one process only; start it with WORLD_SIZE=1");
 }
 
 /// Lines for people and for collectors, on standard output and in --log-path.
@@ -110,7 +141,7 @@ auto make_dataset(const data::MnistSplit& split, std::int64_t limit) {
   Tensor images = empty({n, 1, 28, 28}, kByte), labels = empty({n}, kLong);
   std::copy_n(split.images.begin(), n * 784, images.data_ptr<std::uint8_t>());
   std::copy_n(split.labels.begin(), n, labels.data_ptr<std::int64_t>());
-  return data::datasets::TensorDataset(images, labels).map(data::transforms::Stack<>()).map(ToNormalizedFloat());
+  return data::datasets::TensorPairDataset(images, labels).map(data::transforms::Stack<>()).map(ToNormalizedFloat());
 }
 
 /// Either network behind one call.
@@ -280,13 +311,21 @@ class Trainer {
     c.load_optimizer("optimizer", *optimizer_);
     c.load_scheduler("scheduler", scheduler_);
     c.load_generator("generator", default_generator());
-    epoch_ = c.integer("epoch");
-    step_ = c.integer("step");
-    resume_here_ = c.integer("inside_epoch") != 0;
+    const auto within = [&](const char* name, std::int64_t lowest, std::int64_t highest) {
+      const std::int64_t value = c.integer(name);
+      ATHANOR_CHECK_VALUE(value >= lowest && value <= highest, "--resume: ", flags_.resume, ": ", name, " is ", value,
+                          ", expected ", lowest, " to ", highest);
+      return value;
+    };
+    epoch_ = within("epoch", 1, std::numeric_limits<std::int32_t>::max());
+    step_ = within("step", 0, static_cast<std::int64_t>(train_->size().value()));
+    resume_here_ = within("inside_epoch", 0, 1) != 0;
     if (resume_here_)
-      train_->sampler().restore({{static_cast<std::uint64_t>(c.integer("sampler.seed")),
-                                  static_cast<std::uint64_t>(c.integer("sampler.offset"))},
-                                 static_cast<std::size_t>(c.integer("sampler.position"))});
+      train_->sampler().restore(
+          {{static_cast<std::uint64_t>(c.integer("sampler.seed")),
+            static_cast<std::uint64_t>(c.integer("sampler.offset"))},
+           static_cast<std::size_t>(
+               within("sampler.position", 0, static_cast<std::int64_t>(train_->dataset().size().value())))});
     log_.line("Resumed from %s at epoch %lld, step %lld", flags_.resume.c_str(), static_cast<long long>(epoch_),
               static_cast<long long>(step_));
   }
@@ -309,7 +348,7 @@ data::MnistData load_data(const Flags& f) {
   if (!f.synthetic) return data::load_mnist(o);
   // Generated digits to train on; the real test set if it is at hand, else generated ones of another series.
   data::MnistData d;
-  auto generated = data::synthetic_digits(60000, f.seed);
+  auto generated = data::synthetic_digits(f.limit > 0 ? std::min<std::int64_t>(f.limit, 60000) : 60000, f.seed);
   d.train = {std::move(generated.images), std::move(generated.labels)};
   o.generated_train = 1;
   auto rest = data::load_mnist(o);
@@ -321,6 +360,10 @@ data::MnistData load_data(const Flags& f) {
 int run(const Flags& flags) {
   if (flags.threads > 0) set_num_threads(static_cast<int>(flags.threads));
   manual_seed(flags.seed);
+  check_alone();
+  check_output("--save-model", flags.save_model);
+  check_output("--checkpoint", flags.checkpoint);
+  check_output("--log-path", flags.log_path);
   const auto data = load_data(flags);
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);

@@ -1,20 +1,19 @@
 #pragma once
-/// DataLoader: batches of a dataset in the order of a sampler, fetched ahead by worker threads. The order does not
-/// depend on the number of workers.
+/// DataLoader: batches of a dataset in the order of a sampler, fetched ahead by worker threads. Neither the order nor
+/// what random transforms draw depends on the number of workers.
 
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <exception>
+#include <functional>
+#include <limits>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
-#include "athanor/base/parallel.h"
 #include "athanor/data/datasets.h"
+#include "athanor/data/randomness.h"
 #include "athanor/data/samplers.h"
 #include "athanor/optim/optimizer.h"
 
@@ -29,8 +28,12 @@ class DataLoaderOptions {
   ATHANOR_OPTIM_ARG(std::size_t, workers, 0);
   /// Batches fetched ahead; 2 per worker by default.
   ATHANOR_OPTIM_ARG(std::optional<std::size_t>, max_jobs, std::nullopt);
-  /// How long to wait for a batch before Error; for ever by default.
+  /// How long to wait for a batch before Error; kDefaultTimeout unless given. A worker that is still busy when the
+  /// loader goes is waited for as long, then left behind.
   ATHANOR_OPTIM_ARG(std::optional<std::chrono::milliseconds>, timeout, std::nullopt);
+
+ public:
+  static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);
   ATHANOR_OPTIM_ARG(bool, enforce_ordering, true);
   /// Leave out a last batch that is not full.
   ATHANOR_OPTIM_ARG(bool, drop_last, false);
@@ -40,20 +43,59 @@ class DataLoaderOptions {
 class WorkerException : public Error {
  public:
   WorkerException(std::exception_ptr original, ArrayRef<std::size_t> indices);
+  /// For a stream, whose examples have no indices.
+  WorkerException(std::exception_ptr original, std::size_t wanted);
   std::exception_ptr original_exception;
 };
+
+namespace detail {
+/// What the loader's thread and its workers share during one epoch, whatever the batches are.
+class WorkQueue {
+ public:
+  using Job = std::function<void()>;
+  /// Starts `workers` threads; each makes one job after the other.
+  WorkQueue(std::size_t workers, std::chrono::milliseconds timeout);
+  /// Drops jobs not begun and waits for those that are, for the timeout; a worker that takes longer is left behind.
+  ~WorkQueue();
+  WorkQueue(const WorkQueue&) = delete;
+  WorkQueue& operator=(const WorkQueue&) = delete;
+  /// A worker will run `make` and then `keep`, which runs under the queue's lock.
+  void push(Job make, Job keep);
+  /// Waits until `ready`, asked under the lock, says so, then runs `take` under the lock. Throws Error after the
+  /// timeout.
+  void wait(const std::function<bool()>& ready, const Job& take);
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+  std::vector<std::thread> workers_;
+  std::chrono::milliseconds timeout_;
+};
+
+template <class T>
+struct without_optional {
+  using type = T;
+};
+template <class T>
+struct without_optional<std::optional<T>> {
+  using type = T;
+};
+}  // namespace detail
 
 template <class DatasetType, class SamplerType>
 class DataLoader {
  public:
-  using Batch = typename DatasetType::BatchType;
+  using Batch = typename detail::without_optional<typename DatasetType::BatchType>::type;
+  using BatchType = Batch;
+  using BatchRequest = typename SamplerType::BatchRequestType;
   class Iterator;
 
   DataLoader(DatasetType dataset, SamplerType sampler, DataLoaderOptions options)
-      : dataset_(std::move(dataset)), sampler_(std::move(sampler)), options_(std::move(options)) {
+      : dataset_(std::make_shared<DatasetType>(std::move(dataset))),
+        sampler_(std::move(sampler)),
+        options_(std::move(options)) {
     ATHANOR_CHECK_VALUE(options_.batch_size() > 0, "DataLoader: batch_size should be a positive integer value");
   }
-  ~DataLoader() { stop(); }
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
@@ -70,18 +112,18 @@ class DataLoader {
   }
   /// Number of batches of an epoch, if the dataset knows its size.
   std::optional<std::size_t> size() const {
-    const auto n = dataset_.size();
+    const auto n = dataset_->size();
     if (!n) return n;
     const std::size_t b = options_.batch_size();
     return options_.drop_last() ? *n / b : (*n + b - 1) / b;
   }
   const DataLoaderOptions& options() const { return options_; }
-  DatasetType& dataset() { return dataset_; }
+  DatasetType& dataset() { return *dataset_; }
   SamplerType& sampler() { return sampler_; }
   /// The sampler's state just after the batch handed out last, whatever was fetched ahead.
   samplers::SamplerState state() const { return delivered_; }
   /// Joins the workers. Called by the destructor.
-  void join() { stop(); }
+  void join() { queue_.reset(); }
 
   class Iterator {
    public:
@@ -107,136 +149,131 @@ class DataLoader {
   };
 
  private:
-  struct Job {
-    std::size_t nr;
-    std::vector<std::size_t> indices;
-    samplers::SamplerState after;
-  };
   struct Result {
-    std::optional<Batch> batch;
+    std::optional<Batch> batch;  // absent when a stream has ended
     std::exception_ptr error;
     samplers::SamplerState after;
   };
+  struct Results {
+    std::map<std::size_t, Result> by_number;
+    std::size_t arrivals = 0;
+  };
 
   void start(bool fresh) {
-    stop();
-    if (fresh) sampler_.reset();
+    queue_.reset();
+    if (fresh) {
+      if constexpr (DatasetType::is_stateful) dataset_->reset();
+      sampler_.reset();
+    }
     delivered_ = sampler_.state();
+    randomness_ = detail::epoch_randomness(delivered_.generator, epochs_++);
     next_job_ = next_result_ = 0;
-    exhausted_ = stopping_ = false;
-    jobs_.clear();
-    results_.clear();
+    exhausted_ = false;
     if (options_.workers() == 0) return;
+    results_ = std::make_shared<Results>();
+    queue_ = std::make_unique<detail::WorkQueue>(options_.workers(),
+                                                 options_.timeout().value_or(DataLoaderOptions::kDefaultTimeout));
     refill();
-    for (std::size_t i = 0; i < options_.workers(); ++i) workers_.emplace_back([this] { work(); });
   }
 
-  void stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-      jobs_.clear();
-    }
-    job_ready_.notify_all();
-    for (auto& t : workers_) t.join();
-    workers_.clear();
+  /// The next request; false if the epoch is over.
+  bool draw(BatchRequest& request) {
+    if (exhausted_) return false;
+    auto next = sampler_.next(options_.batch_size());
+    exhausted_ = !next.has_value();
+    if (exhausted_) return false;
+    request = std::move(*next);
+    if constexpr (requires { request.size(); })
+      exhausted_ = options_.drop_last() && request.size() < options_.batch_size();
+    return !exhausted_;
   }
 
-  std::optional<Job> draw() {
-    if (exhausted_) return std::nullopt;
-    auto indices = sampler_.next(options_.batch_size());
-    if (!indices || (options_.drop_last() && indices->size() < options_.batch_size())) {
-      exhausted_ = true;
-      return std::nullopt;
-    }
-    return Job{next_job_++, std::move(*indices), sampler_.state()};
-  }
-
-  /// Under mutex_, or before the workers run.
-  void refill() {
-    const std::size_t ahead = options_.max_jobs().value_or(2 * options_.workers());
-    while (next_job_ - next_result_ < std::max<std::size_t>(ahead, 1)) {
-      auto job = draw();
-      if (!job) return;
-      jobs_.push_back(std::move(*job));
-    }
-  }
-
-  Result fetch(const Job& job) {
-    Result r;
-    r.after = job.after;
+  static Result fetch(DatasetType& dataset, const BatchRequest& request, samplers::SamplerState after,
+                      PhiloxState randomness) {
+    Result r{std::nullopt, nullptr, after};
+    const detail::BatchRandomness own(randomness, after.position);
     try {
-      r.batch = dataset_.get_batch(job.indices);
+      r.batch = dataset.get_batch(request);
     } catch (...) {
-      r.error = std::make_exception_ptr(WorkerException(std::current_exception(), job.indices));
+      r.error = std::make_exception_ptr(WorkerException(std::current_exception(), request));
     }
     return r;
   }
 
-  void work() {
-    const ThreadTeamGuard single(1);
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      job_ready_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
-      if (stopping_) return;
-      const Job job = std::move(jobs_.front());
-      jobs_.pop_front();
-      lock.unlock();
-      Result r = fetch(job);
-      lock.lock();
-      results_[options_.enforce_ordering() ? job.nr : arrival_++] = std::move(r);
-      result_ready_.notify_all();
+  void refill() {
+    const std::size_t ahead = std::max<std::size_t>(options_.max_jobs().value_or(2 * options_.workers()), 1);
+    while (next_job_ - next_result_ < ahead) {
+      BatchRequest request{};
+      if (!draw(request)) return;
+      auto made = std::make_shared<Result>();
+      queue_->push([made, dataset = dataset_, request = std::move(request), after = sampler_.state(),
+                    randomness = randomness_] { *made = fetch(*dataset, request, after, randomness); },
+                   [made, results = results_, number = next_job_, ordered = options_.enforce_ordering()] {
+                     results->by_number[ordered ? number : results->arrivals++] = std::move(*made);
+                   });
+      ++next_job_;
     }
+  }
+
+  std::optional<Result> next_of_workers() {
+    if (next_result_ == next_job_) return std::nullopt;
+    Result r;
+    queue_->wait(
+        [this] {
+          const auto& made = results_->by_number;
+          return !made.empty() && (!options_.enforce_ordering() || made.begin()->first == next_result_);
+        },
+        [this, &r] {
+          r = std::move(results_->by_number.begin()->second);
+          results_->by_number.erase(results_->by_number.begin());
+        });
+    ++next_result_;
+    if (!r.batch && !r.error) exhausted_ = true;
+    refill();
+    return r;
   }
 
   std::optional<Batch> next() {
-    if (options_.workers() == 0) {
-      auto job = draw();
-      return job ? deliver(fetch(*job)) : std::nullopt;
+    for (;;) {
+      std::optional<Result> r;
+      BatchRequest request{};
+      if (options_.workers() > 0)
+        r = next_of_workers();
+      else if (draw(request))
+        r = fetch(*dataset_, request, sampler_.state(), randomness_);
+      if (!r) return std::nullopt;
+      if (r->error) std::rethrow_exception(r->error);
+      if (r->batch) {
+        delivered_ = r->after;
+        return std::move(r->batch);
+      }
+      // A stream has ended; other workers may still hold batches of it.
+      exhausted_ = true;
     }
-    std::unique_lock lock(mutex_);
-    if (next_result_ == next_job_) return std::nullopt;
-    const auto ready = [&] {
-      return !results_.empty() && (!options_.enforce_ordering() || results_.count(next_result_));
-    };
-    if (!options_.timeout())
-      result_ready_.wait(lock, ready);
-    else if (!result_ready_.wait_for(lock, *options_.timeout(), ready))
-      ATHANOR_THROW(Error, "DataLoader: no batch within the timeout of ", options_.timeout()->count(),
-                    " ms; the dataset or its transforms are slower than expected, or stuck");
-    const auto it = results_.begin();
-    Result r = std::move(it->second);
-    results_.erase(it);
-    ++next_result_;
-    refill();
-    lock.unlock();
-    job_ready_.notify_all();
-    return deliver(std::move(r));
   }
 
-  std::optional<Batch> deliver(Result r) {
-    if (r.error) std::rethrow_exception(r.error);
-    delivered_ = r.after;
-    return std::move(r.batch);
-  }
-
-  DatasetType dataset_;
+  std::shared_ptr<DatasetType> dataset_;
   SamplerType sampler_;
   DataLoaderOptions options_;
   samplers::SamplerState delivered_;
-  std::mutex mutex_;
-  std::condition_variable job_ready_, result_ready_;
-  std::deque<Job> jobs_;
-  std::map<std::size_t, Result> results_;
-  std::size_t next_job_ = 0, next_result_ = 0, arrival_ = 0;
-  bool exhausted_ = false, stopping_ = false;
-  std::vector<std::thread> workers_;
+  PhiloxState randomness_{0, 0};
+  std::shared_ptr<Results> results_;
+  std::size_t next_job_ = 0, next_result_ = 0, epochs_ = 0;
+  bool exhausted_ = false;
+  std::unique_ptr<detail::WorkQueue> queue_;
 };
 
-/// As libtorch's: `make_data_loader<samplers::SequentialSampler>(dataset, 64)`; RandomSampler by default.
+/// libtorch's names of the two kinds.
+template <class DatasetType, class SamplerType>
+using StatelessDataLoader = DataLoader<DatasetType, SamplerType>;
+template <class DatasetType>
+using StatefulDataLoader = DataLoader<DatasetType, samplers::StreamSampler>;
+
+/// As libtorch's: `make_data_loader<samplers::SequentialSampler>(dataset, 64)`; RandomSampler by default. Throws Error
+/// for a dataset that does not know its size.
 template <class SamplerType = samplers::RandomSampler, class DatasetType>
-std::unique_ptr<DataLoader<DatasetType, SamplerType>> make_data_loader(DatasetType dataset,
-                                                                       DataLoaderOptions options = {}) {
+requires(!DatasetType::is_stateful) std::unique_ptr<DataLoader<DatasetType, SamplerType>> make_data_loader(
+    DatasetType dataset, DataLoaderOptions options = {}) {
   const auto size = dataset.size();
   ATHANOR_CHECK(size, "make_data_loader: the dataset does not know its size; give a sampler");
   return std::make_unique<DataLoader<DatasetType, SamplerType>>(std::move(dataset), SamplerType(*size),
@@ -247,6 +284,13 @@ std::unique_ptr<DataLoader<DatasetType, SamplerType>> make_data_loader(DatasetTy
                                                                        DataLoaderOptions options) {
   return std::make_unique<DataLoader<DatasetType, SamplerType>>(std::move(dataset), std::move(sampler),
                                                                 std::move(options));
+}
+/// Of a stream: batches until it ends.
+template <class DatasetType>
+requires(DatasetType::is_stateful) std::unique_ptr<StatefulDataLoader<DatasetType>> make_data_loader(
+    DatasetType dataset, DataLoaderOptions options = {}) {
+  return std::make_unique<StatefulDataLoader<DatasetType>>(
+      std::move(dataset), samplers::StreamSampler(std::numeric_limits<std::size_t>::max()), std::move(options));
 }
 
 }  // namespace athanor::data

@@ -2,6 +2,8 @@
 /// Datasets: a source of examples by index, transformations of it, and parts of it. `get_batch` is called by several
 /// worker threads at once and must be thread-safe; `get` of the datasets here is.
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -50,20 +52,32 @@ class Dataset : public BatchDataset<Self, std::vector<SingleExample>> {
   }
 };
 
+namespace detail {
+/// A stream's batches are optional before and after a transform.
+template <class Source, class Transform>
+using mapped_batch = std::conditional_t<Source::is_stateful, std::optional<typename Transform::OutputBatchType>,
+                                        typename Transform::OutputBatchType>;
+}  // namespace detail
+
 /// A dataset whose batches pass through a transform. Where the source can gather a whole batch into one tensor
 /// (`get_stacked`) and the transforms on the way are uniform over examples, Stack costs one copy instead of one per
 /// example.
 template <class Source, class Transform>
-class MapDataset : public BatchDataset<MapDataset<Source, Transform>, typename Transform::OutputBatchType,
+class MapDataset : public BatchDataset<MapDataset<Source, Transform>, detail::mapped_batch<Source, Transform>,
                                        typename Source::BatchRequestType> {
  public:
   using Request = typename Source::BatchRequestType;
-  using OutputBatch = typename Transform::OutputBatchType;
+  using OutputBatch = detail::mapped_batch<Source, Transform>;
+  static constexpr bool is_stateful = Source::is_stateful;
   MapDataset(Source source, Transform transform) : source_(std::move(source)), transform_(std::move(transform)) {}
 
   OutputBatch get_batch(Request request) override {
-    if constexpr (requires(Source & s, Transform & t) { t.apply_stacked(s.get_stacked(request)); } &&
-                  Transform::is_stack)
+    if constexpr (is_stateful) {
+      auto batch = source_.get_batch(request);
+      if (!batch) return std::nullopt;
+      return transform_.apply_batch(std::move(*batch));
+    } else if constexpr (requires(Source & s, Transform & t) { t.apply_stacked(s.get_stacked(request)); } &&
+                         Transform::is_stack)
       return transform_.apply_stacked(source_.get_stacked(request));
     else
       return transform_.apply_batch(source_.get_batch(std::move(request)));
@@ -74,6 +88,8 @@ class MapDataset : public BatchDataset<MapDataset<Source, Transform>, typename T
     return transform_.apply_stacked(source_.get_stacked(request));
   }
   std::optional<std::size_t> size() const override { return source_.size(); }
+  void reset() requires requires(Source& s) { s.reset(); }
+  { source_.reset(); }
   const Source& dataset() const { return source_; }
   const Transform& transform() const { return transform_; }
 
@@ -85,13 +101,34 @@ class MapDataset : public BatchDataset<MapDataset<Source, Transform>, typename T
 namespace detail {
 /// Rows `indices` of t, in one tensor. Throws IndexError out of range.
 Tensor gather_rows(const Tensor& t, ArrayRef<std::size_t> indices);
+/// The type of a dataset's single examples, void if it yields whole batches only.
+template <class Source>
+auto example_type(int) -> typename Source::ExampleType;
+template <class Source>
+void example_type(...);
+template <class Source>
+using example_of = decltype(example_type<Source>(0));
 }  // namespace detail
 
-/// Examples are rows of one tensor, or of two (data and targets), held in memory.
-class TensorDataset : public Dataset<TensorDataset, Example<>> {
+/// Examples are the rows of one tensor, without targets; libtorch's TensorDataset.
+class TensorDataset : public Dataset<TensorDataset, TensorExample> {
+ public:
+  /// Throws ValueError for a 0-d tensor.
+  explicit TensorDataset(Tensor tensor);
+  /// The tensors stacked, one example each.
+  explicit TensorDataset(const std::vector<Tensor>& tensors) : TensorDataset(stack(tensors)) {}
+  TensorExample get(std::size_t index) override;
+  TensorExample get_stacked(ArrayRef<std::size_t> indices);
+  std::optional<std::size_t> size() const override { return static_cast<std::size_t>(tensor.size(0)); }
+
+  Tensor tensor;
+};
+
+/// Examples are rows of two tensors, data and targets; Python's TensorDataset(x, y).
+class TensorPairDataset : public Dataset<TensorPairDataset, Example<>> {
  public:
   /// Throws ValueError unless both have as many rows.
-  TensorDataset(Tensor data, Tensor targets);
+  TensorPairDataset(Tensor data, Tensor targets);
   Example<> get(std::size_t index) override;
   Example<> get_stacked(ArrayRef<std::size_t> indices);
   std::optional<std::size_t> size() const override { return static_cast<std::size_t>(data_.size(0)); }
@@ -102,21 +139,45 @@ class TensorDataset : public Dataset<TensorDataset, Example<>> {
   Tensor data_, targets_;
 };
 
-/// A dataset of rows of one tensor without targets; libtorch's TensorDataset.
-class TensorDataDataset : public Dataset<TensorDataDataset, TensorExample> {
+/// Rows of any number of tensors; Python's TensorDataset(*tensors). A batch holds one tensor for each of them, already
+/// stacked.
+class TensorListDataset : public BatchDataset<TensorListDataset, std::vector<Tensor>> {
  public:
-  explicit TensorDataDataset(Tensor data);
-  TensorExample get(std::size_t index) override;
-  std::optional<std::size_t> size() const override { return static_cast<std::size_t>(data_.size(0)); }
+  /// Throws ValueError for an empty list, a 0-d tensor or unequal numbers of rows.
+  explicit TensorListDataset(std::vector<Tensor> tensors);
+  std::vector<Tensor> get(std::size_t index) const;
+  std::vector<Tensor> get_batch(ArrayRef<std::size_t> indices) override;
+  std::optional<std::size_t> size() const override { return static_cast<std::size_t>(tensors_[0].size(0)); }
+  const std::vector<Tensor>& tensors() const { return tensors_; }
 
  private:
-  Tensor data_;
+  std::vector<Tensor> tensors_;
+};
+
+/// Python's TensorDataset(...) whatever the number of tensors.
+inline TensorDataset tensor_dataset(Tensor data) { return TensorDataset(std::move(data)); }
+inline TensorPairDataset tensor_dataset(Tensor data, Tensor targets) { return {std::move(data), std::move(targets)}; }
+template <class... More>
+TensorListDataset tensor_dataset(Tensor a, Tensor b, Tensor c, More... more) {
+  return TensorListDataset({std::move(a), std::move(b), std::move(c), std::move(more)...});
+}
+
+/// A dataset that says itself where a batch starts and when an epoch ends: a stream, Python's IterableDataset. The
+/// request is the number of examples wanted; no batch means the end. Workers share one dataset and call get_batch at
+/// once: it must be thread-safe.
+template <class Self, class Batch = std::vector<Example<>>>
+class StatefulDataset : public BatchDataset<Self, std::optional<Batch>, std::size_t> {
+ public:
+  static constexpr bool is_stateful = true;
+  /// Starts an epoch.
+  virtual void reset() = 0;
 };
 
 /// The examples of `source` at `indices`.
 template <class Source>
 class Subset : public BatchDataset<Subset<Source>, typename Source::BatchType> {
  public:
+  using ExampleType = detail::example_of<Source>;
   Subset(Source source, std::vector<std::size_t> indices) : source_(std::move(source)), indices_(std::move(indices)) {
     const auto n = source_.size();
     for (const std::size_t i : indices_)
@@ -159,12 +220,58 @@ std::vector<Subset<Source>> random_split(const Source& source, const std::vector
   return parts;
 }
 
+/// Several datasets one after the other, of any types with examples of type Single:
+/// `ConcatDataset both(MNIST(a), Subset(b, {0, 1}));`
+template <class Single>
+class ConcatDataset : public Dataset<ConcatDataset<Single>, Single> {
+ public:
+  template <class First, class... Sources>
+  requires(!std::is_same_v<std::decay_t<First>, ConcatDataset>) explicit ConcatDataset(First first,
+                                                                                       Sources... sources) {
+    add(std::move(first));
+    (add(std::move(sources)), ...);
+  }
+  template <class Source>
+  explicit ConcatDataset(std::vector<Source> sources) {
+    ATHANOR_CHECK_VALUE(!sources.empty(), "ConcatDataset: datasets should not be an empty list");
+    for (auto& source : sources) add(std::move(source));
+  }
+  Single get(std::size_t index) override {
+    ATHANOR_CHECK_INDEX(index < ends_.back(), "ConcatDataset: index ", index, " is out of range for ", ends_.back(),
+                        " examples");
+    const auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
+    return parts_[part](part ? index - ends_[part - 1] : index);
+  }
+  std::optional<std::size_t> size() const override { return ends_.back(); }
+  /// The number of examples of the first dataset, of the first two, and so on.
+  const std::vector<std::size_t>& cumulative_sizes() const { return ends_; }
+
+ private:
+  template <class Source>
+  void add(Source source) {
+    const auto n = source.size();
+    ATHANOR_CHECK_VALUE(n, "ConcatDataset: a dataset does not know its size");
+    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + *n);
+    auto kept = std::make_shared<Source>(std::move(source));
+    parts_.push_back([kept](std::size_t i) { return kept->get(i); });
+  }
+  std::vector<std::function<Single(std::size_t)>> parts_;
+  std::vector<std::size_t> ends_;
+};
+template <class First, class... Sources>
+ConcatDataset(First, Sources...) -> ConcatDataset<typename First::ExampleType>;
+template <class Source>
+ConcatDataset(std::vector<Source>) -> ConcatDataset<typename Source::ExampleType>;
+
 /// A dataset shared by several owners; copies refer to the same one.
 template <class Source>
 class SharedBatchDataset
     : public BatchDataset<SharedBatchDataset<Source>, typename Source::BatchType, typename Source::BatchRequestType> {
  public:
+  static constexpr bool is_stateful = Source::is_stateful;
   explicit SharedBatchDataset(std::shared_ptr<Source> source) : source_(std::move(source)) {}
+  void reset() requires requires(Source& s) { s.reset(); }
+  { source_->reset(); }
   typename Source::BatchType get_batch(typename Source::BatchRequestType request) override {
     return source_->get_batch(std::move(request));
   }

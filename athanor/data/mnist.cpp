@@ -41,6 +41,7 @@ struct Family {
   int classes;
   std::vector<const char*> mirrors;  // folders of files
   Sums sums;
+  const char* labels = "idx1-ubyte";  // format in the labels' file names
 };
 
 const Family& family_of(const std::string& name) {
@@ -81,6 +82,7 @@ const Family& family_of(const std::string& name) {
       {"emnist-digits", "EMNIST", "emnist-digits-", "test", 10, {}, {}},
       {"emnist-letters", "EMNIST", "emnist-letters-", "test", 27, {}, {}},  // labels 1 to 26
       {"emnist-mnist", "EMNIST", "emnist-mnist-", "test", 10, {}, {}},
+      {"qmnist", "QMNIST", "qmnist-", "test", 10, {}, {}, "idx2-int"},  // labels: the class, then where it comes from
   };
   std::string known;
   for (const Family& family : families) {
@@ -111,6 +113,10 @@ std::vector<Base> bases_of(const MnistOptions& options) {
     bases.push_back({folder, true});
   };
   add_chosen(options.root, "--data or root");
+  if (options.root_only) {
+    ATHANOR_CHECK_VALUE(!options.root.empty(), "load_mnist: root_only without a root");
+    return bases;
+  }
   add_chosen(environment("ATHANOR_DATA"), "$ATHANOR_DATA");
   bases.push_back({"data", false});
   if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty())
@@ -127,7 +133,7 @@ struct SplitFiles {
 
 std::string file_name(const Family& family, bool train, bool images, char separator) {
   return str(family.prefix, train ? "train" : family.test, images ? "-images" : "-labels", separator,
-             images ? "idx3-ubyte" : "idx1-ubyte");
+             images ? "idx3-ubyte" : family.labels);
 }
 
 std::string find_file(const Family& family, const std::string& folder, bool train, bool images) {
@@ -172,9 +178,25 @@ std::vector<std::string> candidates(const Family& family, const Base& base) {
   return folders;
 }
 
+// The labels; of a table of integers its first column, as bytes.
+io::Array read_classes(const std::string& path) {
+  const io::Array table = io::read_idx(path);
+  if (table.dtype != kInt || table.sizes.size() != 2 || table.sizes[1] == 0) return table;
+  io::Array classes = io::empty_array(kByte, IntArrayRef(table.sizes[0]));
+  const auto from = table.values<std::int32_t>();
+  const auto to = classes.values<std::uint8_t>();
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const std::int32_t label = from[i * static_cast<std::size_t>(table.sizes[1])];
+    ATHANOR_CHECK_TYPE(IoError, label >= 0 && label < 256, "load_mnist: '", path, "': label ", i, " is ", label,
+                       ", expected a class");
+    to[i] = static_cast<std::uint8_t>(label);
+  }
+  return classes;
+}
+
 MnistSplit read_split(const Family& family, const SplitFiles& files) {
   const io::Array images = io::read_idx(files.images);
-  const io::Array labels = io::read_idx(files.labels);
+  const io::Array labels = read_classes(files.labels);
   ATHANOR_CHECK_TYPE(IoError, images.dtype == kByte && images.sizes.size() == 3, "load_mnist: '", files.images,
                      "' holds ", images.dtype, " of sizes ", images.sizes, ", expected uint8 images");
   ATHANOR_CHECK_TYPE(IoError, images.sizes[1] == kDigitSide && images.sizes[2] == kDigitSide, "load_mnist: '",
@@ -288,7 +310,7 @@ MnistData load(MnistOptions options, Want want) {
   std::string failure = "downloads are switched off";
   if (family.mirrors.empty()) {
     failure = "it cannot be downloaded file by file";
-  } else if (options.download && (offline.empty() || offline == "0")) {
+  } else if (options.download && !options.root_only && (offline.empty() || offline == "0")) {
     const std::string folder = download_folder(family, bases);
     try {
       download_all(family, options, folder);
@@ -306,7 +328,7 @@ MnistData load(MnistOptions options, Want want) {
   // Half a data set is somebody's mistake, which other digits would hide.
   ATHANOR_CHECK_TYPE(IoError, incomplete.empty(), "load_mnist: ", family.name, " is incomplete: ", incomplete, ", and ",
                      failure);
-  const bool can_generate = options.generate && std::string_view(family.name) == "mnist";
+  const bool can_generate = options.generate && !options.root_only && std::string_view(family.name) == "mnist";
   ATHANOR_CHECK_TYPE(IoError, can_generate, "load_mnist: no ", family.name, " files in ", searched, ", and ", failure,
                      ". Put them into a folder and name it with --data or $ATHANOR_DATA");
   options.log(str("mnist: no files in ", searched, ", and ", failure,

@@ -31,11 +31,15 @@ struct MnistData {
 };
 
 struct MnistOptions {
-  /// "mnist", "fashion-mnist", "kmnist", or "emnist-" with balanced, byclass, bymerge, digits, letters or mnist.
+  /// "mnist", "fashion-mnist", "kmnist", "qmnist", or "emnist-" with balanced, byclass, bymerge, digits, letters or
+  /// mnist.
   std::string name = "mnist";
   /// The data folder, as given to --data; it must exist. Empty: none was chosen.
   std::string root;
-  /// Fetch what no folder has? $ATHANOR_OFFLINE set to anything but 0 says no, too. EMNIST is never fetched.
+  /// Look nowhere but in `root`, which must be given: no other folder, no download, no generator.
+  bool root_only = false;
+  /// Fetch what no folder has? $ATHANOR_OFFLINE set to anything but 0 says no, too. EMNIST and QMNIST are never
+  /// fetched.
   bool download = true;
   /// Generate digits for "mnist" if everything else failed?
   bool generate = true;

@@ -3,11 +3,16 @@
 /// has `apply_stacked`, used when a batch is gathered whole.
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "athanor/data/example.h"
 
 namespace athanor::data::transforms {
+
+namespace detail {
+Tensor to_unit_floats(const Tensor& data);
+}  // namespace detail
 
 /// Batch to batch.
 template <class InputBatch, class OutputBatch>
@@ -79,6 +84,36 @@ class TensorLambda : public TensorTransform<Target> {
   std::function<Tensor(Tensor)> f_;
 };
 
+/// Bytes to floats: 0 … 255 becomes 0 … 1. Other dtypes become float as they are. Python's ToTensor without its
+/// exchange of dimensions: images here are channels first already.
+template <class Target = Tensor>
+class ToTensor : public TensorTransform<Target> {
+ public:
+  Tensor operator()(Tensor data) override { return detail::to_unit_floats(data); }
+  Example<Tensor, Target> apply_stacked(Example<Tensor, Target> batch) {
+    batch.data = detail::to_unit_floats(batch.data);
+    return batch;
+  }
+};
+
+/// Transforms of tensors one after the other.
+template <class Target = Tensor>
+class Compose : public TensorTransform<Target> {
+ public:
+  template <class... Transforms>
+  requires(sizeof...(Transforms) > 0 &&
+           !(std::is_same_v<std::decay_t<Transforms>, Compose> || ...)) explicit Compose(Transforms... transforms) {
+    (parts_.push_back(std::make_shared<Transforms>(std::move(transforms))), ...);
+  }
+  Tensor operator()(Tensor data) override {
+    for (const auto& part : parts_) data = (*part)(std::move(data));
+    return data;
+  }
+
+ private:
+  std::vector<std::shared_ptr<TensorTransform<Target>>> parts_;
+};
+
 /// (x - mean) / stddev. One value, or one per channel (dim -3 of an image).
 template <class Target = Tensor>
 class Normalize : public TensorTransform<Target> {
@@ -97,7 +132,10 @@ class Normalize : public TensorTransform<Target> {
     std::copy(values.begin(), values.end(), t.data_ptr<float>());
     return values.size() == 1 ? t.reshape({}) : t.reshape({-1, 1, 1});
   }
-  Tensor normalize(const Tensor& x) const { return x.sub(mean_).div_(stddev_); }
+  Tensor normalize(const Tensor& x) const {
+    const NoGradGuard off;
+    return x.sub(mean_).div_(stddev_);
+  }
   Tensor mean_, stddev_;
 };
 
@@ -117,6 +155,7 @@ template <>
 class Stack<TensorExample> : public BatchTransform<std::vector<TensorExample>, TensorExample> {
  public:
   static constexpr bool is_stack = true;
+  TensorExample apply_stacked(TensorExample batch) { return batch; }
   TensorExample apply_batch(std::vector<TensorExample> batch) override;
 };
 

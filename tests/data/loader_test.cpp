@@ -1,15 +1,19 @@
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <mutex>
 #include <numeric>
 #include <set>
 
 #include "athanor/data/data_loader.h"
+#include "athanor/data/image_transforms.h"
 #include "athanor/ops/factory.h"
+#include "counting.h"
 
 namespace athanor::data {
 namespace {
 
-datasets::TensorDataset numbers(std::int64_t n) {
+datasets::TensorPairDataset numbers(std::int64_t n) {
   Tensor x = empty({n, 3}), y = empty({n}, kLong);
   for (std::int64_t i = 0; i < n; ++i) {
     for (int j = 0; j < 3; ++j) x.data_ptr<float>()[i * 3 + j] = static_cast<float>(i * 10 + j);
@@ -122,9 +126,116 @@ TEST(DataLoader, AbandonedIterationJoinsItsWorkers) {
   EXPECT_EQ(again->data.size(0), 1);
 }
 
+/// Waits at one index until it is let go.
+struct Stuck : datasets::Dataset<Stuck> {
+  struct Gate {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool open = false, left = false;
+  };
+  explicit Stuck(std::shared_ptr<Gate> g) : gate(std::move(g)) {}
+  Example<> get(std::size_t i) override {
+    if (i == 2) {
+      std::unique_lock lock(gate->mutex);
+      gate->changed.wait(lock, [this] { return gate->open; });
+      gate->left = true;
+      gate->changed.notify_all();
+    }
+    return {ones({1}), zeros({1})};
+  }
+  std::optional<std::size_t> size() const override { return 4; }
+  std::shared_ptr<Gate> gate;
+};
+
+TEST(DataLoader, StuckWorkerIsAnErrorAndIsLeftBehind) {
+  auto gate = std::make_shared<Stuck::Gate>();
+  {
+    auto loader = make_data_loader<samplers::SequentialSampler>(
+        Stuck(gate).map(transforms::Stack<>()), DataLoaderOptions(1).workers(1).timeout(std::chrono::milliseconds(50)));
+    try {
+      for (auto& b : *loader) (void)b;
+      FAIL() << "there was a batch";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("timeout of 50 ms"), std::string::npos) << e.what();
+    }
+  }  // The loader goes although its worker is still inside the dataset.
+  std::unique_lock lock(gate->mutex);
+  EXPECT_FALSE(gate->left);
+  gate->open = true;
+  gate->changed.notify_all();
+  gate->changed.wait(lock, [&] { return gate->left; });
+}
+
+TEST(DataLoader, RandomTransformsDoNotDependOnTheNumberOfWorkers) {
+  std::vector<Tensor> seen;
+  for (const std::size_t workers : {0, 1, 3}) {
+    manual_seed(11);
+    auto images = counting({40, 1, 4, 4}, kFloat);
+    auto loader = make_data_loader(datasets::TensorPairDataset(images, counting({40}))
+                                       .map(transforms::RandomHorizontalFlip<>())
+                                       .map(transforms::RandomCrop<>(4, 2))
+                                       .map(transforms::Stack<>()),
+                                   DataLoaderOptions(8).workers(workers));
+    std::vector<Tensor> all;
+    for (int epoch = 0; epoch < 2; ++epoch)
+      for (auto& b : *loader) all.push_back(b.data);
+    EXPECT_FALSE(equal(all[0], all[5])) << "the second epoch repeats the first";
+    seen.push_back(cat(all));
+  }
+  EXPECT_TRUE(equal(seen[0], seen[1]));
+  EXPECT_TRUE(equal(seen[0], seen[2]));
+}
+
+TEST(DataLoader, ExceptionsOfStreamsAreRethrown) {
+  struct Broken : datasets::StatefulDataset<Broken> {
+    std::optional<std::vector<Example<>>> get_batch(std::size_t) override {
+      ATHANOR_THROW(ValueError, "the line is dead");
+    }
+    std::optional<std::size_t> size() const override { return std::nullopt; }
+    void reset() override {}
+  };
+  for (const std::size_t workers : {0, 2}) {
+    auto loader = make_data_loader(Broken(), DataLoaderOptions(3).workers(workers));
+    try {
+      for (auto& b : *loader) (void)b;
+      FAIL();
+    } catch (const WorkerException& e) {
+      EXPECT_NE(std::string(e.what()).find("the line is dead"), std::string::npos);
+      EXPECT_NE(std::string(e.what()).find("3 samples of a stream"), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST(ConcatDataset, ContinuesFromOneDatasetToTheNext) {
+  datasets::ConcatDataset both(numbers(3), datasets::Subset(numbers(10), {7, 8}), numbers(0), numbers(2));
+  EXPECT_EQ(both.size(), 7U);
+  EXPECT_EQ(both.cumulative_sizes(), (std::vector<std::size_t>{3, 5, 5, 7}));
+  auto loader = make_data_loader<samplers::SequentialSampler>(both.map(transforms::Stack<>()), 4);
+  EXPECT_EQ(targets(*loader), (std::vector<std::int64_t>{0, 1, 2, 7, 8, 0, 1}));
+  EXPECT_THROW(both.get(7), IndexError);
+  datasets::ConcatDataset same(std::vector{numbers(2), numbers(1)});
+  EXPECT_EQ(same.size(), 3U);
+  EXPECT_THROW(datasets::ConcatDataset(std::vector<datasets::TensorPairDataset>()), ValueError);
+}
+
+TEST(TensorDataset, AnyNumberOfTensors) {
+  EXPECT_EQ(datasets::tensor_dataset(counting({3, 2})).get(1).data.sum().item<std::int64_t>(), 5);
+  EXPECT_EQ(datasets::tensor_dataset(counting({3}), counting({3})).get(2).target.item<std::int64_t>(), 2);
+  auto three = datasets::tensor_dataset(counting({4}), counting({4}) * 2, counting({4, 2}));
+  auto loader = make_data_loader<samplers::SequentialSampler>(three, 3);
+  auto it = loader->begin();
+  ASSERT_EQ(it->size(), 3U);
+  EXPECT_TRUE(equal((*it)[1], tensor({0, 2, 4})));
+  EXPECT_EQ((*it)[2].sizes().vec(), (std::vector<std::int64_t>{3, 2}));
+  EXPECT_EQ(datasets::TensorDataset(std::vector<Tensor>{ones({2}), zeros({2})}).size(), 2U);
+  EXPECT_THROW(datasets::TensorDataset(tensor(1)), ValueError);
+  EXPECT_THROW(datasets::tensor_dataset(ones({2}), ones({2}), ones({3})), ValueError);
+  EXPECT_THROW(datasets::TensorListDataset({}), ValueError);
+}
+
 TEST(DataLoader, BadOptionsAreRefused) {
   EXPECT_THROW(make_data_loader(numbers(4).map(transforms::Stack<>()), DataLoaderOptions(0)), ValueError);
-  EXPECT_THROW(datasets::TensorDataset(ones({3, 2}), ones({4})), ValueError);
+  EXPECT_THROW(datasets::TensorPairDataset(ones({3, 2}), ones({4})), ValueError);
 }
 
 TEST(RandomSplit, PartsCoverTheDatasetOnce) {

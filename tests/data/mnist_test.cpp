@@ -1,4 +1,4 @@
-#include "athanor/data/mnist.h"
+#include "athanor/data/mnist_dataset.h"
 
 #include <array>
 #include <numeric>
@@ -257,6 +257,63 @@ TEST_F(Mnist, RealFilesAreDownloadedCheckedAndReadAgain) {
   options_.download = false;
   EXPECT_EQ(load_mnist(options_).source, MnistSource::Folder);
   unsetenv("ATHANOR_DATA_MIRROR");
+}
+
+TEST_F(Mnist, RelativesAreDatasetsToo) {
+  using datasets::MNIST;
+  write_set("base/FashionMNIST/raw", 3, 2);
+  write_set("base/KMNIST/raw", 4, 2, ".gz");
+  write_set("base/EMNIST/raw", 5, 2, "", "emnist-letters-", "test");
+  EXPECT_EQ(datasets::FashionMNIST(folder_ / "base").size(), 3U);
+  EXPECT_EQ(datasets::KMNIST(folder_ / "base", MNIST::Mode::kTest).size(), 2U);
+  EXPECT_EQ(datasets::EMNIST(folder_ / "base", "letters").size(), 5U);
+  EXPECT_CONTAINS(error_of<ValueError>([&] { datasets::EMNIST(folder_ / "base", "runes"); }), "emnist-runes");
+  EXPECT_CONTAINS(error_of([&] { datasets::EMNIST(folder_ / "base", "digits"); }), "no emnist-digits files");
+}
+
+TEST_F(Mnist, QmnistTakesTheFirstColumnOfItsLabels) {
+  const std::string base = folder_ / "QMNIST/raw";
+  io::make_folders(base);
+  io::Array table = io::empty_array(kInt, {3, 8});
+  for (std::size_t i = 0; i < 24; ++i) table.values<std::int32_t>()[i] = i % 8 ? -70000 : static_cast<int>(9 - i / 8);
+  io::write_idx(base + "/qmnist-train-images-idx3-ubyte.gz", images(3));
+  io::write_idx(base + "/qmnist-train-labels-idx2-int.gz", table);
+  const datasets::QMNIST train(folder_.path());
+  EXPECT_EQ(train.targets().data_ptr<std::int64_t>()[0], 9);
+  EXPECT_EQ(train.targets().data_ptr<std::int64_t>()[2], 7);
+  table.values<std::int32_t>()[8] = 300;
+  io::write_idx(base + "/qmnist-train-labels-idx2-int.gz", table);
+  EXPECT_CONTAINS(error_of([&] { datasets::QMNIST(folder_.path()); }), "label 1 is 300");
+}
+
+TEST_F(Mnist, DatasetLooksIntoItsRootOnly) {
+  write_set("data", 1, 1);
+  write_set("root", 2, 1);
+  EXPECT_EQ(datasets::MNIST(folder_ / "root").size(), 2U);
+  io::make_folders(folder_ / "empty");
+  EXPECT_CONTAINS(error_of([&] { datasets::MNIST(folder_ / "empty"); }), "empty");
+  EXPECT_CONTAINS(error_of([&] { datasets::MNIST(folder_ / "nowhere"); }), "nowhere");
+  options_.root = folder_ / "root";
+  EXPECT_EQ(datasets::MNIST(options_, datasets::MNIST::Mode::kTest).size(), 1U);
+}
+
+TEST_F(Mnist, DatasetConvertsExamplesAndBatchesAlike) {
+  write_set("root", 9, 1);
+  datasets::MNIST set(folder_ / "root");
+  EXPECT_EQ(set.bytes().dtype(), kByte);
+  const std::vector<std::size_t> indices{8, 0, 8};
+  const Example<> batch = set.get_stacked(indices);
+  EXPECT_EQ(batch.data.sizes().vec(), (std::vector<std::int64_t>{3, 1, 28, 28}));
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const Example<> one = set.get(indices[static_cast<std::size_t>(i)]);
+    EXPECT_TRUE(equal(batch.data.select(0, i), one.data));
+    EXPECT_TRUE(equal(batch.target.select(0, i), one.target));
+    EXPECT_TRUE(
+        equal(set.images().select(0, static_cast<std::int64_t>(indices[static_cast<std::size_t>(i)])), one.data));
+  }
+  EXPECT_EQ(set.get(0).data.data_ptr<float>()[1], 31.0F / 255);
+  EXPECT_THROW(set.get(9), IndexError);
+  EXPECT_THROW(set.get_stacked(std::vector<std::size_t>{9}), IndexError);
 }
 
 }  // namespace athanor::data

@@ -1,30 +1,10 @@
 #include <cstring>
-#include <numeric>
 
 #include "athanor/base/parallel.h"
-#include "athanor/data/data_loader.h"
+#include "athanor/data/datasets.h"
+#include "athanor/data/samplers.h"
 
 namespace athanor::data {
-
-namespace {
-
-std::string describe_failure(const std::exception_ptr& e, ArrayRef<std::size_t> indices) {
-  std::string what = "an unknown exception";
-  try {
-    std::rethrow_exception(e);
-  } catch (const std::exception& x) {
-    what = x.what();
-  } catch (...) {
-  }
-  what += "\nwhile loading the batch of samples [";
-  for (std::size_t i = 0; i < indices.size() && i < 8; ++i) what += (i ? ", " : "") + std::to_string(indices[i]);
-  return what + (indices.size() > 8 ? ", ...]" : "]");
-}
-
-}  // namespace
-
-WorkerException::WorkerException(std::exception_ptr original, ArrayRef<std::size_t> indices)
-    : Error(describe_failure(original, indices)), original_exception(std::move(original)) {}
 
 namespace datasets {
 
@@ -52,25 +32,48 @@ Tensor gather_rows(const Tensor& t, ArrayRef<std::size_t> indices) {
 
 }  // namespace detail
 
-TensorDataset::TensorDataset(Tensor data, Tensor targets) : data_(std::move(data)), targets_(std::move(targets)) {
+TensorDataset::TensorDataset(Tensor t) : tensor(std::move(t)) {
+  ATHANOR_CHECK_VALUE(tensor.defined() && tensor.dim() > 0,
+                      "TensorDataset: expected a tensor with at least one dimension, got ", tensor);
+}
+
+TensorExample TensorDataset::get(std::size_t index) { return tensor.select(0, static_cast<std::int64_t>(index)); }
+
+TensorExample TensorDataset::get_stacked(ArrayRef<std::size_t> indices) { return detail::gather_rows(tensor, indices); }
+
+TensorPairDataset::TensorPairDataset(Tensor data, Tensor targets)
+    : data_(std::move(data)), targets_(std::move(targets)) {
   ATHANOR_CHECK_VALUE(data_.dim() > 0 && targets_.dim() > 0 && data_.size(0) == targets_.size(0),
                       "Size mismatch between tensors: data has shape ", data_.sizes(), ", targets ", targets_.sizes());
 }
 
-Example<> TensorDataset::get(std::size_t index) {
+Example<> TensorPairDataset::get(std::size_t index) {
   const auto i = static_cast<std::int64_t>(index);
   return {data_.select(0, i), targets_.select(0, i)};
 }
 
-Example<> TensorDataset::get_stacked(ArrayRef<std::size_t> indices) {
+Example<> TensorPairDataset::get_stacked(ArrayRef<std::size_t> indices) {
   return {detail::gather_rows(data_, indices), detail::gather_rows(targets_, indices)};
 }
 
-TensorDataDataset::TensorDataDataset(Tensor data) : data_(std::move(data)) {
-  ATHANOR_CHECK_VALUE(data_.dim() > 0, "TensorDataset: expected a tensor with at least one dimension");
+TensorListDataset::TensorListDataset(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {
+  ATHANOR_CHECK_VALUE(!tensors_.empty(), "TensorListDataset: expected at least one tensor");
+  for (const Tensor& t : tensors_)
+    ATHANOR_CHECK_VALUE(t.dim() > 0 && t.size(0) == tensors_[0].size(0), "Size mismatch between tensors: shapes ",
+                        tensors_[0].sizes(), " and ", t.sizes());
 }
 
-TensorExample TensorDataDataset::get(std::size_t index) { return data_.select(0, static_cast<std::int64_t>(index)); }
+std::vector<Tensor> TensorListDataset::get(std::size_t index) const {
+  std::vector<Tensor> out;
+  for (const Tensor& t : tensors_) out.push_back(t.select(0, static_cast<std::int64_t>(index)));
+  return out;
+}
+
+std::vector<Tensor> TensorListDataset::get_batch(ArrayRef<std::size_t> indices) {
+  std::vector<Tensor> out;
+  for (const Tensor& t : tensors_) out.push_back(detail::gather_rows(t, indices));
+  return out;
+}
 
 std::vector<std::vector<std::size_t>> random_split_indices(std::size_t size, ArrayRef<std::size_t> lengths,
                                                            Generator generator) {
@@ -91,6 +94,12 @@ std::vector<std::vector<std::size_t>> random_split_indices(std::size_t size, Arr
 }  // namespace datasets
 
 namespace transforms {
+
+Tensor detail::to_unit_floats(const Tensor& data) {
+  const NoGradGuard off;
+  const Tensor floats = data.to(kFloat);
+  return data.dtype() == kByte ? floats.div(255) : floats;
+}
 
 namespace {
 
@@ -125,65 +134,4 @@ TensorExample Stack<TensorExample>::apply_batch(std::vector<TensorExample> batch
 
 }  // namespace transforms
 
-namespace samplers {
-
-std::vector<std::size_t> random_order(std::size_t n, PhiloxState state) {
-  std::vector<std::size_t> order(n);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  // splitmix64 (Steele et al., OOPSLA 2014) over the counter: one 64-bit draw per swap.
-  std::uint64_t counter = state.seed ^ (state.offset * 0xda942042e4dd58b5ULL);
-  auto draw = [&counter] {
-    std::uint64_t z = (counter += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  };
-  for (std::size_t i = n; i > 1; --i) {
-    __extension__ using Wide = unsigned __int128;
-    const auto j = static_cast<std::size_t>(static_cast<Wide>(draw()) * i >> 64);
-    std::swap(order[i - 1], order[j]);
-  }
-  return order;
-}
-
-void SequentialSampler::reset(std::optional<std::size_t> new_size) {
-  if (new_size) size_ = *new_size;
-  position_ = 0;
-}
-
-std::optional<std::vector<std::size_t>> SequentialSampler::next(std::size_t batch_size) {
-  if (position_ >= size_) return std::nullopt;
-  std::vector<std::size_t> out(std::min(batch_size, size_ - position_));
-  std::iota(out.begin(), out.end(), position_);
-  position_ += out.size();
-  return out;
-}
-
-RandomSampler::RandomSampler(std::size_t size, std::optional<Generator> generator)
-    : generator_(generator.value_or(default_generator())), order_(size) {}
-
-void RandomSampler::reset(std::optional<std::size_t> new_size) {
-  if (new_size) order_.resize(*new_size);
-  drawn_from_ = generator_.reserve(order_.size());
-  position_ = 0;
-  draw();
-}
-
-void RandomSampler::draw() { order_ = random_order(order_.size(), drawn_from_); }
-
-void RandomSampler::restore(const SamplerState& s) {
-  drawn_from_ = s.generator;
-  position_ = s.position;
-  draw();
-}
-
-std::optional<std::vector<std::size_t>> RandomSampler::next(std::size_t batch_size) {
-  if (position_ >= order_.size()) return std::nullopt;
-  const std::size_t n = std::min(batch_size, order_.size() - position_);
-  const auto from = order_.begin() + static_cast<std::ptrdiff_t>(position_);
-  position_ += n;
-  return std::vector<std::size_t>(from, from + static_cast<std::ptrdiff_t>(n));
-}
-
-}  // namespace samplers
 }  // namespace athanor::data
