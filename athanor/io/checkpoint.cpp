@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 
 #include "athanor/io/safetensors.h"
 #include "athanor/io/tensor_io.h"
@@ -50,6 +51,24 @@ Checkpoint Checkpoint::load(const std::string& path) {
   c.tensors_ = read_tensors(file);
   c.texts_ = file.metadata();
   return c;
+}
+
+Checkpoint Checkpoint::parse(std::span<std::byte> content) {
+  const SafetensorsFile file(content, nullptr, "checkpoint");
+  Checkpoint c;
+  c.tensors_ = read_tensors(file);
+  c.texts_ = file.metadata();
+  return c;
+}
+
+std::vector<std::byte> Checkpoint::bytes() const {
+  std::vector<std::pair<std::string, Array>> arrays;
+  for (const auto& [name, tensor] : tensors_) arrays.emplace_back(name, to_array(tensor, "checkpoint"));
+  return safetensors_bytes(arrays, texts_);
+}
+
+void Checkpoint::to(Device device) {
+  for (auto& [name, tensor] : tensors_) tensor = tensor.to(TensorOptions(device));
 }
 
 void Checkpoint::save(const std::string& path) const { save_safetensors(path, as_list(tensors_), texts_); }
@@ -145,8 +164,11 @@ void Checkpoint::load_scheduler(const std::string& name, optim::LRScheduler& sch
   std::vector<double> lrs;
   for (std::size_t i = 0; i < scheduler.base_lrs().size(); ++i)
     lrs.push_back(number(name + ".base_lr." + std::to_string(i)));
+  const std::int64_t steps = integer(name + ".step_count");
+  ATHANOR_CHECK_VALUE(steps >= 0 && steps <= std::numeric_limits<unsigned>::max(), "checkpoint: '", name,
+                      ".step_count' is ", steps, ", expected a count");
   scheduler.set_base_lrs(lrs);
-  scheduler.set_step_count(static_cast<unsigned>(integer(name + ".step_count")));
+  scheduler.set_step_count(static_cast<unsigned>(steps));
 }
 
 void Checkpoint::set_generator(const std::string& name, const Generator& generator) {

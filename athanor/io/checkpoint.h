@@ -4,7 +4,9 @@
 /// atomically; numbers are kept bit for bit.
 
 #include <map>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "athanor/nn/module.h"
 #include "athanor/optim/optimizer.h"
@@ -23,12 +25,19 @@ class Checkpoint {
   Checkpoint() = default;
   static Checkpoint load(const std::string& path);
   void save(const std::string& path) const;
+  /// The same to and from memory.
+  static Checkpoint parse(std::span<std::byte> content);
+  std::vector<std::byte> bytes() const;
+  /// Moves all tensors.
+  void to(Device device);
 
   void set(const std::string& name, const Tensor& t) { tensors_[name] = t; }
   void set(const std::string& name, const std::string& text) { texts_[name] = text; }
   void set(const std::string& name, double value);
   void set(const std::string& name, std::int64_t value);
   bool has(const std::string& name) const { return tensors_.count(name) || texts_.count(name); }
+  const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& texts() const { return texts_; }
   Tensor tensor(const std::string& name) const;
   std::string text(const std::string& name) const;
   double number(const std::string& name) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 namespace athanor::io {
@@ -357,8 +358,12 @@ Array SafetensorsFile::get(const SafetensorsEntry& entry) const {
   return array;
 }
 
-void write_safetensors(const std::string& path, const std::vector<std::pair<std::string, Array>>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+namespace {
+
+// Hands the file's pieces to put(address, size).
+template <class Put>
+void put_safetensors(const std::vector<std::pair<std::string, Array>>& tensors,
+                     const std::map<std::string, std::string>& metadata, Put put) {
   std::vector<const std::pair<std::string, Array>*> order;
   std::set<std::string_view> names;
   for (const auto& item : tensors) {
@@ -372,15 +377,36 @@ void write_safetensors(const std::string& path, const std::vector<std::pair<std:
     return type_a != type_b ? type_a > type_b : a->first < b->first;
   });
   const std::string header = header_of(order, metadata);
-  AtomicFile file(path);
   const std::uint64_t length = header.size();
-  file.write(&length, 8);
-  file.write(header);
+  put(&length, sizeof length);
+  put(header.data(), header.size());
   for (const auto* item : order) {
     const Array values = contiguous(item->second);
-    file.write(values.data, values.nbytes());
+    put(values.data, values.nbytes());
   }
-  file.commit();
+}
+
+}  // namespace
+
+void write_safetensors(const std::string& path, const std::vector<std::pair<std::string, Array>>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::optional<AtomicFile> file;
+  put_safetensors(tensors, metadata, [&](const void* data, std::size_t size) {
+    // Opened at the first byte: names are checked by then.
+    if (!file) file.emplace(path);
+    file->write(data, size);
+  });
+  file->commit();
+}
+
+std::vector<std::byte> safetensors_bytes(const std::vector<std::pair<std::string, Array>>& tensors,
+                                         const std::map<std::string, std::string>& metadata) {
+  std::vector<std::byte> bytes;
+  put_safetensors(tensors, metadata, [&](const void* data, std::size_t size) {
+    const auto* from = static_cast<const std::byte*>(data);
+    if (size > 0) bytes.insert(bytes.end(), from, from + size);
+  });
+  return bytes;
 }
 
 }  // namespace athanor::io

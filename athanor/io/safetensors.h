@@ -63,4 +63,8 @@ class SafetensorsFile {
 void write_safetensors(const std::string& path, const std::vector<std::pair<std::string, Array>>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
+/// The same in memory.
+std::vector<std::byte> safetensors_bytes(const std::vector<std::pair<std::string, Array>>& tensors,
+                                         const std::map<std::string, std::string>& metadata = {});
+
 }  // namespace athanor::io

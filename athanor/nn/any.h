@@ -221,6 +221,24 @@ class AnyModule {
   std::unique_ptr<detail::AnyModulePlaceholder> content_;
 };
 
+/// Lets a module whose forward has default arguments be held by AnyModule and Sequential: in the class,
+/// `ATHANOR_FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(2.0)}, {2, AnyValue(Tensor())})` lists the default of each argument
+/// from the first that has one.
+#define ATHANOR_FORWARD_HAS_DEFAULT_ARGS(...)                                         \
+ public:                                                                              \
+  std::size_t _forward_num_required_args() const {                                    \
+    const std::pair<std::size_t, ::athanor::nn::AnyValue> defaults[] = {__VA_ARGS__}; \
+    return defaults[0].first;                                                         \
+  }                                                                                   \
+  std::vector<::athanor::nn::AnyValue> _forward_populate_default_args(                \
+      std::vector<::athanor::nn::AnyValue>&& arguments) const {                       \
+    const std::pair<std::size_t, ::athanor::nn::AnyValue> defaults[] = {__VA_ARGS__}; \
+    std::vector<::athanor::nn::AnyValue> all(std::move(arguments));                   \
+    for (const auto& [index, value] : defaults)                                       \
+      if (index >= all.size()) all.push_back(value);                                  \
+    return all;                                                                       \
+  }
+
 /// A module with the name it is to be registered under: `Sequential({{"fc1", Linear(3, 4)}, …})`.
 class NamedAnyModule {
  public:

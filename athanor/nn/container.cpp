@@ -6,6 +6,8 @@
 
 namespace athanor::nn {
 
+void FunctionalImpl::pretty_print(std::ostream& stream) const { stream << "torch::nn::Functional()"; }
+
 namespace detail {
 
 std::string type_name(const std::type_info& type) {

@@ -7,6 +7,26 @@
 
 namespace athanor::nn {
 
+/// A function of one tensor as a module: `Functional(relu)`, `Functional(log_softmax, 1, std::nullopt)` with what the
+/// function takes besides.
+class FunctionalImpl : public Cloneable<FunctionalImpl> {
+ public:
+  using Function = std::function<Tensor(Tensor)>;
+  explicit FunctionalImpl(Function function) : function_(std::move(function)) {}
+  template <class F, class... Args>
+  requires(sizeof...(Args) > 0) explicit FunctionalImpl(F function, Args&&... args)
+      : function_([function, more = std::make_tuple(std::decay_t<Args>(args)...)](Tensor input) -> Tensor {
+          return std::apply([&](const auto&... a) -> Tensor { return function(std::move(input), a...); }, more);
+        }) {}
+  void reset() override {}
+  void pretty_print(std::ostream& stream) const override;
+  Tensor forward(Tensor input) { return function_(std::move(input)); }
+
+ private:
+  Function function_;
+};
+ATHANOR_LIBRARY_MODULE(Functional);
+
 /// Modules called one after the other; each gets what the one before returned.
 class SequentialImpl : public Cloneable<SequentialImpl> {
  public:

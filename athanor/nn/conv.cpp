@@ -213,3 +213,22 @@ ATHANOR_CONV_LAYER(2)
 ATHANOR_CONV_LAYER(3)
 
 }  // namespace athanor::nn
+
+namespace athanor {
+
+Tensor detail::conv_by_name(std::size_t dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                            IntArrayRef stride, std::string_view padding, IntArrayRef dilation, std::int64_t groups) {
+  static constexpr const char* kNames[] = {"conv1d", "conv2d", "conv3d"};
+  const char* op = kNames[dims - 1];
+  ATHANOR_CHECK_VALUE(padding == "same" || padding == "valid", op, ": padding is '", padding,
+                      "', expected 'same', 'valid' or numbers");
+  const std::vector<std::int64_t> strides = stride.size() == 1 ? std::vector(dims, stride[0]) : stride.vec();
+  const std::vector<std::int64_t> dilations = dilation.size() == 1 ? std::vector(dims, dilation[0]) : dilation.vec();
+  ATHANOR_CHECK(strides.size() == dims && dilations.size() == dims, op, ": expected stride and dilation of one or ",
+                dims, " numbers, got ", stride, " and ", dilation);
+  const std::vector<std::int64_t> none(dims, 0);
+  return nn::convolve(dims, input, weight, bias,
+                      {op, strides, none, dilations, {}, padding == "same" ? "same" : "valid", groups, false});
+}
+
+}  // namespace athanor

@@ -142,7 +142,7 @@ class ConvNdImpl : public Cloneable<Derived> {
     explicit Conv##D##dImpl(const Conv##D##dOptions& options) : ConvNdImpl(options) {}                          \
     Tensor forward(const Tensor& input);                                                                        \
   };                                                                                                            \
-  ATHANOR_LIBRARY_MODULE(Conv##D##d);                                                                                   \
+  ATHANOR_LIBRARY_MODULE(Conv##D##d);                                                                           \
   class ConvTranspose##D##dImpl : public ConvNdImpl<D, ConvTranspose##D##dImpl, ConvTranspose##D##dOptions> {   \
    public:                                                                                                      \
     ConvTranspose##D##dImpl(std::int64_t in_channels, std::int64_t out_channels, ExpandingArray<D> kernel_size) \
@@ -169,3 +169,26 @@ ATHANOR_CONV_BASE(3);
 #undef ATHANOR_CONV_BASE
 
 }  // namespace athanor::nn
+
+namespace athanor {
+
+namespace detail {
+/// padding: "same" (the result has the input's size) or "valid". Throws ValueError for another word.
+Tensor conv_by_name(std::size_t dims, const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride,
+                    std::string_view padding, IntArrayRef dilation, std::int64_t groups);
+}  // namespace detail
+
+#define ATHANOR_NAMED_PADDING(D)                                                                                \
+  /** With padding "same" or "valid". */                                                                        \
+  template <class Name>                                                                                         \
+  requires(std::is_convertible_v<Name, std::string_view>)                                                       \
+      Tensor conv##D##d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntArrayRef stride,      \
+                        const Name& padding, IntArrayRef dilation = std::int64_t{1}, std::int64_t groups = 1) { \
+    return detail::conv_by_name(D, input, weight, bias, stride, padding, dilation, groups);                     \
+  }
+ATHANOR_NAMED_PADDING(1)
+ATHANOR_NAMED_PADDING(2)
+ATHANOR_NAMED_PADDING(3)
+#undef ATHANOR_NAMED_PADDING
+
+}  // namespace athanor

@@ -7,7 +7,10 @@ namespace athanor::nn {
 namespace functional {
 
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  return athanor::linear(input, weight, bias);
+  if (weight.dim() != 1) return athanor::linear(input, weight, bias);
+  // One output without a dimension of its own.
+  const Tensor out = input.matmul(weight);
+  return bias.defined() ? out + bias : out;
 }
 
 Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight, const Tensor& bias) {

@@ -36,7 +36,7 @@ struct UnflattenOptions {
 };
 
 namespace functional {
-/// input (…, in) times weightᵀ (out, in), plus bias.
+/// input (…, in) times weightᵀ (out, in), plus bias; a weight (in) gives a result (…).
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
 /// result_k = input1ᵀ weight_k input2 + bias_k; weight (out, in1, in2).
 Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight, const Tensor& bias = {});

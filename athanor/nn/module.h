@@ -13,6 +13,11 @@
 #include "athanor/nn/ordered_dict.h"
 #include "athanor/ops/tensor.h"
 
+namespace athanor::serialize {
+class OutputArchive;
+class InputArchive;
+}  // namespace athanor::serialize
+
 namespace athanor::nn {
 
 template <class Contained>
@@ -104,6 +109,11 @@ class Module : public std::enable_shared_from_this<Module> {
   /// Copies the values of `state` into parameters and buffers of the same name. Throws Error listing all missing and
   /// unexpected names (if `strict`) and all wrong shapes; nothing is changed then.
   IncompatibleKeys load_state_dict(const StateDict& state, bool strict = true);
+
+  /// The state_dict into an archive and back; for whole files see save and load in io/archive.h, where these are
+  /// defined.
+  void save(serialize::OutputArchive& archive) const;
+  void load(serialize::InputArchive& archive);
 
   template <class ModuleType>
   requires(detail::is_module_holder<ModuleType>) typename ModuleType::ContainedType* as() noexcept {

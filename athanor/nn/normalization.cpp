@@ -22,6 +22,42 @@ Tensor layer_norm(const Tensor& input, const LayerNormFuncOptions& o) {
   return athanor::layer_norm(input, o.normalized_shape(), o.weight(), o.bias(), o.eps());
 }
 
+Tensor rms_norm(const Tensor& input, const RMSNormFuncOptions& o) {
+  return athanor::rms_norm(input, o.normalized_shape(), o.weight(), o.eps());
+}
+
+namespace {
+
+/// running = (1 - momentum) running + momentum · the batch's mean of each channel's statistic.
+void update_running_stats(const Tensor& input, const InstanceNormFuncOptions& o) {
+  const NoGradGuard guard;
+  const Tensor flat = input.detach().flatten(2);
+  const auto blend = [&](Tensor running, const Tensor& now) {
+    if (running.defined()) running.mul_(1 - o.momentum()).add_(now.mean(0).to(running.dtype()), o.momentum());
+  };
+  blend(o.running_mean(), flat.mean(2));
+  blend(o.running_var(), flat.var(IntArrayRef{2}, true));
+}
+
+}  // namespace
+
+Tensor instance_norm(const Tensor& input, const InstanceNormFuncOptions& o) {
+  ATHANOR_CHECK(input.dim() >= 2, "instance_norm: expected an input (batch, channels, ...), got shape ", input.sizes());
+  if (!o.use_input_stats()) {
+    ATHANOR_CHECK(o.running_mean().defined() && o.running_var().defined(),
+                  "Expected running_mean and running_var to be defined when use_input_stats is false");
+    return athanor::batch_norm(input, o.weight(), o.bias(), o.running_mean(), o.running_var(), false, o.momentum(),
+                               o.eps(), true);
+  }
+  std::int64_t spatial = 1;
+  for (std::int64_t d = 2; d < input.dim(); ++d) spatial *= input.size(d);
+  ATHANOR_CHECK_VALUE(spatial != 1, "Expected more than 1 spatial element when training, got input size ",
+                      input.sizes());
+  if (o.running_mean().defined() || o.running_var().defined()) update_running_stats(input, o);
+  // Groups of one channel each.
+  return athanor::group_norm(input, input.size(1), o.weight(), o.bias(), o.eps());
+}
+
 Tensor group_norm(const Tensor& input, const GroupNormFuncOptions& o) {
   return athanor::group_norm(input, o.num_groups(), o.weight(), o.bias(), o.eps());
 }
@@ -100,6 +136,95 @@ Tensor BatchNormImplBase<Derived>::forward(const Tensor& input) {
 template class BatchNormImplBase<BatchNorm1dImpl>;
 template class BatchNormImplBase<BatchNorm2dImpl>;
 template class BatchNormImplBase<BatchNorm3dImpl>;
+
+template <class Derived>
+void InstanceNormImplBase<Derived>::reset() {
+  const std::int64_t n = options.num_features();
+  weight = this->register_parameter("weight", options.affine() ? empty({n}) : Tensor());
+  bias = this->register_parameter("bias", options.affine() ? empty({n}) : Tensor());
+  const bool track = options.track_running_stats();
+  running_mean = this->register_buffer("running_mean", track ? zeros({n}) : Tensor());
+  running_var = this->register_buffer("running_var", track ? ones({n}) : Tensor());
+  num_batches_tracked = this->register_buffer("num_batches_tracked", track ? zeros({}, kLong) : Tensor());
+  reset_parameters();
+}
+
+template <class Derived>
+void InstanceNormImplBase<Derived>::reset_running_stats() {
+  if (!options.track_running_stats()) return;
+  init::zeros_(running_mean);
+  init::ones_(running_var);
+  init::zeros_(num_batches_tracked);
+}
+
+template <class Derived>
+void InstanceNormImplBase<Derived>::reset_parameters() {
+  reset_running_stats();
+  if (!options.affine()) return;
+  init::ones_(weight);
+  init::zeros_(bias);
+}
+
+template <class Derived>
+void InstanceNormImplBase<Derived>::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "torch::nn::InstanceNorm" << Derived::kSpatial << "d(" << options.num_features()
+         << ", eps=" << options.eps() << ", momentum=" << options.momentum() << ", affine=" << options.affine()
+         << ", track_running_stats=" << options.track_running_stats() << ")";
+}
+
+template <class Derived>
+Tensor InstanceNormImplBase<Derived>::forward(const Tensor& input) {
+  return in_module(*this, [&] {
+    constexpr std::int64_t full = Derived::kSpatial + 2;
+    ATHANOR_CHECK_VALUE(input.dim() == full || input.dim() == full - 1, "expected ", full - 1, "D or ", full,
+                        "D input (got ", input.dim(), "D input)");
+    const bool alone = input.dim() == full - 1;
+    const std::int64_t channels = input.size(alone ? 0 : 1);
+    ATHANOR_CHECK_VALUE(channels == options.num_features() || !options.affine(),
+                        "expected input's size at dim=", alone ? 0 : 1, " to match num_features (",
+                        options.num_features(), "), but got: ", channels);
+    const auto o = functional::InstanceNormFuncOptions()
+                       .running_mean(running_mean)
+                       .running_var(running_var)
+                       .weight(weight)
+                       .bias(bias)
+                       .use_input_stats(this->is_training() || !options.track_running_stats())
+                       .momentum(options.momentum())
+                       .eps(options.eps());
+    return alone ? functional::instance_norm(input.unsqueeze(0), o).squeeze(0) : functional::instance_norm(input, o);
+  });
+}
+
+template class InstanceNormImplBase<InstanceNorm1dImpl>;
+template class InstanceNormImplBase<InstanceNorm2dImpl>;
+template class InstanceNormImplBase<InstanceNorm3dImpl>;
+
+RMSNormImpl::RMSNormImpl(RMSNormOptions options) : options(std::move(options)) { reset(); }
+
+void RMSNormImpl::reset() {
+  const bool affine = options.elementwise_affine();
+  weight = register_parameter("weight", affine ? athanor::empty(options.normalized_shape()) : Tensor());
+  reset_parameters();
+}
+
+void RMSNormImpl::reset_parameters() {
+  if (weight.defined()) init::ones_(weight);
+}
+
+void RMSNormImpl::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "torch::nn::RMSNorm(";
+  athanor::detail::print_list(stream, options.normalized_shape());
+  stream << ", eps=";
+  if (options.eps())
+    stream << *options.eps();
+  else
+    stream << "None";
+  stream << ", elementwise_affine=" << options.elementwise_affine() << ")";
+}
+
+Tensor RMSNormImpl::forward(const Tensor& input) {
+  return in_module(*this, [&] { return athanor::rms_norm(input, options.normalized_shape(), weight, options.eps()); });
+}
 
 LayerNormImpl::LayerNormImpl(LayerNormOptions options) : options(std::move(options)) { reset(); }
 

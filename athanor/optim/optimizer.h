@@ -10,6 +10,11 @@
 
 #include "athanor/ops/tensor.h"
 
+namespace athanor::serialize {
+class OutputArchive;
+class InputArchive;
+}  // namespace athanor::serialize
+
 namespace athanor::optim {
 
 /// Options of one algorithm; each algorithm derives its own.
@@ -97,6 +102,9 @@ class Optimizer {
   OptimizerStateDict state_dict() const;
   /// Throws ValueError if groups or shapes do not match; then nothing is changed.
   void load_state_dict(const OptimizerStateDict& dict);
+  /// The same into an archive and back; defined in io/archive.cpp.
+  void save(serialize::OutputArchive& archive) const;
+  void load(serialize::InputArchive& archive);
 
  protected:
   /// Calls update(param, grad, state, options) for each parameter with a gradient, grad mode off.

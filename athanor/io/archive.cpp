@@ -1,0 +1,143 @@
+#include "athanor/io/archive.h"
+
+#include <istream>
+#include <iterator>
+#include <ostream>
+
+namespace athanor::serialize {
+
+namespace {
+
+/// Under what names single tensors and optimizers are kept; lists count from 0.
+constexpr const char* kTensor = "tensor";
+constexpr const char* kCount = "count";
+constexpr const char* kOptimizer = "optimizer";
+
+/// Calls take(rest of the name, value) for the entries below "key.".
+template <class Entries, class F>
+void for_nested(const Entries& entries, const std::string& key, F&& take) {
+  const std::string prefix = key + ".";
+  for (auto it = entries.lower_bound(prefix); it != entries.end() && it->first.starts_with(prefix); ++it)
+    take(it->first.substr(prefix.size()), it->second);
+}
+
+}  // namespace
+
+void OutputArchive::write(const std::string& key, const Tensor& tensor, bool /*is_buffer*/) {
+  ATHANOR_CHECK_VALUE(tensor.defined(), "OutputArchive: tensor '", key, "' is undefined");
+  content_.set(key, tensor.detach());
+}
+
+void OutputArchive::write(const std::string& key, const OutputArchive& nested) {
+  for (const auto& [name, tensor] : nested.content_.tensors()) content_.set(key + "." + name, tensor);
+  for (const auto& [name, text] : nested.content_.texts()) content_.set(key + "." + name, text);
+}
+
+void OutputArchive::save_to(std::ostream& stream) const {
+  const auto bytes = content_.bytes();
+  stream.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  stream.flush();
+  ATHANOR_CHECK_TYPE(IoError, stream.good(), "save: the stream did not take ", bytes.size(), " bytes");
+}
+
+void InputArchive::load_from(const std::string& path, std::optional<Device> device) {
+  content_ = io::Checkpoint::load(path);
+  if (device) content_.to(*device);
+}
+
+void InputArchive::load_from(std::istream& stream, std::optional<Device> device) {
+  std::vector<char> bytes{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  content_ = io::Checkpoint::parse(std::as_writable_bytes(std::span(bytes)));
+  if (device) content_.to(*device);
+}
+
+bool InputArchive::try_read(const std::string& key, Tensor& tensor, bool /*is_buffer*/) {
+  const auto found = content_.tensors().find(key);
+  if (found == content_.tensors().end()) return false;
+  const NoGradGuard off;
+  if (tensor.defined())
+    tensor.set_data(found->second.to(TensorOptions(tensor.device())));
+  else
+    tensor = found->second;
+  return true;
+}
+
+void InputArchive::read(const std::string& key, Tensor& tensor, bool is_buffer) {
+  ATHANOR_CHECK_VALUE(try_read(key, tensor, is_buffer), "No such serialized tensor '", key, "'");
+}
+
+bool InputArchive::try_read(const std::string& key, InputArchive& nested) {
+  io::Checkpoint below;
+  for_nested(content_.tensors(), key, [&](const std::string& name, const Tensor& t) { below.set(name, t); });
+  for_nested(content_.texts(), key, [&](const std::string& name, const std::string& t) { below.set(name, t); });
+  if (below.tensors().empty() && below.texts().empty()) return false;
+  nested.content_ = std::move(below);
+  return true;
+}
+
+void InputArchive::read(const std::string& key, InputArchive& nested) {
+  ATHANOR_CHECK_VALUE(try_read(key, nested), "No such serialized submodule: '", key, "'");
+}
+
+std::vector<std::string> InputArchive::keys() const {
+  std::vector<std::string> keys;
+  const auto add = [&](const auto& entries) {
+    for (const auto& [name, value] : entries) {
+      std::string first = name.substr(0, name.find('.'));
+      if (std::find(keys.begin(), keys.end(), first) == keys.end()) keys.push_back(std::move(first));
+    }
+  };
+  add(content_.tensors());
+  add(content_.texts());
+  return keys;
+}
+
+namespace detail {
+
+void put(OutputArchive& archive, const Tensor& tensor) { archive.write(kTensor, tensor); }
+
+void put(OutputArchive& archive, const std::vector<Tensor>& tensors) {
+  archive.write(kCount, tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) archive.write(std::to_string(i), tensors[i]);
+}
+
+void take(InputArchive& archive, Tensor& tensor) { archive.read(kTensor, tensor); }
+
+void take(InputArchive& archive, std::vector<Tensor>& tensors) {
+  std::int64_t count = 0;
+  archive.read(kCount, count);
+  const auto present = static_cast<std::int64_t>(archive.content().tensors().size());
+  ATHANOR_CHECK_VALUE(count >= 0 && count <= present, "load: the file announces ", count, " tensors and holds ",
+                      present);
+  std::vector<Tensor> read(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < read.size(); ++i) archive.read(std::to_string(i), read[i]);
+  tensors = std::move(read);
+}
+
+}  // namespace detail
+}  // namespace athanor::serialize
+
+// Declared where the classes are; defined here since archives stand on a higher floor.
+namespace athanor {
+
+void nn::Module::save(serialize::OutputArchive& archive) const {
+  for (const auto& item : state_dict()) archive.write(item.key(), item.value());
+}
+
+void nn::Module::load(serialize::InputArchive& archive) {
+  const auto& tensors = archive.content().tensors();
+  StateDict known;
+  for (const auto& item : state_dict())
+    if (const auto found = tensors.find(item.key()); found != tensors.end()) known.insert(item.key(), found->second);
+  load_state_dict(known);
+}
+
+void optim::Optimizer::save(serialize::OutputArchive& archive) const {
+  archive.content().set_optimizer(serialize::kOptimizer, *this);
+}
+
+void optim::Optimizer::load(serialize::InputArchive& archive) {
+  archive.content().load_optimizer(serialize::kOptimizer, *this);
+}
+
+}  // namespace athanor
