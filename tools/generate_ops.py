@@ -5,7 +5,11 @@ A schema is the argument of ATHANOR_OP, ATHANOR_VIEW (inside the op's struct) or
 
     name.overload(Type arg, Type arg=default, *, ...) -> Return | flag flag
 
-Flags: inplace (adds name_), out (adds name_out), function (no method), method (no free function).
+Flags: inplace (adds name_), out (adds name_out), function (no method), method (no free function), inplace_view (of a
+view: adds the method name_, which turns self into the view).
+Other names of an op, PyTorch's synonyms, are one line anywhere in a source file: ATHANOR_ALIAS("absolute", "abs").
+An alias forwards every overload and form (in-place, out) of its op; it exists on class Tensor and as a public function,
+not inside the library.
 Written per source file STEM.cpp: athanor/ops/STEM.h (declarations for library code, on TensorBase) and STEM.glue.inc
 (definitions, included at the end of the .cpp). Written once: methods.inc and functions.inc (class Tensor's methods and
 the public functions), op_list.inc (one ATHANOR_OP_ROW per schema, for tests and documentation).
@@ -17,6 +21,7 @@ import re
 import sys
 
 MACRO = re.compile(r'ATHANOR_(OP|VIEW|FUNCTION)\(\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\)')
+ALIAS = re.compile(r'ATHANOR_ALIAS\(\s*"(\w+)"\s*,\s*"(\w+)"\s*\)')
 STRUCT = re.compile(r"^\s*struct\s+(\w+)", re.M)
 SCHEMA = re.compile(r"^\s*([A-Za-z_]\w*)(?:\.(\w+))?\((.*)\)\s*->\s*([^|]+?)\s*(?:\|\s*(.*))?$", re.S)
 
@@ -97,7 +102,7 @@ class Op:
         self.args = [Argument(p, where) for p in parts if p.strip() != "*"]
         self.returns = m.group(4).strip()
         self.flags = set((m.group(5) or "").split())
-        unknown = self.flags - {"inplace", "out", "function", "method"}
+        unknown = self.flags - {"inplace", "out", "function", "method", "inplace_view"}
         if unknown:
             sys.exit(f"{where}: unknown flags {unknown} in '{schema}'")
         self.mutates = self.name.endswith("_") and not self.name.endswith("__")
@@ -105,6 +110,10 @@ class Op:
     @property
     def has_method(self):
         return bool(self.args) and self.args[0].name == "self" and "function" not in self.flags
+
+    @property
+    def has_inplace_method(self):
+        return bool(self.flags & {"inplace", "inplace_view"})
 
     @property
     def results(self):
@@ -126,9 +135,19 @@ class Op:
         return ", ".join(a.declare(tensor, defaults) for a in self.args[1 if skip_self else 0:])
 
 
+def without_comments(text):
+    return re.sub(r"//[^\n]*", lambda m: " " * len(m.group(0)), text)
+
+
+def read_aliases(path):
+    """(alias, op, where) for each alias of a source file."""
+    code = without_comments(path.read_text())
+    return [(m.group(1), m.group(2), f"{path}:{code.count(chr(10), 0, m.start()) + 1}") for m in ALIAS.finditer(code)]
+
+
 def read_ops(path):
     text = path.read_text()
-    code = re.sub(r"//[^\n]*", lambda m: " " * len(m.group(0)), text)  # schemas in comments do not count
+    code = without_comments(text)  # schemas in comments do not count
     ops = []
     for m in MACRO.finditer(code):
         where = f"{path}:{text.count(chr(10), 0, m.start()) + 1}"
@@ -159,7 +178,7 @@ def declarations(stem, ops):
     for op in ops:
         out += [d + "\n" for d in op.doc]
         out.append(f"{op.return_type('Tensor')} {op.name}({op.params('Tensor', True)});\n")
-        if "inplace" in op.flags:
+        if op.has_inplace_method:
             out.append(f"void {op.name}_({op.params('Tensor', True)});\n")
         if "out" in op.flags:
             out.append(f"void {op.name}_out(const Tensor& out{''.join(', ' + a.declare('Tensor', True) for a in op.args)});\n")
@@ -192,6 +211,9 @@ def glue(stem, ops):
         elif op.kind == "VIEW":
             out.append(f"Tensor {op.name}({op.params('Tensor', False)}) {{\n  {op.struct} op{{}};\n{settings}"
                        f"  return call_view(std::move(op), {tensors[0]});\n}}\n")
+            if "inplace_view" in op.flags:
+                out.append(f"void {op.name}_({op.params('Tensor', False)}) {{\n  {op.struct} op{{}};\n{settings}"
+                           f"  call_view_inplace(std::move(op), {tensors[0]});\n}}\n")
         else:
             if "inplace" in op.flags:
                 out.append(f"void {op.name}_({op.params('Tensor', False)}) {{\n"
@@ -223,7 +245,7 @@ def method_declarations(ops):
             out.append(f"Tensor& {op.name}({params}) const;\n")
         else:
             out.append(f"{op.return_type('Tensor')} {op.name}({params}) const;\n")
-        if "inplace" in op.flags:
+        if op.has_inplace_method:
             out.append(f"Tensor& {op.name}_({params}) const;\n")
     return "".join(out)
 
@@ -249,7 +271,7 @@ def function_definitions(ops):
         if op.has_method:
             out.append(f"inline {ret} Tensor::{op.name}({rest}) const {{ "
                        f"{returning.format(f'ops::{op.name}({self_call})')}; }}\n")
-            if "inplace" in op.flags:
+            if op.has_inplace_method:
                 out.append(f"inline Tensor& Tensor::{op.name}_({rest}) const {{\n  ops::{op.name}_({self_call});\n"
                            f"  return const_cast<Tensor&>(*this);\n}}\n")
         if "method" not in op.flags:
@@ -267,6 +289,54 @@ def function_definitions(ops):
     return "".join(out)
 
 
+def aliased(aliases, ops):
+    """(alias, op) for every overload of every alias."""
+    names = {op.name for op in ops}
+    pairs = []
+    for alias, target, where in aliases:
+        if target not in names:
+            sys.exit(f"{where}: there is no op '{target}' that '{alias}' could be another name of")
+        if alias in names:
+            sys.exit(f"{where}: '{alias}' is an op already")
+        names.add(alias)
+        pairs += [(alias, op) for op in ops if op.name == target]
+    return pairs
+
+
+def alias_methods(pairs):
+    out = []
+    for alias, op in pairs:
+        if not op.has_method:
+            continue
+        params = op.params("Tensor", True, skip_self=True)
+        given = ", ".join(a.name for a in op.args[1:])
+        ret = "Tensor&" if op.mutates else op.return_type("Tensor")
+        out.append(f"{ret} {alias}({params}) const {{ return {op.name}({given}); }}\n")
+        if op.has_inplace_method:
+            out.append(f"Tensor& {alias}_({params}) const {{ return {op.name}_({given}); }}\n")
+    return "".join(out)
+
+
+def alias_functions(pairs):
+    out = []
+    for alias, op in pairs:
+        if "method" in op.flags:
+            continue
+        first = op.args[0].name if op.args else ""
+        given = ", ".join(a.name for a in op.args)
+        changing = f"Tensor& {first}" + "".join(", " + a.declare("Tensor", True) for a in op.args[1:])
+        if op.mutates:
+            out.append(f"inline Tensor& {alias}({changing}) {{ return {op.name}({given}); }}\n")
+            continue
+        params = op.params("Tensor", True)
+        out.append(f"inline {op.return_type('Tensor')} {alias}({params}) {{ return {op.name}({given}); }}\n")
+        if "inplace" in op.flags and first == "self":
+            out.append(f"inline Tensor& {alias}_({changing}) {{ return {op.name}_({given}); }}\n")
+        if "out" in op.flags:
+            out.append(f"inline Tensor& {alias}_out(Tensor& out, {params}) {{ return {op.name}_out(out, {given}); }}\n")
+    return "".join(out)
+
+
 def write_if_changed(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text() != text:
@@ -280,9 +350,10 @@ def main():
     args = parser.parse_args()
     out = pathlib.Path(args.out)
     folder = out / "athanor" / "ops"
-    everything, includes, seen = [], [], {}
+    everything, includes, aliases, seen = [], [], [], {}
     for source in sorted(args.sources):
         path = pathlib.Path(source)
+        aliases += read_aliases(path)
         ops = read_ops(path)
         if not ops:
             continue
@@ -296,8 +367,9 @@ def main():
         write_if_changed(folder / f"{path.stem}.h", declarations(path.stem, ops))
         write_if_changed(folder / f"{path.stem}.glue.inc", glue(path.stem, ops))
     write_if_changed(folder / "all_ops.h", "#pragma once\n" + "".join(includes))
-    write_if_changed(folder / "methods.inc", method_declarations(everything))
-    write_if_changed(folder / "functions.inc", function_definitions(everything))
+    pairs = aliased(aliases, everything)
+    write_if_changed(folder / "methods.inc", method_declarations(everything) + alias_methods(pairs))
+    write_if_changed(folder / "functions.inc", function_definitions(everything) + alias_functions(pairs))
     write_if_changed(folder / "op_list.inc", "".join(
         f'ATHANOR_OP_ROW("{op.name}", "{op.overload}", "{op.kind}", "{op.schema}")\n' for op in everything))
     (out / "ops.stamp").touch()

@@ -1,5 +1,7 @@
 #include "athanor/ops/factory.h"
 
+#include "athanor/tensor/external.h"
+
 namespace athanor {
 
 namespace detail {
@@ -41,19 +43,7 @@ Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, std::functi
                  const TensorOptions& options) {
   ATHANOR_CHECK(options.device().is_host(), "from_blob: memory of device ", options.device(),
                 " cannot be wrapped; copy it there with to()");
-  ATHANOR_CHECK_VALUE(strides.empty() || strides.size() == sizes.size(), "from_blob: got ", sizes.size(), " sizes and ",
-                      strides.size(), " strides");
-  auto impl = detail::new_tensor_impl();
-  impl->set_geometry(sizes, strides);
-  impl->dtype = options.dtype();
-  std::int64_t extent = impl->numel ? 1 : 0;
-  for (int d = 0; d < impl->ndim && extent; ++d) {
-    ATHANOR_CHECK_VALUE(impl->dims[impl->ndim + d] >= 0, "from_blob: negative strides are not supported");
-    extent += (impl->dims[d] - 1) * impl->dims[impl->ndim + d];
-  }
-  ATHANOR_CHECK_VALUE(data || extent == 0, "from_blob: data is null for sizes ", sizes);
-  impl->storage = Storage::borrow(data, static_cast<std::size_t>(extent) * item_size(impl->dtype), std::move(deleter));
-  Tensor t{TensorBase(std::move(impl))};
+  Tensor t = detail::external_tensor("from_blob", data, sizes, strides, options.dtype(), std::move(deleter));
   if (options.requires_grad()) t.requires_grad_();
   return t;
 }

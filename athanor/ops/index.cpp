@@ -10,6 +10,7 @@
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
 #include "athanor/ops/reduce.h"
+#include "athanor/ops/reduce_extreme.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/view.h"
 
@@ -432,7 +433,8 @@ struct Put {
   }
 };
 
-/// gather with index broadcast against self apart from dim; without dim, self is read as 1-d.
+/// gather with index broadcast against self apart from dim, negative ones counted from the end; without dim, self and
+/// index are read as 1-d and indices are not negative.
 ATHANOR_FUNCTION("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor");
 Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<std::int64_t> dim) {
   if (!dim) return gather(reshape(self, {-1}), 0, reshape(indices, {-1}));
@@ -445,7 +447,8 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<s
   a = b = common;
   a[static_cast<std::size_t>(d)] = self.size(d);
   b[static_cast<std::size_t>(d)] = indices.size(d);
-  return gather(expand(self, a), d, expand(indices, b));
+  const Tensor index = where(lt(indices, 0), add(indices, Scalar(self.size(d))), indices);
+  return gather(expand(self, a), d, expand(index, b));
 }
 
 /// Rows of weight named by indices.
@@ -512,9 +515,7 @@ Tensor one_hot(const Tensor& self, std::int64_t num_classes) {
   ATHANOR_CHECK(self.dtype() == DType::Long, "one_hot is only applicable to index tensor, got ", self.dtype());
   if (num_classes < 0) {
     ATHANOR_CHECK(self.numel() > 0, "one_hot: can not infer total number of classes from empty tensor.");
-    const Tensor host = contiguous(to(self, TensorOptions(Device())));
-    const auto* values = host.data_ptr<std::int64_t>();
-    num_classes = *std::max_element(values, values + host.numel()) + 1;
+    num_classes = max(self).item().toLong() + 1;
   }
   ATHANOR_CHECK(num_classes > 0, "one_hot: num_classes should be positive, got ", num_classes);
   DimVector shape(self.sizes());

@@ -6,9 +6,11 @@
 #include "athanor/ops/index.h"
 #include "athanor/ops/kernels/index.h"
 #include "athanor/ops/op.h"
+#include "athanor/ops/pad.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
 #include "athanor/ops/reduce.h"
+#include "athanor/ops/reshape.h"
 #include "athanor/ops/view.h"
 
 namespace athanor::ops {
@@ -103,29 +105,52 @@ Tensor stack(TensorList tensors, std::int64_t dim) {
   return cat(parts, wrap_dim(dim, tensors[0].dim() + 1, "stack"));
 }
 
-namespace {
-std::vector<Tensor> with_dims(TensorList tensors, std::int64_t n) {
-  std::vector<Tensor> out;
-  for (Tensor t : tensors) {
-    if (n >= 1 && t.dim() == 0) t = unsqueeze(t, 0);
-    if (n >= 2 && t.dim() == 1) t = unsqueeze(t, 0);
-    if (n >= 3 && t.dim() == 2) t = unsqueeze(t, 2);
-    out.push_back(t);
-  }
-  return out;
-}
-}  // namespace
-
 ATHANOR_FUNCTION("hstack(Tensor[] tensors) -> Tensor");
 Tensor hstack(TensorList tensors) {
   ATHANOR_CHECK(!tensors.empty(), "hstack expects a non-empty TensorList");
-  const auto parts = with_dims(tensors, 1);
+  const auto parts = atleast_1d(tensors);
   return cat(parts, parts[0].dim() == 1 ? 0 : 1);
 }
 ATHANOR_FUNCTION("vstack(Tensor[] tensors) -> Tensor");
-Tensor vstack(TensorList tensors) { return cat(with_dims(tensors, 2), 0); }
+Tensor vstack(TensorList tensors) {
+  ATHANOR_CHECK(!tensors.empty(), "vstack expects a non-empty TensorList");
+  return cat(atleast_2d(tensors), 0);
+}
 ATHANOR_FUNCTION("dstack(Tensor[] tensors) -> Tensor");
-Tensor dstack(TensorList tensors) { return cat(with_dims(tensors, 3), 2); }
+Tensor dstack(TensorList tensors) {
+  ATHANOR_CHECK(!tensors.empty(), "dstack expects a non-empty TensorList");
+  return cat(atleast_3d(tensors), 2);
+}
+/// Vectors become columns, which are joined with the matrices among `tensors`.
+ATHANOR_FUNCTION("column_stack(Tensor[] tensors) -> Tensor | out");
+Tensor column_stack(TensorList tensors) {
+  ATHANOR_CHECK(!tensors.empty(), "column_stack expects a non-empty TensorList");
+  std::vector<Tensor> columns;
+  for (const Tensor& t : tensors) columns.push_back(t.dim() <= 1 ? reshape(t, {t.numel(), 1}) : t);
+  return hstack(columns);
+}
+
+/// Matrices along a diagonal, zero elsewhere; vectors count as rows, dtypes are promoted.
+ATHANOR_FUNCTION("block_diag(Tensor[] tensors) -> Tensor");
+Tensor block_diag(TensorList tensors) {
+  ATHANOR_CHECK(!tensors.empty(), "block_diag: expected at least one tensor");
+  Promotion p;
+  std::int64_t columns = 0;
+  for (const Tensor& t : tensors) {
+    ATHANOR_CHECK(t.dim() <= 2, "block_diag: Input tensors must have 2 or fewer dimensions. Input ",
+                  &t - tensors.begin(), " has ", t.dim(), " dimensions");
+    p.add(t);
+    columns += t.dim() == 0 ? 1 : t.size(-1);
+  }
+  std::vector<Tensor> rows;
+  std::int64_t before = 0;
+  for (const Tensor& block : atleast_2d(tensors)) {
+    const std::int64_t after = columns - before - block.size(1);
+    rows.push_back(constant_pad_nd(cast(block, p.type()), {before, after}));
+    before += block.size(1);
+  }
+  return cat(rows, 0);
+}
 
 /// Views of the given lengths along dim, which must add up to its size.
 ATHANOR_FUNCTION("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]");
@@ -186,6 +211,85 @@ std::vector<Tensor> tensor_split(const Tensor& self, std::int64_t sections, std:
   return split_with_sizes(self, sizes, dim);
 }
 
+/// Views of [0, indices[0]), [indices[0], indices[1]), … and the rest along dim, bounds clipped as a slice's are.
+ATHANOR_FUNCTION("tensor_split.indices(Tensor self, int[] indices, int dim=0) -> Tensor[]");
+std::vector<Tensor> tensor_split(const Tensor& self, IntArrayRef indices, std::int64_t dim) {
+  ATHANOR_CHECK(self.dim() > 0, "tensor_split expected at least a 1-dimensional tensor, but got a 0-dim one");
+  dim = wrap_dim(dim, self.dim(), "tensor_split");
+  std::vector<Tensor> out;
+  std::int64_t at = 0;
+  for (const std::int64_t end : indices) {
+    out.push_back(as_one_of_several(slice(self, dim, at, end)));
+    at = end;
+  }
+  out.push_back(as_one_of_several(slice(self, dim, at)));
+  return out;
+}
+
+/// The same with the sections (0-d) or indices (1-d) in an int64 tensor on the host.
+ATHANOR_FUNCTION(
+    "tensor_split.tensor_indices_or_sections(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]");
+std::vector<Tensor> tensor_split(const Tensor& self, const Tensor& tensor_indices_or_sections, std::int64_t dim) {
+  const Tensor& given = tensor_indices_or_sections;
+  ATHANOR_CHECK(given.device().is_host(), "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on ",
+                given.device());
+  ATHANOR_CHECK(given.dtype() == DType::Long,
+                "tensor_split expected tensor_indices_or_sections to have dtype of long, ", "but got ",
+                dtype_libtorch_name(given.dtype()));
+  ATHANOR_CHECK(given.dim() <= 1, "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or ",
+                "one-dimensional tensor, but got a tensor with ", given.dim(), " dims");
+  if (given.dim() == 0) return tensor_split(self, given.item().toLong(), dim);
+  const Tensor dense = contiguous(given);
+  const auto* values = dense.data_ptr<std::int64_t>();
+  return tensor_split(self, IntArrayRef(values, static_cast<std::size_t>(dense.numel())), dim);
+}
+
+namespace {
+
+/// Along which dim hsplit, vsplit and dsplit cut; throws if self has too few.
+std::int64_t split_dim(const char* op, const Tensor& self, std::int64_t least, std::int64_t dim) {
+  ATHANOR_CHECK(self.dim() >= least, op, " requires a tensor with at least ", least,
+                " dimension, but got a tensor with ", self.dim(), " dimensions!");
+  return dim;
+}
+
+std::vector<Tensor> split_evenly(const char* op, const Tensor& self, std::int64_t sections, std::int64_t dim) {
+  ATHANOR_CHECK(sections > 0 && self.size(dim) % sections == 0, op, " attempted to split along dimension ", dim,
+                ", but the size of the dimension ", self.size(dim), " is not divisible by the split_size ", sections,
+                "!");
+  return tensor_split(self, sections, dim);
+}
+
+}  // namespace
+
+/// Equal parts along dim 1 (dim 0 of vectors).
+ATHANOR_FUNCTION("hsplit(Tensor self, int sections) -> Tensor[]");
+std::vector<Tensor> hsplit(const Tensor& self, std::int64_t sections) {
+  return split_evenly("hsplit", self, sections, split_dim("hsplit", self, 1, self.dim() == 1 ? 0 : 1));
+}
+ATHANOR_FUNCTION("hsplit.array(Tensor self, int[] indices) -> Tensor[]");
+std::vector<Tensor> hsplit(const Tensor& self, IntArrayRef indices) {
+  return tensor_split(self, indices, split_dim("hsplit", self, 1, self.dim() == 1 ? 0 : 1));
+}
+/// Equal parts along dim 0.
+ATHANOR_FUNCTION("vsplit(Tensor self, int sections) -> Tensor[]");
+std::vector<Tensor> vsplit(const Tensor& self, std::int64_t sections) {
+  return split_evenly("vsplit", self, sections, split_dim("vsplit", self, 2, 0));
+}
+ATHANOR_FUNCTION("vsplit.array(Tensor self, int[] indices) -> Tensor[]");
+std::vector<Tensor> vsplit(const Tensor& self, IntArrayRef indices) {
+  return tensor_split(self, indices, split_dim("vsplit", self, 2, 0));
+}
+/// Equal parts along dim 2.
+ATHANOR_FUNCTION("dsplit(Tensor self, int sections) -> Tensor[]");
+std::vector<Tensor> dsplit(const Tensor& self, std::int64_t sections) {
+  return split_evenly("dsplit", self, sections, split_dim("dsplit", self, 3, 2));
+}
+ATHANOR_FUNCTION("dsplit.array(Tensor self, int[] indices) -> Tensor[]");
+std::vector<Tensor> dsplit(const Tensor& self, IntArrayRef indices) {
+  return tensor_split(self, indices, split_dim("dsplit", self, 3, 2));
+}
+
 /// The slices of dim as views without it.
 ATHANOR_FUNCTION("unbind(Tensor self, int dim=0) -> Tensor[]");
 std::vector<Tensor> unbind(const Tensor& self, std::int64_t dim) {
@@ -222,6 +326,27 @@ ATHANOR_FUNCTION("flipud(Tensor self) -> Tensor");
 Tensor flipud(const Tensor& self) {
   ATHANOR_CHECK(self.dim() >= 1, "flipud: Input must be >= 1-d.");
   return flip(self, {0});
+}
+
+/// Turned by k quarter turns in the plane of two dims, from the first towards the second; a copy.
+ATHANOR_FUNCTION("rot90(Tensor self, int k=1, int[] dims={0, 1}) -> Tensor");
+Tensor rot90(const Tensor& self, std::int64_t k, IntArrayRef dims) {
+  const std::int64_t n = self.dim();
+  ATHANOR_CHECK(dims.size() == 2, "rot90: expected total rotation dims == 2, but got dims = ", dims.size());
+  ATHANOR_CHECK(n >= 2, "rot90: expected total dims >= 2, but got total dims = ", n);
+  const std::int64_t a = wrap_dim(dims[0], n, "rot90"), b = wrap_dim(dims[1], n, "rot90");
+  ATHANOR_CHECK(a != b, "rot90: expected rotation dims to be different, but got dim0 = ", dims[0],
+                " and dim1 = ", dims[1]);
+  switch ((k % 4 + 4) % 4) {
+    case 1:
+      return transpose(flip(self, {b}), a, b);
+    case 2:
+      return flip(self, {a, b});
+    case 3:
+      return transpose(flip(self, {a}), a, b);
+    default:
+      return clone(self, MemoryFormat::Contiguous);
+  }
 }
 
 /// Elements moved by shifts along dims, wrapping round; without dims over the flattened tensor.
@@ -314,11 +439,8 @@ struct RepeatInterleave {
   void save(const Node&, const Tensor&, const Tensor& r) { repeats.save(r); }
   void grad(GradCall& g) {
     // The entry each repeated slice came from, then a sum by index.
-    const Tensor r = g.get(repeats);
     const std::int64_t n = from[static_cast<std::size_t>(dim)];
-    const Tensor source = detail::empty_tensor({total}, DType::Long, g.grad().device());
-    const Tensor entries = reshape(nonzero(ones({n}, TensorOptions(g.grad().device()))), {n});
-    launch(repeat_interleave_kernel, source, entries, r, std::int64_t{0});
+    const Tensor source = repeat_interleave_dim(arange(n, TensorOptions(g.grad().device())), g.get(repeats), 0, total);
     g.set(0, index_add(zeros(from, g.grad().options()), dim, source, g.grad()));
   }
 };
@@ -341,6 +463,12 @@ Tensor repeat_interleave(const Tensor& self, const Tensor& repeats, std::optiona
 ATHANOR_FUNCTION("repeat_interleave.int(Tensor self, int repeats, int? dim=None) -> Tensor");
 Tensor repeat_interleave(const Tensor& self, std::int64_t repeats, std::optional<std::int64_t> dim) {
   return repeat_interleave(self, full({1}, Scalar(repeats), TensorOptions(kLong).device(self.device())), dim);
+}
+/// The numbers 0, 1, …, each repeated as often as its entry says.
+ATHANOR_FUNCTION("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor");
+Tensor repeat_interleave(const Tensor& repeats, std::optional<std::int64_t> output_size) {
+  ATHANOR_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat, got shape ", repeats.sizes());
+  return repeat_interleave(arange(repeats.numel(), TensorOptions(repeats.device())), repeats, 0, output_size);
 }
 
 namespace {

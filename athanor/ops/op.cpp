@@ -82,6 +82,16 @@ Tensor without_overlap(const Tensor& in, const Tensor& out) {
   return clone(in);
 }
 
+void set_geometry(const Tensor& t, const Geometry& g) {
+  TensorImpl* i = t.impl();
+  if (i->dims != i->inline_dims) {
+    delete[] i->dims;
+    i->dims = i->inline_dims;
+  }
+  i->set_geometry(g.sizes, g.strides);
+  i->storage_offset = g.offset;
+}
+
 namespace {
 
 /// Gives `out` the shape of m, with new storage if it is too small; its identity stays.

@@ -21,8 +21,10 @@
 /// Gradients are written with public ops, so they can be differentiated again; the engine reduces a gradient to its
 /// input's shape and dtype, so broadcasting needs no code.
 ///
-/// A view op (ATHANOR_VIEW) has `Geometry view(const Tensor& self)` instead of infer and run.
+/// A view op (ATHANOR_VIEW) has `Geometry view(const Tensor& self)` instead of infer and run; the flag `inplace_view`
+/// adds the form that turns self into the view.
 /// A composite (ATHANOR_FUNCTION) is a plain function written with other ops; only its declaration is generated.
+/// ATHANOR_ALIAS("absolute", "abs") gives an op another name, all overloads and forms included.
 
 #include <array>
 #include <optional>
@@ -35,6 +37,7 @@
 #define ATHANOR_OP(text) static constexpr const char* schema = text
 #define ATHANOR_VIEW(text) static constexpr const char* schema = text
 #define ATHANOR_FUNCTION(text) static_assert(sizeof(text) > 1)
+#define ATHANOR_ALIAS(alias, name) static_assert(sizeof(alias) > 1 && sizeof(name) > 1)
 
 namespace athanor::ops {
 
@@ -356,6 +359,20 @@ Tensor call_view(Op op, const Tensor& self, ViewOrigin origin = ViewOrigin::Ordi
     set_history(out, IntrusivePtr<Node>(node));
   }
   return out;
+}
+
+/// Gives `t` the geometry g, keeping storage and identity.
+void set_geometry(const Tensor& t, const Geometry& g);
+
+/// The in-place form of a view op: self becomes the view, and its graph goes on through the view's node.
+template <class Op>
+void call_view_inplace(Op op, const Tensor& self) {
+  check_inplace(self, Op::schema);
+  const Geometry g = op.view(self);
+  IntrusivePtr<Node> node;
+  if (GradMode::is_enabled() && wants_grad(self)) node = IntrusivePtr<Node>(make_node(op, self));
+  set_geometry(self, g);
+  if (node) set_history(self, node);
 }
 
 }  // namespace athanor::ops

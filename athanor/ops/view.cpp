@@ -5,9 +5,12 @@
 
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
+#include "athanor/ops/index.h"
+#include "athanor/ops/kernels/copy.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/reduce.h"
+#include "athanor/ops/ternary.h"
 
 namespace athanor::ops {
 
@@ -76,11 +79,79 @@ std::optional<DimVector> view_strides(const Tensor& t, IntArrayRef shape) {
   return strides;
 }
 
+/// One past the last element that a geometry reads; `offset` if it reads none. Throws Error if that overflows.
+std::int64_t end_of(const Geometry& g) {
+  std::int64_t last = g.offset, reach = 0;
+  for (std::size_t d = 0; d < g.sizes.size(); ++d) {
+    if (g.sizes[d] == 0) return g.offset;
+    ATHANOR_CHECK(!__builtin_mul_overflow(g.sizes[d] - 1, g.strides[d], &reach) &&
+                      !__builtin_add_overflow(last, reach, &last) && last < INT64_MAX,
+                  "as_strided: sizes ", IntArrayRef(g.sizes), " with strides ", IntArrayRef(g.strides),
+                  " reach beyond any memory");
+  }
+  return last + 1;
+}
+
+/// True if two elements of the geometry may be at one place; false for sure if none are.
+bool may_overlap(const Geometry& g) {
+  SmallVector<std::size_t, 8> order(g.sizes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return g.strides[a] < g.strides[b]; });
+  std::int64_t covered = 0;
+  for (const auto d : order) {
+    if (g.sizes[d] <= 1) continue;
+    if (g.strides[d] <= covered) return true;
+    covered += (g.sizes[d] - 1) * g.strides[d];
+  }
+  return false;
+}
+
+/// The gradient with respect to a tensor of geometry `in` of its memory read as `out`. What several elements of the
+/// view read is summed; where several elements of the input are one place, they share its gradient evenly. Both
+/// geometries count in elements of one storage.
+Tensor as_strided_gradient(Tensor grad, const Geometry& in, Geometry out) {
+  const TensorOptions options = grad.options();
+  if (grad.numel() == 0) return zeros(in.sizes, options);
+  DimVector repeated;
+  for (std::size_t d = 0; d < out.sizes.size(); ++d) {
+    if (out.strides[d] != 0 || out.sizes[d] == 1) continue;
+    repeated.push_back(static_cast<std::int64_t>(d));
+    out.sizes[d] = 1;
+  }
+  if (!repeated.empty()) grad = sum(grad, IntArrayRef(repeated), true);
+  const std::int64_t first = std::min(in.offset, out.offset);
+  const std::int64_t room = std::max(end_of(in), end_of(out)) - first;
+  auto part = [&](const Tensor& flat, const Geometry& g) {
+    return as_strided(flat, g.sizes, g.strides, g.offset - first);
+  };
+  auto places = [&](const Geometry& g) { return reshape(part(arange(room, TensorOptions(grad.device())), g), {-1}); };
+  Tensor flat = zeros({room}, options);
+  if (may_overlap(out))
+    flat = index_add(flat, 0, places(out), reshape(grad, {-1}));
+  else
+    copy_(part(flat, out), grad);
+  if (may_overlap(in)) {
+    const Tensor shared = places(in);
+    const Tensor count = index_add(zeros({room}, options), 0, shared, ones({shared.numel()}, options));
+    flat = div(flat, clamp_min(count, 1));  // places that the input does not read have no count
+  }
+  return part(flat, in);
+}
+
+Tensor slice_alias(const Tensor& t, std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step) {
+  Geometry g = same_geometry(t);
+  const auto d = static_cast<std::size_t>(dim);
+  g.sizes[d] = (end - start + step - 1) / step;
+  g.offset += start * g.strides[d];
+  g.strides[d] *= step;
+  return detail::alias(t, g.sizes, g.strides, g.offset);
+}
+
 }  // namespace
 
 /// The memory of self read with other sizes, strides and offset (in elements, absolute in the storage).
 struct AsStrided {
-  ATHANOR_VIEW("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor");
+  ATHANOR_VIEW("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor | inplace_view");
   DimVector size, stride;
   std::optional<std::int64_t> storage_offset;
   DimVector in_sizes, in_strides;
@@ -97,48 +168,18 @@ struct AsStrided {
                   " strides");
     note(self);
     ATHANOR_CHECK(offset >= 0, "as_strided: storage_offset must not be negative, got ", offset);
-    std::int64_t last = offset;
-    for (std::size_t d = 0; d < size.size(); ++d) {
-      ATHANOR_CHECK(stride[d] >= 0, "as_strided: negative strides are not supported, got ", IntArrayRef(stride));
-      last += (size[d] - 1) * stride[d];
-    }
+    for (const std::int64_t s : stride)
+      ATHANOR_CHECK(s >= 0, "as_strided: negative strides are not supported, got ", IntArrayRef(stride));
     const auto room = static_cast<std::int64_t>(self.storage()->nbytes() / self.itemsize());
-    if (checked_numel(size, "as_strided") != 0)
-      ATHANOR_CHECK(last < room, "as_strided: sizes ", IntArrayRef(size), ", strides ", IntArrayRef(stride),
-                    " and offset ", offset, " need ", last + 1, " elements, the storage has ", room);
+    if (checked_numel(size, "as_strided") != 0) {
+      const std::int64_t end = end_of({size, stride, offset});
+      ATHANOR_CHECK(end <= room, "as_strided: sizes ", IntArrayRef(size), ", strides ", IntArrayRef(stride),
+                    " and offset ", offset, " need ", end, " elements, the storage has ", room);
+    }
     return {size, stride, offset};
   }
   void grad(GradCall& g) {
-    // The gradient of the storage's used part: what several elements of the view read is summed.
-    std::int64_t extent = 1;
-    for (std::size_t d = 0; d < in_sizes.size(); ++d)
-      extent += std::max<std::int64_t>(in_sizes[d] - 1, 0) * in_strides[d];
-    extent = std::max(extent, end() - in_offset);
-    const TensorOptions options = g.grad().options();
-    Tensor flat = zeros({extent}, options);
-    if (overlapping()) {
-      ATHANOR_THROW(NotImplementedError, "gradient of an overlapping as_strided");
-    } else {
-      copy_(as_strided(flat, size, stride, offset - in_offset), g.grad());
-    }
-    g.set(0, as_strided(flat, in_sizes, in_strides, 0));
-  }
-  std::int64_t end() const {
-    std::int64_t last = offset + 1;
-    for (std::size_t d = 0; d < size.size(); ++d) last += std::max<std::int64_t>(size[d] - 1, 0) * stride[d];
-    return last;
-  }
-  bool overlapping() const {
-    SmallVector<std::size_t, 8> order(size.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(), [&](auto a, auto b) { return stride[a] < stride[b]; });
-    std::int64_t covered = 0;
-    for (const auto d : order) {
-      if (size[d] <= 1) continue;
-      if (stride[d] <= covered) return true;
-      covered += (size[d] - 1) * stride[d];
-    }
-    return false;
+    g.set(0, as_strided_gradient(g.grad(), {in_sizes, in_strides, in_offset}, {size, stride, offset}));
   }
 };
 
@@ -207,7 +248,7 @@ Tensor expand_as(const Tensor& self, const Tensor& other) { return expand(self, 
 
 /// Dimensions dim0 and dim1 exchanged.
 struct Transpose {
-  ATHANOR_VIEW("transpose(Tensor self, int dim0, int dim1) -> Tensor");
+  ATHANOR_VIEW("transpose(Tensor self, int dim0, int dim1) -> Tensor | inplace_view");
   std::int64_t dim0, dim1;
   Geometry view(const Tensor& self) {
     Geometry g = same_geometry(self);
@@ -227,7 +268,7 @@ struct Transpose {
 
 /// A matrix transposed; 0-d and 1-d tensors as they are.
 struct MatrixTranspose {
-  ATHANOR_VIEW("t(Tensor self) -> Tensor");
+  ATHANOR_VIEW("t(Tensor self) -> Tensor | inplace_view");
   Geometry view(const Tensor& self) {
     ATHANOR_CHECK(self.dim() <= 2, "t() expects a tensor with <= 2 dimensions, but self is ", self.dim(), "D");
     Geometry g = same_geometry(self);
@@ -270,7 +311,7 @@ struct Permute {
 
 /// A new dimension of size 1 at dim.
 struct Unsqueeze {
-  ATHANOR_VIEW("unsqueeze(Tensor self, int dim) -> Tensor");
+  ATHANOR_VIEW("unsqueeze(Tensor self, int dim) -> Tensor | inplace_view");
   std::int64_t dim;
   Geometry view(const Tensor& self) {
     dim = wrap_dim(dim, self.dim() + 1, "unsqueeze");
@@ -286,7 +327,7 @@ struct Unsqueeze {
 
 /// Dimension dim removed if its size is 1.
 struct SqueezeDim {
-  ATHANOR_VIEW("squeeze.dim(Tensor self, int dim) -> Tensor");
+  ATHANOR_VIEW("squeeze.dim(Tensor self, int dim) -> Tensor | inplace_view");
   static constexpr const char* grad_name = "SqueezeBackward1";
   std::int64_t dim;
   bool removed = false;
@@ -305,7 +346,7 @@ struct SqueezeDim {
 
 /// All dimensions of size 1 removed.
 struct Squeeze {
-  ATHANOR_VIEW("squeeze(Tensor self) -> Tensor");
+  ATHANOR_VIEW("squeeze(Tensor self) -> Tensor | inplace_view");
   DimVector from;
   Geometry view(const Tensor& self) {
     from = DimVector(self.sizes());
@@ -370,15 +411,18 @@ struct Select {
   void grad(GradCall& g) { g.set(0, slice_backward(unsqueeze(g.grad(), dim), from, dim, index, index + 1, 1)); }
 };
 
-/// Zeros of `input_sizes` with grad written to the slice: the gradient of slice and select.
-ATHANOR_FUNCTION(
-    "slice_backward(Tensor grad_output, int[] input_sizes, int dim, int start, int end, int step) -> Tensor");
-Tensor slice_backward(const Tensor& grad_output, IntArrayRef input_sizes, std::int64_t dim, std::int64_t start,
-                      std::int64_t end, std::int64_t step) {
-  Tensor full = zeros(input_sizes, grad_output.options());
-  copy_(slice(full, dim, start, end, step), grad_output);
-  return full;
-}
+/// Zeros of `input_sizes` with grad written to the slice: the gradient of slice and select. Bounds are within the size.
+struct SliceBackward {
+  ATHANOR_OP("slice_backward(Tensor grad_output, int[] input_sizes, int dim, int start, int end, int step) -> Tensor");
+  DimVector input_sizes;
+  std::int64_t dim, start, end, step;
+  Meta infer(const Tensor& grad) { return {input_sizes, grad.dtype(), grad.device(), {}}; }
+  void run(const Tensor& out, const Tensor& grad) {
+    launch(fill_kernel, out, Scalar(0));
+    launch(copy_kernel, slice_alias(out, dim, start, end, step), grad);
+  }
+  void grad(GradCall& g) { g.set(0, slice(g.grad(), dim, start, end, step)); }
+};
 
 ATHANOR_FUNCTION("narrow(Tensor self, int dim, int start, int length) -> Tensor");
 Tensor narrow(const Tensor& self, std::int64_t dim, std::int64_t start, std::int64_t length) {
