@@ -230,11 +230,10 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
   check_not_bool("arange", o.dtype());
   const std::int64_t n = arange_size(start, end, step);
   Tensor t = make({n}, o);
-  if (is_floating_point(o.dtype()))
-    launch(arange_kernel, t, start, step);
-  else
-    launch(arange_kernel, t, Scalar(whole("arange", "start", start, kLong)),
-           Scalar(whole("arange", "step", step, kLong)));
+  const bool floats = is_floating_point(o.dtype());
+  const Scalar from = floats ? start : Scalar(whole("arange", "start", start, kLong));
+  const Scalar by = floats ? step : Scalar(whole("arange", "step", step, kLong));
+  launch(arange_kernel, t, from, by);
   return finish(std::move(t), options);
 }
 ATHANOR_FUNCTION("arange.start(Scalar start, Scalar end, TensorOptions options={}) -> Tensor");
@@ -250,12 +249,11 @@ Tensor linspace(const Scalar& start, const Scalar& end, std::int64_t steps, cons
   check_steps("linspace", steps);
   const DType type = options.dtype();
   check_not_bool("linspace", type);
+  const bool floats = is_floating_point(type);
+  const Scalar a = floats ? start : Scalar(whole("linspace", "start", start, type));
+  const Scalar b = floats ? end : Scalar(whole("linspace", "end", end, type));
   Tensor t = make({steps}, options);
-  if (is_floating_point(type))
-    launch(linspace_kernel, t, start, end);
-  else
-    launch(linspace_kernel, t, Scalar(whole("linspace", "start", start, type)),
-           Scalar(whole("linspace", "end", end, type)));
+  launch(linspace_kernel, t, a, b);
   return finish(std::move(t), options);
 }
 

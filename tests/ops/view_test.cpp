@@ -29,7 +29,7 @@ TEST(AsStrided, GradientsToSecondOrderOfOverlappingViews) {
   gradgradcheck(windows, {x});
   // Repeats (stride 0) beside overlaps, and an input with gaps.
   const auto repeated = [](const std::vector<Tensor>& in) {
-    return in[0].slice(1, 0, 5, 2).as_strided({2, 3, 2}, {0, 2, 2}, 3).pow(2);
+    return in[0].slice(1, 0, 5, 2).as_strided({2, 3, 2}, {0, 5, 5}, 0).pow(2);
   };
   gradcheck(repeated, {x});
   gradgradcheck(repeated, {x});
@@ -163,9 +163,10 @@ TEST(ViewDtype, ReinterpretsBytes) {
   EXPECT_EQ(x.view(kShort).sizes().vec(), (Sizes{2, 6}));
   EXPECT_EQ(ones({2, 4}).view(kDouble).sizes().vec(), (Sizes{2, 2}));
   Tensor y = ones({4});
+  const auto version = y._version();
   y.view(kInt).fill_(0);
   EXPECT_EQ(y.sum().item<float>(), 0);
-  EXPECT_EQ(y._version(), 1U);
+  EXPECT_EQ(y._version(), version + 1);
   const Tensor part = arange(8, kInt).slice(0, 2, 6).view(kLong);
   EXPECT_EQ(list(part), (std::vector<double>{2 + 3 * 4294967296.0, 4 + 5 * 4294967296.0}));
   EXPECT_FALSE(ones({2}).requires_grad_().view(kInt).requires_grad());

@@ -91,7 +91,10 @@ void triangle_indices_cpu(const View& out, std::int64_t rows, std::int64_t colum
   ATHANOR_CHECK_TYPE(TypeError, out.dtype == DType::Long || out.dtype == DType::Int,
                      "triangle_indices: expected int32 or int64, got ", dtype_name(out.dtype));
   if (out.numel == 0) return;
-  parallel_for(0, rows, std::max<std::int64_t>(1, kGrain / columns), [&](std::int64_t begin, std::int64_t end) {
+  // Rows without elements are passed over: there may be very many.
+  const std::int64_t first = upper ? 0 : std::max<std::int64_t>(0, -offset);
+  const std::int64_t last = upper && offset > columns - rows ? columns - offset : rows;
+  parallel_for(first, last, std::max<std::int64_t>(1, kGrain / columns), [&](std::int64_t begin, std::int64_t end) {
     // Elements above row `begin`.
     const std::int64_t at = triangle_size(begin, columns, offset, upper);
     (out.dtype == DType::Long ? triangle_rows<std::int64_t> : triangle_rows<std::int32_t>)(out, columns, offset, upper,
