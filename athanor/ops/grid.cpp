@@ -44,7 +44,6 @@ std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexing) {
     std::swap(swapped[0], swapped[1]);
     out = meshgrid(swapped);
     std::swap(out[0], out[1]);
-    for (Tensor& t : out) t = transpose(t, 0, 1);
   }
   return out;
 }

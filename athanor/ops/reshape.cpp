@@ -195,6 +195,7 @@ Tensor view(const Tensor& self, DType dtype) {
                                        : std::string("to view ") + dtype_libtorch_name(self.dtype()) + " as " +
                                              dtype_libtorch_name(dtype) + " (different element sizes)";
   if (have != want) {
+    if (self.numel() == 0) g.strides = detail::strides_for(g.sizes, MemoryFormat::Contiguous);  // as good as any
     const std::size_t n = g.sizes.size();
     ATHANOR_CHECK(n > 0, "view: self.dim() cannot be 0 ", how);
     ATHANOR_CHECK(g.strides[n - 1] == 1, "view: self.stride(-1) must be 1 ", how, ", but got ", g.strides[n - 1]);
@@ -211,8 +212,8 @@ Tensor view(const Tensor& self, DType dtype) {
       g.sizes[n - 1] /= ratio;
       g.offset /= ratio;
       for (std::size_t d = 0; d + 1 < n; ++d) {
-        ATHANOR_CHECK(g.strides[d] % ratio == 0, "view: self.stride(", d, ") must be divisible by ", ratio, ' ', how,
-                      ", but got ", g.strides[d]);
+        ATHANOR_CHECK(g.strides[d] % ratio == 0 || self.numel() == 0, "view: self.stride(", d,
+                      ") must be divisible by ", ratio, ' ', how, ", but got ", g.strides[d]);
         g.strides[d] /= ratio;
       }
     }
