@@ -40,7 +40,8 @@ WITHOUT_COUNTERPART = {
     **{name: RANDOM for name in (
         "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "bernoulli", "normal",
         "multinomial", "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")},
-    **{name: UNINITIALIZED for name in ("empty", "empty_like", "empty_strided", "new_empty")},
+    **{name: UNINITIALIZED for name in (
+        "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")},
     "batch_norm_relu": "relu(batch_norm(...)) in one pass; compared by its row alone",
 }
 
@@ -70,7 +71,7 @@ KNOWN = [
     ("softshrink", lambda d: VERSION < (2, 0) and not d.finite, "torch 1 shrinks NaN to 0"),
     ("trigamma", lambda d: d.dtype in (None, torch.float64),
      "torch's has nine digits; its derivative, polygamma(2), does not exist here"),
-    ("as_strided|prod", lambda d: d.dtype is None, "gradients of overlapping views and of products with zeros are missing"),
+    ("prod", lambda d: d.dtype is None, "gradients of products with zeros are missing"),
     ("hardsigmoid", lambda d: d.gradient and d.dtype == torch.float64, "torch's sixth is a float32"),
     ("native_layer_norm", lambda d: d.dtype in (torch.float32, torch.float16, torch.bfloat16),
      "statistics of half types are float32 here, so that no precision is lost between forward and backward"),
@@ -128,6 +129,10 @@ COUNTERPARTS = {
     "roll_dims": lambda a: torch.roll(a["self"], a["shifts"], a["dims"]),
     "repeat_interleave_dim": lambda a: torch.repeat_interleave(a["self"], a["repeats"], a["dim"]),
     "repeat_interleave": lambda a: torch.repeat_interleave(a["self"], a["repeats"], a["dim"]),
+    "repeat_interleave.Tensor": lambda a: torch.repeat_interleave(a["repeats"]),
+    "tensor_split.indices": lambda a: torch.tensor_split(a["self"], a["indices"], a["dim"]),
+    "tensor_split.tensor_indices_or_sections": lambda a: torch.tensor_split(
+        a["self"], a["tensor_indices_or_sections"], a["dim"]),
     "tensor_split": lambda a: torch.tensor_split(a["self"], a["sections"], a["dim"]),
     "split": lambda a: torch.split(a["self"], a["split_size"], a["dim"]),
     "nll_loss": nll,
