@@ -197,7 +197,7 @@ Arrays grid(const Arrays& in, bool with_xy) {
 }
 
 void add_grids() {
-  Row r = moving_row("meshgrid");
+  Row r = moving_row("meshgrid", "", false);
   r.cases = {{"",
               vectors(),
               [](const Tensors& x) { return meshgrid(x); },
@@ -216,7 +216,7 @@ void add_grids() {
                  },
                  "same dtype"}};
   add_row(r);
-  r = moving_row("meshgrid", "indexing");
+  r = moving_row("meshgrid", "indexing", false);
   r.cases = {{"ij",
               vectors(),
               [](const Tensors& x) { return meshgrid(x, "ij"); },

@@ -100,7 +100,7 @@ void add_same_elements() {
       [as_3d](const Arrays& in) { return as_3d(in[0]); })};
   add_row(r);
   const std::vector<Sample> lists = {{{uniform({}, -4, 4), uniform({3}, -4, 4, 2), uniform({2, 3}, -4, 4, 3)}}};
-  r = moving_row("atleast_1d", "Sequence");
+  r = moving_row("atleast_1d", "Sequence", false);
   r.cases = {{"",
               lists,
               [](const Tensors& x) { return atleast_1d(x); },
@@ -110,7 +110,7 @@ void add_same_elements() {
               {},
               {}}};
   add_row(r);
-  r = moving_row("atleast_2d", "Sequence");
+  r = moving_row("atleast_2d", "Sequence", false);
   r.cases = {{"",
               lists,
               [](const Tensors& x) { return atleast_2d(x); },
@@ -120,7 +120,7 @@ void add_same_elements() {
               {},
               {}}};
   add_row(r);
-  r = moving_row("atleast_3d", "Sequence");
+  r = moving_row("atleast_3d", "Sequence", false);
   r.cases = {{"",
               lists,
               [](const Tensors& x) { return atleast_3d(x); },
@@ -168,7 +168,7 @@ void add_broadcasts() {
       })};
   r.refusals = {{"a size that does not fit", [] { broadcast_to(ones({2}), {3}); }, "expanded size of the tensor (3)"}};
   add_row(r);
-  r = moving_row("broadcast_tensors");
+  r = moving_row("broadcast_tensors", "", false);
   r.cases = {{"",
               {{{uniform({2, 1}, -4, 4), uniform({3}, -4, 4, 2), uniform({}, -4, 4, 3)}}},
               [](const Tensors& x) { return broadcast_tensors(x); },

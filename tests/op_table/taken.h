@@ -35,7 +35,7 @@ inline Array cut(const Array& in, std::int64_t dim, std::int64_t begin, std::int
   });
 }
 
-/// A row of an op that moves elements of any dtype.
+/// A row of an op that moves elements of any dtype; is_view: every result shares the first input's storage.
 inline Row moving_row(const char* name, const char* overload = "", bool is_view = true) {
   Row r{name, overload, kAll, same_type};
   r.gradient = true;
