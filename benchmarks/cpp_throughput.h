@@ -129,6 +129,25 @@ inline void add_movement_rows(Program& program, const Size& size) {
   });
   add("sort", "element", static_cast<double>(n),
       [n]() -> Body { return [x = torch::randn({n})] { auto r = torch::sort(x); }; });
+  const auto line = [&](const std::string& name, std::function<void(const Tensor&)> op) {
+    add(name, "element", static_cast<double>(n), [n, op]() -> Body { return [x = torch::randn({n}), op] { op(x); }; });
+  };
+  const auto matrix = [&](const std::string& name, std::function<void(const Tensor&)> op) {
+    add(name, "element", static_cast<double>(rows * kWidth), [rows, op]() -> Body {
+      return [m = torch::randn({rows, kWidth}), op] { op(m); };
+    });
+  };
+  matrix("sort.last", [](const Tensor& m) { auto r = torch::sort(m, 1); });
+  line("cumsum", [](const Tensor& x) { Tensor r = torch::cumsum(x, 0); });
+  matrix("cumsum.last", [](const Tensor& m) { Tensor r = torch::cumsum(m, 1); });
+  line("topk", [](const Tensor& x) { auto r = torch::topk(x, 100); });
+  matrix("topk.last", [](const Tensor& m) { auto r = torch::topk(m, 5); });
+  line("median", [](const Tensor& x) { Tensor r = torch::median(x); });
+  matrix("median.last", [](const Tensor& m) { auto r = torch::median(m, 1); });
+  add("unique", "element", static_cast<double>(n),
+      [n]() -> Body { return [x = torch::randint(0, 1000, {n}, torch::kLong)] { auto r = torch::_unique2(x); }; });
+  line("unique.float", [](const Tensor& x) { auto r = torch::_unique2(x); });
+  add("randperm", "element", static_cast<double>(n), [n]() -> Body { return [n] { Tensor r = torch::randperm(n); }; });
   add("uniform.fill", "element", static_cast<double>(n),
       [n]() -> Body { return [x = torch::zeros({n})]() mutable { x.uniform_(); }; });
   add("normal.fill", "element", static_cast<double>(n),

@@ -156,6 +156,28 @@ def add_movement_rows(program: Program, size: str, n: int) -> None:
     add("index_elements.new", "B", 16 * n, index_elements)
     add("gather.new", "B", 16 * rows * WIDTH, gather)
     add("sort", "element", n, sort)
+
+    def order(op, matrix=False):
+        def make():
+            x = torch.randn(rows, WIDTH) if matrix else torch.randn(n)
+            return lambda: op(x)
+
+        return make
+
+    def few_values():
+        x = torch.randint(0, 1000, (n,))
+        return lambda: torch.unique(x)
+
+    add("sort.last", "element", rows * WIDTH, order(lambda m: torch.sort(m, 1), True))
+    add("cumsum", "element", n, order(lambda x: torch.cumsum(x, 0)))
+    add("cumsum.last", "element", rows * WIDTH, order(lambda m: torch.cumsum(m, 1), True))
+    add("topk", "element", n, order(lambda x: torch.topk(x, 100)))
+    add("topk.last", "element", rows * WIDTH, order(lambda m: torch.topk(m, 5), True))
+    add("median", "element", n, order(lambda x: torch.median(x)))
+    add("median.last", "element", rows * WIDTH, order(lambda m: torch.median(m, 1), True))
+    add("unique", "element", n, few_values)
+    add("unique.float", "element", n, order(lambda x: torch.unique(x)))
+    add("randperm", "element", n, lambda: lambda: torch.randperm(n))
     add("uniform.fill", "element", n, fill("uniform_"))
     add("normal.fill", "element", n, fill("normal_"))
 

@@ -274,17 +274,48 @@ TEST(Dropout, KeepsAndScalesByTheDraws) {
       }
 }
 
-TEST(Randperm, OrdersNumbersByTheirDraws) {
-  for (std::int64_t n : {0, 1, 2, 3, 49, 1000, 1025, 70001, 300000}) {
-    const PhiloxState s{5, 11};
-    StridedArray out(DType::Long, {n});
-    randperm_kernel.get(DeviceType::CPU)(out.view(), s);
-    std::vector<std::pair<std::uint64_t, std::int64_t>> want;
-    for (std::int64_t i = 0; i < n; ++i) want.emplace_back(draw64(s, static_cast<std::uint64_t>(i)), i);
-    std::sort(want.begin(), want.end());
-    for (std::int64_t i = 0; i < n; ++i)
-      ASSERT_EQ(out.at({i}), static_cast<double>(want[static_cast<std::size_t>(i)].second));
+TEST(Randperm, HasEveryNumberOnceForAnyNumberOfThreads) {
+  const int threads = get_num_threads();
+  for (std::int64_t n : {0, 1, 2, 3, 49, 1000, 1025, 16384, 16385, 70001, 300000}) {
+    StridedArray first(DType::Long, {n}), second(DType::Long, {n});
+    set_num_threads(1);
+    randperm_kernel.get(DeviceType::CPU)(first.view(), {5, 11});
+    set_num_threads(3);
+    randperm_kernel.get(DeviceType::CPU)(second.view(), {5, 11});
+    set_num_threads(threads);
+    EXPECT_EQ(first.values(), second.values());
+    std::vector<double> sorted = first.values();
+    std::sort(sorted.begin(), sorted.end());
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(sorted[static_cast<std::size_t>(i)], static_cast<double>(i));
   }
+}
+
+TEST(Randperm, GivesEveryOrderOfFourEquallyOften) {
+  std::map<std::vector<double>, int> seen;
+  for (std::uint64_t i = 0; i < 24000; ++i) {
+    StridedArray out(DType::Long, {4});
+    randperm_kernel.get(DeviceType::CPU)(out.view(), {7, 2 * i});
+    ++seen[out.values()];
+  }
+  ASSERT_EQ(seen.size(), 24U);
+  double chi = 0;
+  for (const auto& [order, count] : seen) chi += (count - 1000.0) * (count - 1000.0) / 1000;
+  EXPECT_LT(chi, 50);  // 23 degrees of freedom: one in a thousand passes 49.7
+}
+
+TEST(Randperm, SpreadsEveryPartOfTheNumbersOverAllPlaces) {
+  constexpr std::int64_t kParts = 10, kNumbers = 200000;
+  StridedArray out(DType::Long, {kNumbers});
+  randperm_kernel.get(DeviceType::CPU)(out.view(), {3, 4});
+  const std::vector<double> values = out.values();
+  double counts[kParts][kParts] = {}, chi = 0;
+  for (std::int64_t i = 0; i < kNumbers; ++i)
+    ++counts[i * kParts / kNumbers][static_cast<std::int64_t>(values[static_cast<std::size_t>(i)]) * kParts / kNumbers];
+  constexpr double kExpected = double{kNumbers} / (kParts * kParts);
+  for (const auto& row : counts)
+    for (const double c : row) chi += (c - kExpected) * (c - kExpected) / kExpected;
+  EXPECT_LT(chi, 130);  // 81 degrees of freedom: mean 81, deviation 13
+  EXPECT_GT(chi, 40);
 }
 
 TEST(Randperm, FillsOtherDtypesAndStrides) {

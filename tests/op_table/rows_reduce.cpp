@@ -5,9 +5,6 @@ namespace athanor::op_table {
 
 namespace {
 
-/// The gradient of a product with zeros goes through the scan kernels.
-constexpr bool kHasScans = false;
-
 using Fold = std::function<double(const Values&)>;
 
 /// Any shape, an empty line and an empty result among them.
@@ -194,8 +191,7 @@ void add_sums() {
 }
 
 void add_products() {
-  const Sample zeros_inside{{Array({2, 3}, {1.5, 0, 2, 3, -1, 2})}, kHasScans},
-      two_zeros{{Array({2, 3}, {1.5, 0, 0, 3, -1, 2})}, kHasScans};
+  const Sample zeros_inside{{Array({2, 3}, {1.5, 0, 2, 3, -1, 2})}}, two_zeros{{Array({2, 3}, {1.5, 0, 0, 3, -1, 2})}};
   std::vector<Sample> s = {{{uniform({}, 0.5, 2)}},         {{uniform({5}, 0.5, 2)}},           zeros_inside, two_zeros,
                            {{uniform({0}, 0.5, 2)}, false}, {{uniform({37}, 0.8, 1.25)}, false}};
   Row r = reduction("prod", "", kAll, sum_type);

@@ -1,136 +1,149 @@
 // Permutations and draws by weight.
 #include <algorithm>
 #include <cmath>
-#include <memory>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/dense_line.h"
+#include "athanor/device/cpu/host_buffer.h"
 #include "athanor/device/cpu/random_philox.h"
 #include "athanor/ops/kernels/random.h"
 
 namespace athanor::cpu {
 namespace {
 
-struct Card {
-  std::uint64_t key;
-  std::int64_t number;
-  bool operator<(const Card& o) const { return key < o.key || (key == o.key && number < o.number); }
-};
+// ---- permutations: every number goes to a bucket drawn at random, then each bucket, small enough for the cache, is
+// shuffled. Uniform (Rao, Sankhya A 23, 1961; Sandelius, J. R. Stat. Soc. B 24, 1962), and what a bucket holds does not
+// depend on the number of threads.
 
-constexpr std::int64_t kSmall = 48;        // cards that are sorted by insertion
-constexpr std::int64_t kBucketCards = 32;  // cards aimed at per bucket
-constexpr int kMostBucketBits = 11;        // buckets whose ends fit the first cache and the page table's
+constexpr std::int64_t kBucketNumbers = 16384;  // aimed at
+constexpr int kMostBucketBits = 11;
+constexpr std::int64_t kDealShare = 65536;  // numbers dealt in one go; a multiple of what a block of words deals
 
-void insertion_sort(Card* cards, std::int64_t n) {
-  for (std::int64_t i = 1; i < n; ++i) {
-    const Card c = cards[i];
-    std::int64_t at = i;
-    for (; at > 0 && c < cards[at - 1]; --at) cards[at] = cards[at - 1];
-    cards[at] = c;
-  }
-}
-
-/// Number of key bits to deal n cards by.
-int bucket_bits(std::int64_t n) {
-  int bits = 1;
-  while (bits < kMostBucketBits && n >> bits > kBucketCards) ++bits;
-  return bits;
-}
-
-/// Sorts cards whose keys agree above bit `top`; `room` has as many places. Keys are random, so dealing them into
-/// buckets by their top bits leaves little to sort.
-void sort_cards(Card* cards, Card* room, std::int64_t n, int top) {
-  if (n <= kSmall) return insertion_sort(cards, n);
-  if (top < 16) return std::sort(cards, cards + n);
-  const int bits = bucket_bits(n), shift = top - bits;
-  const std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
-  std::int64_t ends[(1 << kMostBucketBits) + 1] = {};
-  for (std::int64_t i = 0; i < n; ++i) ++ends[(cards[i].key >> shift & mask) + 1];
-  for (std::uint64_t b = 0; b < mask; ++b) ends[b + 1] += ends[b];
-  for (std::int64_t i = 0; i < n; ++i) room[ends[cards[i].key >> shift & mask]++] = cards[i];
-  std::copy(room, room + n, cards);
-  for (std::uint64_t b = 0; b <= mask; ++b) {
-    const std::int64_t first = b ? ends[b - 1] : 0;
-    sort_cards(cards + first, room + first, ends[b] - first, shift);
-  }
-}
-
-/// Deals n cards into 2^bits buckets, by several threads: each counts its share, then moves it. The result is ordered
-/// by bucket; the order within is left to the sort, whose result does not depend on it.
-class Deal {
+/// 32-bit words from a place in the sequence on.
+class Words {
  public:
-  Deal(std::int64_t n, int bits, PhiloxState state) : n_(n), bits_(bits), state_(state) {
-    shares_ = std::clamp<std::int64_t>(n / 65536, 1, 64);
-    ends_.resize(static_cast<std::size_t>(shares_) << bits);
+  Words(PhiloxState state, std::uint64_t block, std::int64_t blocks) : state_(state), block_(block), blocks_(blocks) {}
+  std::uint32_t next() {
+    if (at_ == end_) refill();
+    return words_[at_++];
   }
-
-  void run(Card* to) {
-    each_share([&](std::int64_t s, std::int64_t* ends) {
-      each_card(s, [&](const Card& c) { ++ends[c.key >> (64 - bits_)]; });
-    });
-    std::int64_t sum = 0;
-    for (std::int64_t b = 0; b < std::int64_t{1} << bits_; ++b)
-      for (std::int64_t s = 0; s < shares_; ++s) {
-        std::int64_t& place = ends_[static_cast<std::size_t>((s << bits_) + b)];
-        const std::int64_t count = place;
-        place = sum;
-        sum += count;
-      }
-    each_share([&](std::int64_t s, std::int64_t* ends) {
-      each_card(s, [&](const Card& c) { to[ends[c.key >> (64 - bits_)]++] = c; });
-    });
+  /// Uniform in [0, range), without bias: Lemire, "Fast random integer generation in an interval", 2019.
+  std::uint32_t below(std::uint32_t range) {
+    std::uint64_t product = std::uint64_t{next()} * range;
+    if (static_cast<std::uint32_t>(product) < range) {
+      const std::uint32_t threshold = -range % range;
+      while (static_cast<std::uint32_t>(product) < threshold) product = std::uint64_t{again()} * range;
+    }
+    return static_cast<std::uint32_t>(product >> 32);
   }
-  /// Where bucket b ends, after run.
-  std::int64_t end(std::int64_t b) const { return ends_[static_cast<std::size_t>(((shares_ - 1) << bits_) + b)]; }
 
  private:
-  template <class F>
-  void each_share(F&& fn) {
-    parallel_for(0, shares_, 1, [&](std::int64_t b, std::int64_t e) {
-      for (; b < e; ++b) fn(b, &ends_[static_cast<std::size_t>(b << bits_)]);
+  void refill() {
+    const std::int64_t n = std::clamp<std::int64_t>(blocks_, 1, kRandomChunk / 4);
+    random_fns().words(words_, state_, block_, n);
+    block_ += static_cast<std::uint64_t>(n);
+    blocks_ -= n;
+    at_ = 0;
+    end_ = 4 * n;
+  }
+  /// A word in place of one refused, from a sequence of its own.
+  std::uint32_t again() { return philox_draw32(state_, 4 * block_ + static_cast<std::uint64_t>(at_), ++attempt_); }
+
+  PhiloxState state_;
+  std::uint64_t block_;
+  std::int64_t blocks_, at_ = 0, end_ = 0;
+  std::uint32_t attempt_ = 0;
+  alignas(64) std::uint32_t words_[2 * kRandomChunk];
+};
+
+/// Fisher and Yates; n < 2^32, which a bucket of less than 2^43 numbers has.
+void shuffle(std::int64_t* p, std::int64_t n, Words& words) {
+  for (std::int64_t i = n - 1; i > 0; --i) {
+    std::swap(p[i], p[words.below(static_cast<std::uint32_t>(i + 1))]);
+  }
+}
+
+/// The first bucket draw is word 0; the words of shuffles start behind those of the deal. Half a word deals one number.
+class Permutation {
+ public:
+  Permutation(std::int64_t* to, std::int64_t n, PhiloxState state) : to_(to), n_(n), state_(state) {
+    while (bits_ < kMostBucketBits && n >> bits_ > kBucketNumbers) ++bits_;
+    shares_ = (n + kDealShare - 1) / kDealShare;
+  }
+
+  void run() {
+    if (bits_ == 0) {
+      std::iota(to_, to_ + n_, std::int64_t{0});
+      Words words(state_, 0, (n_ + 3) / 4);
+      return shuffle(to_, n_, words);
+    }
+    const std::int64_t buckets = std::int64_t{1} << bits_;
+    const HostBuffer<std::int64_t> places(shares_ * buckets), starts(buckets + 1);
+    count(places.data(), buckets);
+    std::int64_t sum = 0;
+    for (std::int64_t b = 0; b < buckets; ++b) {
+      starts[b] = sum;
+      for (std::int64_t s = 0; s < shares_; ++s) sum += std::exchange(places[s * buckets + b], sum);
+    }
+    starts[buckets] = n_;
+    parallel_for(0, shares_, 1, [&](std::int64_t s, std::int64_t e) {
+      for (; s < e; ++s) {
+        std::int64_t* const ends = &places[s * buckets];
+        each_bucket(s, [&](std::int64_t i, std::uint32_t b) {
+          std::int64_t* const at = to_ + ends[b]++;
+          *at = i;
+          __builtin_prefetch(at + 8, 1);
+        });
+      }
+    });
+    parallel_for(0, buckets, 1, [&](std::int64_t b, std::int64_t e) {
+      for (; b < e; ++b) {
+        const std::int64_t m = starts[b + 1] - starts[b];
+        Words words(state_, static_cast<std::uint64_t>(n_ / 8 + 1 + starts[b] / 4 + b), (m + 3) / 4);
+        shuffle(to_ + starts[b], m, words);
+      }
     });
   }
-  /// The keys are drawn anew for counting and moving: cheaper than keeping them.
+
+ private:
+  void count(std::int64_t* tables, std::int64_t buckets) const {
+    parallel_for(0, shares_, 1, [&](std::int64_t s, std::int64_t e) {
+      for (; s < e; ++s) {
+        std::int64_t* const table = tables + s * buckets;
+        std::fill_n(table, buckets, 0);
+        each_bucket(s, [&](std::int64_t, std::uint32_t b) { ++table[b]; });
+      }
+    });
+  }
+  /// The words are drawn anew for counting and dealing: cheaper than keeping them.
   template <class F>
-  void each_card(std::int64_t share, F&& fn) const {
-    const std::int64_t step = (n_ / shares_ / kRandomChunk + 1) * kRandomChunk;
+  void each_bucket(std::int64_t share, F&& fn) const {
     alignas(64) std::uint32_t words[2 * kRandomChunk];
-    for (std::int64_t i = share * step; i < std::min(n_, (share + 1) * step); i += kRandomChunk) {
-      const std::int64_t m = std::min(kRandomChunk, n_ - i);
-      random_fns().words(words, state_, static_cast<std::uint64_t>(i / 2), (m + 1) / 2);
-      for (std::int64_t k = 0; k < m; ++k)
-        fn(Card{words[2 * k] | static_cast<std::uint64_t>(words[2 * k + 1]) << 32, i + k});
+    const std::int64_t end = std::min(n_, (share + 1) * kDealShare);
+    for (std::int64_t i = share * kDealShare; i < end; i += 2 * kRandomChunk) {
+      random_fns().words(words, state_, static_cast<std::uint64_t>(i / 8), kRandomChunk / 4);
+      const std::int64_t m = std::min(2 * kRandomChunk, end - i);
+      for (std::int64_t k = 0; k < m; ++k) fn(i + k, (words[k / 2] >> (k % 2 * 16) & 0xffffU) >> (16 - bits_));
     }
   }
 
+  std::int64_t* to_;
   std::int64_t n_;
-  int bits_;
   PhiloxState state_;
-  std::int64_t shares_ = 1;
-  std::vector<std::int64_t> ends_;
+  int bits_ = 0;
+  std::int64_t shares_;
 };
 
 void randperm_cpu(const View& out, PhiloxState state) {
   const std::int64_t n = out.numel;
   if (n == 0) return;
-  const int bits = bucket_bits(n);
-  const std::unique_ptr<Card[]> cards(new Card[static_cast<std::size_t>(n)]);
-  Deal deal(n, bits, state);
-  deal.run(cards.get());
-  const std::int64_t buckets = std::int64_t{1} << bits;
-  parallel_for(0, buckets, std::max<std::int64_t>(1, buckets * 16384 / n), [&](std::int64_t b, std::int64_t e) {
-    std::vector<Card> room;
-    std::vector<std::int64_t> numbers;
-    for (; b < e; ++b) {
-      const std::int64_t first = b ? deal.end(b - 1) : 0, m = deal.end(b) - first;
-      if (room.size() < static_cast<std::size_t>(m)) room.resize(static_cast<std::size_t>(m) * 2);
-      sort_cards(cards.get() + first, room.data(), m, 64 - bits);
-      numbers.clear();
-      for (std::int64_t i = 0; i < m; ++i) numbers.push_back(cards[static_cast<std::size_t>(first + i)].number);
-      store_range(out, first, numbers.data(), DType::Long, m);
-    }
-  });
+  if (out.contiguous && out.dtype == DType::Long) return Permutation(out.ptr<std::int64_t>(), n, state).run();
+  const HostBuffer<std::int64_t> numbers(n);
+  Permutation(numbers.data(), n, state).run();
+  store_range(out, 0, numbers.data(), DType::Long, n);
 }
 
 // ---- multinomial

@@ -51,8 +51,8 @@ extern Kernel<void(const View& out, const View& p, PhiloxState state)> bernoulli
 /// in.
 extern Kernel<void(const View& out, const View& mask, const View& in, double p, PhiloxState state)> dropout_kernel;
 
-/// A permutation of 0 … n - 1 in out (1-d, n elements, any dtype that holds n - 1): the numbers ordered by their 64-bit
-/// draws (equal draws by number).
+/// A permutation of 0 … n - 1 in out (1-d, n elements, any dtype that holds n - 1), all equally likely; the same for
+/// the same state and n, whatever the number of threads. Uses at most (n + 1) / 2 blocks of draws.
 extern Kernel<void(const View& out, PhiloxState state)> randperm_kernel;
 
 /// Indices drawn by weight: weights (rows, n) floating, not negative, with a positive sum per row; out (rows, k) int64.

@@ -1,0 +1,167 @@
+// Places in a sorted sequence, histograms, counts.
+#include <algorithm>
+#include <vector>
+
+#include "athanor/base/parallel.h"
+#include "athanor/device/cpu/dense_line.h"
+#include "athanor/device/cpu/order_key.h"
+#include "athanor/device/cpu/order_lines.h"
+#include "athanor/device/cpu/owned_view.h"
+#include "athanor/ops/kernels/scan_sort.h"
+
+namespace athanor::cpu {
+namespace {
+
+constexpr std::int64_t kPiece = 1024;         // elements brought to dense memory at a time
+constexpr std::int64_t kShare = 1 << 18;      // elements counted by one thread into a table of its own
+constexpr std::int64_t kMostTable = 1 << 16;  // entries of such a table
+
+/// The number of leading keys that are less than `key`, or with `right` not greater. Without a branch that depends on
+/// the keys, so that neighbouring searches overlap.
+template <class Key>
+std::int64_t search(const Key* keys, std::int64_t n, Key key, bool right) {
+  if (n == 0) return 0;
+  const Key* base = keys;
+  while (n > 1) {
+    const std::int64_t half = n / 2;
+    base += (base[half - 1] < key || (right && base[half - 1] == key)) ? half : 0;
+    n -= half;
+  }
+  return base - keys + (*base < key || (right && *base == key));
+}
+
+template <class T>
+void search_sorted(const View& out, const View& sequence, const View& values, const View& sorter, bool right) {
+  using Key = KeyOf<T>;
+  const Dense dense(sequence);
+  std::vector<Key> keys(static_cast<std::size_t>(sequence.numel));
+  const T* from = dense.as<T>();
+  const std::int64_t n = sequence.size(-1);
+  if (sorter.defined()) {
+    const Dense order(sorter);
+    for (std::int64_t i = 0; i < sequence.numel; ++i) {
+      const std::int64_t at = order.as<std::int64_t>()[i];
+      ATHANOR_CHECK_INDEX(at >= 0 && at < n, "torch.searchsorted(): sorter index out of range: ", at,
+                          " for a sequence of size ", n);
+      keys[static_cast<std::size_t>(i)] = order_key(from[i / n * n + at]);
+    }
+  } else {
+    for (std::int64_t i = 0; i < sequence.numel; ++i) keys[static_cast<std::size_t>(i)] = order_key(from[i]);
+  }
+  const std::int64_t row = sequence.ndim > 1 ? values.size(-1) : std::max<std::int64_t>(1, values.numel);
+  parallel_for(0, (values.numel + kPiece - 1) / kPiece, 4, [&](std::int64_t b, std::int64_t e) {
+    T piece[kPiece];
+    std::int64_t places[kPiece];
+    for (; b < e; ++b) {
+      const std::int64_t first = b * kPiece, m = std::min(kPiece, values.numel - first);
+      load_range(piece, values.dtype, values, first, m);
+      for (std::int64_t i = 0; i < m; ++i)
+        places[i] = search(keys.data() + (first + i) / row * n, n, order_key(piece[i]), right);
+      store_range(out, first, places, DType::Long, m);
+    }
+  });
+}
+
+void searchsorted_cpu(const View& out, const View& sequence, const View& values, const View& sorter, bool right) {
+  if (values.numel == 0) return;
+  const View from = as_bytes(sequence), to = as_bytes(values);
+  dispatch_all(from.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (!std::is_same_v<T, bool>) search_sorted<T>(out, from, to, sorter, right);
+  });
+}
+
+/// Counts by several threads: fn(table, begin, end) counts elements into a table of zeros; the tables are added.
+template <class F>
+std::vector<std::int64_t> count_in_shares(std::int64_t n, std::int64_t size, const F& fn) {
+  std::vector<std::int64_t> total(static_cast<std::size_t>(size));
+  const bool alone = size > kMostTable || n <= kShare || in_parallel_region() || get_num_threads() == 1;
+  if (alone) {
+    fn(total.data(), std::int64_t{0}, n);
+    return total;
+  }
+  const std::int64_t shares = std::min<std::int64_t>((n + kShare - 1) / kShare, 4 * get_num_threads());
+  const std::int64_t step = (n + shares - 1) / shares;
+  std::vector<std::int64_t> tables(static_cast<std::size_t>(shares * size));
+  parallel_for(0, shares, 1, [&](std::int64_t b, std::int64_t e) {
+    for (; b < e; ++b) fn(tables.data() + b * size, std::min(n, b * step), std::min(n, (b + 1) * step));
+  });
+  for (std::size_t i = 0; i < tables.size(); ++i) total[i % total.size()] += tables[i];
+  return total;
+}
+
+/// The bin is found in the precision that the reference uses: that of the elements.
+template <class F>
+void count_bins(std::int64_t* table, std::int64_t bins, const View& in, DType compute, F lo, F hi, std::int64_t begin,
+                std::int64_t end) {
+  F piece[kPiece];
+  for (; begin < end; begin += kPiece) {
+    const std::int64_t m = std::min(kPiece, end - begin);
+    load_range(piece, compute, in, begin, m);
+    for (std::int64_t i = 0; i < m; ++i) {
+      const F x = piece[i];
+      if (!(x >= lo && x <= hi)) continue;
+      const auto bin = static_cast<std::int64_t>((x - lo) / (hi - lo) * static_cast<F>(bins));
+      ++table[std::min(bin, bins - 1)];
+    }
+  }
+}
+
+void histc_cpu(const View& out, const View& in, double lo, double hi) {
+  const std::int64_t bins = out.numel;
+  const bool narrow = in.dtype == DType::Float || is_half(in.dtype);
+  const auto counts = count_in_shares(in.numel, bins, [&](std::int64_t* table, std::int64_t b, std::int64_t e) {
+    if (narrow)
+      count_bins(table, bins, in, DType::Float, static_cast<float>(lo), static_cast<float>(hi), b, e);
+    else
+      count_bins(table, bins, in, DType::Double, lo, hi, b, e);
+  });
+  store_range(out, 0, counts.data(), DType::Long, bins);
+}
+
+/// Calls fn(first, elements, m) for pieces of in[begin, end) as int64, checked against `size`.
+template <class F>
+void each_counted(const View& in, std::int64_t size, std::int64_t begin, std::int64_t end, const F& fn) {
+  std::int64_t piece[kPiece];
+  for (; begin < end; begin += kPiece) {
+    const std::int64_t m = std::min(kPiece, end - begin);
+    load_range(piece, DType::Long, in, begin, m);
+    for (std::int64_t i = 0; i < m; ++i)
+      ATHANOR_CHECK_INDEX(piece[i] >= 0 && piece[i] < size, "bincount: expected elements from 0 to ", size - 1,
+                          ", got ", piece[i]);
+    fn(begin, piece, m);
+  }
+}
+
+template <class W>
+void bincount_weighted(const View& out, const View& in, const View& weights) {
+  // One thread: the order of the additions is part of the result.
+  W* const sums = out.ptr<W>();
+  std::fill_n(sums, out.numel, W{0});
+  W w[kPiece];
+  each_counted(in, out.numel, 0, in.numel, [&](std::int64_t first, const std::int64_t* piece, std::int64_t m) {
+    load_range(w, weights.dtype, weights, first, m);
+    for (std::int64_t i = 0; i < m; ++i) sums[piece[i]] += w[i];
+  });
+}
+
+void bincount_cpu(const View& out, const View& in, const View& weights) {
+  if (weights.defined()) {
+    if (out.dtype == DType::Float) return bincount_weighted<float>(out, in, weights);
+    return bincount_weighted<double>(out, in, weights);
+  }
+  const auto counts = count_in_shares(in.numel, out.numel, [&](std::int64_t* table, std::int64_t b, std::int64_t e) {
+    each_counted(in, out.numel, b, e, [&](std::int64_t, const std::int64_t* piece, std::int64_t m) {
+      for (std::int64_t i = 0; i < m; ++i) ++table[piece[i]];
+    });
+  });
+  std::copy(counts.begin(), counts.end(), out.ptr<std::int64_t>());
+}
+
+}  // namespace
+
+ATHANOR_REGISTER_KERNEL(searchsorted_kernel, CPU, &searchsorted_cpu);
+ATHANOR_REGISTER_KERNEL(histc_kernel, CPU, &histc_cpu);
+ATHANOR_REGISTER_KERNEL(bincount_kernel, CPU, &bincount_cpu);
+
+}  // namespace athanor::cpu
