@@ -177,12 +177,13 @@ struct LogCumSumExpOp {
   void save_results(Node* n, const Tensor& out) { y.save_result(out, n); }
   void grad(GradCall& g) {
     // exp(x_j) sum over k of grad_k exp(-y_k), in logarithms, positive and negative gradients apart.
-    const Tensor up = g.grad(), v = g.get(x), result = g.get(y);
+    // Where nothing but -inf came, any finite stand-in for the result gives 0, and no NaN.
+    const Tensor up = g.grad(), v = g.get(x), saved = g.get(y), result = where(eq(saved, -INFINITY), Scalar(0), saved);
     auto part = [&](const Tensor& chosen, const Tensor& size) {
       const Tensor logs = where(chosen, log(where(chosen, size, Scalar(1))), Scalar(-INFINITY));
       return exp(add(_logcumsumexp(sub(logs, result), dim, !reverse), v));
     };
-    g.set(0, sub(part(gt(up, 0), up), part(lt(up, 0), neg(up))));
+    g.set(0, sub(part(logical_or(gt(up, 0), ne(up, up)), up), part(lt(up, 0), neg(up))));
   }
 };
 
