@@ -75,6 +75,10 @@ KNOWN = [
     ("hardsigmoid", lambda d: d.gradient and d.dtype == torch.float64, "torch's sixth is a float32"),
     ("native_layer_norm", lambda d: d.dtype in (torch.float32, torch.float16, torch.bfloat16),
      "statistics of half types are float32 here, so that no precision is lost between forward and backward"),
+    ("topk|kthvalue|median|nanmedian|mode|sort|argsort|msort", lambda d: d.dtype == torch.int64,
+     "which of equal elements is named: here the first (mode: the last), in torch any; the rows check it"),
+    ("topk", lambda d: not d.call["args"]["sorted"], "without sorted, results are in the order of their indices here"),
+    ("searchsorted|bucketize", lambda d: not d.finite, "NaN in the sequence is the greatest here; torch passes it over"),
     ("addbmm|addmm|baddbmm|mm|bmm|dot|vdot|mv|addmv|matmul|linear|conv.*", lambda d: VERSION < (2, 0) and d.dtype == torch.bfloat16,
      "bfloat16 in torch 1: sums are bfloat16, and transposed convolutions have wrong shapes"),
 ]
