@@ -468,7 +468,9 @@ Tensor repeat_interleave(const Tensor& self, std::int64_t repeats, std::optional
 ATHANOR_FUNCTION("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor");
 Tensor repeat_interleave(const Tensor& repeats, std::optional<std::int64_t> output_size) {
   ATHANOR_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat, got shape ", repeats.sizes());
-  return repeat_interleave(arange(repeats.numel(), TensorOptions(repeats.device())), repeats, 0, output_size);
+  // The places come in the dtype of the counts, as PyTorch's do.
+  return repeat_interleave(arange(repeats.numel(), TensorOptions(repeats.scalar_type()).device(repeats.device())),
+                           repeats, 0, output_size);
 }
 
 namespace {
