@@ -12,6 +12,7 @@
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
 #include "athanor/ops/reduce.h"
+#include "athanor/ops/reduce_extreme.h"
 #include "athanor/ops/reduce_op.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/unary.h"
@@ -354,6 +355,15 @@ struct NanMedianDim : SelectAlong<NanMedianDim> {
 
 namespace {
 
+/// `value` as a function of all elements of `flat` that equal it: they share its gradient. amax shares so, but
+/// not what is NaN or its filler; a mean does, but rounds what is finite.
+Tensor shared_value(const Tensor& flat, const Tensor& value) {
+  const Tensor equal = logical_or(eq(flat, value), logical_and(isnan(flat), isnan(value)));
+  const Tensor finite = amax(where(equal, flat, Scalar(-INFINITY)), {}, false);
+  const Tensor other = div(sum(where(equal, flat, Scalar(0))), cast(sum(equal), flat.dtype()));
+  return where(isfinite(value), finite, other);
+}
+
 /// The median of nothing is NaN (0 for integers has no meaning: the least value, as the reference does).
 Tensor flat_median(const Tensor& self, bool ignore_nan) {
   if (self.numel() == 0) {
@@ -361,7 +371,9 @@ Tensor flat_median(const Tensor& self, bool ignore_nan) {
     return full({}, NAN, self.options());
   }
   const Tensor flat = reshape(self, {-1});
-  return std::get<0>(ignore_nan ? nanmedian(flat, 0, false) : median(flat, 0, false));
+  const Tensor plain = detach(flat);
+  const Tensor value = std::get<0>(ignore_nan ? nanmedian(plain, 0, false) : median(plain, 0, false));
+  return GradMode::is_enabled() && self.requires_grad() ? shared_value(flat, value) : value;
 }
 
 }  // namespace
