@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "athanor/base/array_ref.h"
 #include "athanor/base/deadline.h"
 #include "athanor/distributed/error.h"
 #include "athanor/distributed/reduce_op.h"
@@ -93,6 +94,7 @@ class Backend {
   /// Whether calls that do not match are reported by the backend itself. Otherwise the process group compares
   /// fingerprints before it enters the backend.
   virtual bool compares_fingerprints() const { return false; }
+  /// By default all but user-defined operators where they have a meaning.
   virtual bool supports(const ReduceOp& op, DType dtype) const;
 
   virtual void barrier(const Call& call) = 0;
@@ -143,7 +145,8 @@ struct BackendOptions {
 };
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendOptions&)>;
 
-/// Makes a backend known by name. Throws ValueError if there is one already.
+/// Makes a backend known by name. Throws ValueError if there is one already, or the name is not made of lower-case
+/// letters, digits and underscores.
 void register_backend(const std::string& name, BackendFactory factory);
 /// Throws ValueError listing the known names, or DistError telling which package a plug-in is missing.
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options);

@@ -55,4 +55,10 @@ class ReduceOp {
   std::shared_ptr<const User> user_;
 };
 
+/// "SUM".
+const char* reduce_name(ReduceOp::Kind kind);
+/// Whether the operator has a meaning for values of the dtype: bitwise ones need integers, AVG and PREMUL_SUM floating
+/// values.
+bool reduces(ReduceOp::Kind kind, DType dtype);
+
 }  // namespace athanor::distributed

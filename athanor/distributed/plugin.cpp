@@ -1,0 +1,78 @@
+#include "athanor/distributed/plugin.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "athanor/base/env.h"
+#include "athanor/base/log.h"
+#include "athanor/distributed/error.h"
+
+namespace athanor::distributed {
+
+using athanor::detail::str;
+
+namespace {
+
+// The folders of ATHANOR_PLUGIN_PATH, then the one the library was loaded from.
+std::vector<std::filesystem::path> plugin_folders() {
+  std::vector<std::filesystem::path> folders;
+  std::string rest = env::text("ATHANOR_PLUGIN_PATH").value_or("");
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    if (end > 0) folders.emplace_back(rest.substr(0, end));
+    rest.erase(0, std::min(end + 1, rest.size()));
+  }
+  Dl_info here{};
+  if (::dladdr(reinterpret_cast<void*>(&load_plugin), &here) != 0 && here.dli_fname)
+    folders.push_back(std::filesystem::path(here.dli_fname).parent_path());
+  return folders;
+}
+
+void* symbol(void* library, const char* name, const std::filesystem::path& file) {
+  void* found = ::dlsym(library, name);
+  if (!found)
+    throw DistError(str("plug-in ", file.string(), ": it has no symbol ", name, ", so it is no plug-in of Athanor"),
+                    ATHANOR_WHERE);
+  return found;
+}
+
+void load_file(const std::filesystem::path& file) {
+  void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    const char* reason = ::dlerror();
+    throw DistError(str("plug-in ", file.string(), " cannot be loaded: ", reason ? reason : "unknown reason"),
+                    ATHANOR_WHERE);
+  }
+  const int abi = *static_cast<const int*>(symbol(library, "athanor_plugin_abi", file));
+  if (abi != kPluginAbi)
+    throw DistError(str("plug-in ", file.string(), " was built for version ", abi, " of the plug-in interface; this ",
+                        "library has version ", kPluginAbi, ": build it anew"),
+                    ATHANOR_WHERE);
+  reinterpret_cast<void (*)()>(symbol(library, "athanor_register_plugin", file))();
+  ATHANOR_LOG(Debug, "plug-in ", file.string(), " loaded");
+}
+
+}  // namespace
+
+PluginState load_plugin(const std::string& name, std::string& tried) {
+  static std::mutex mutex;
+  static std::map<std::string, bool> loaded;
+  const std::lock_guard lock(mutex);
+  if (loaded[name]) return PluginState::Loaded;
+  for (const auto& folder : plugin_folders()) {
+    const std::filesystem::path file = folder / str("libathanor_", name, ".so");
+    tried += str(tried.empty() ? "" : ", ", file.string());
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) continue;
+    load_file(file);
+    loaded[name] = true;
+    return PluginState::Loaded;
+  }
+  return PluginState::Missing;
+}
+
+}  // namespace athanor::distributed

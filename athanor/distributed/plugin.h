@@ -1,0 +1,29 @@
+#pragma once
+/// Plug-ins: backends in shared objects of their own, loaded when first asked for. The object libathanor_NAME.so is
+/// looked for in the folders of ATHANOR_PLUGIN_PATH (separated by colons), then beside the library. It is never
+/// unloaded. One translation unit of it says
+///
+///     ATHANOR_BACKEND_PLUGIN(register_backend("name", make_it);)
+
+#include <string>
+
+namespace athanor::distributed {
+
+/// Changes whenever a plug-in has to be compiled anew.
+inline constexpr int kPluginAbi = 1;
+
+enum class PluginState { Loaded, Missing };
+/// Loads the plug-in of that name, once. Throws DistError if there is one that cannot be loaded or was built for
+/// another version of the library. `tried` receives the files looked for.
+PluginState load_plugin(const std::string& name, std::string& tried);
+
+}  // namespace athanor::distributed
+
+#define ATHANOR_BACKEND_PLUGIN(...)                                                    \
+  extern "C" __attribute__((visibility("default"))) const int athanor_plugin_abi;      \
+  const int athanor_plugin_abi = ::athanor::distributed::kPluginAbi;                   \
+  extern "C" __attribute__((visibility("default"))) void athanor_register_plugin();    \
+  void athanor_register_plugin() {                                                     \
+    using namespace ::athanor::distributed; /* NOLINT(google-build-using-namespace) */ \
+    __VA_ARGS__                                                                        \
+  }
