@@ -63,7 +63,7 @@ const char* op_name(OpType op) { return kOpNames[static_cast<int>(op)]; }
 
 std::string Call::text() const {
   std::string out = op_name(op);
-  if (takes_reduce_op(op)) out += str("(", reduce_name(reduce), ")");
+  if (takes_reduce_op(op)) out += str("(", reduce_name(reduce), user_operator.empty() ? "" : " ", user_operator, ")");
   if (op == OpType::Send)
     out += str(" to rank ", root);
   else if (op == OpType::Recv)

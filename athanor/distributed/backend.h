@@ -9,6 +9,7 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "athanor/base/array_ref.h"
@@ -53,13 +54,16 @@ struct Call {
   DType dtype{};
   int root = -1;  ///< of broadcast, reduce, gather, scatter; the other side of send and recv; or -1
   ReduceOp::Kind reduce{};
-  std::int64_t count = 0;      ///< elements, by which ranks must agree; of the whole call
-  std::uint64_t sequence = 0;  ///< of the collectives of the group, from 1
+  std::string_view user_operator;  ///< its name, if `reduce` is USER
+  std::int64_t count = 0;          ///< elements, by which ranks must agree; of the whole call
+  std::uint64_t sequence = 0;      ///< of the collectives of the group, from 1
   std::uint64_t fingerprint = 0;
   Deadline deadline{Deadline::Clock::time_point::max()};
   std::chrono::milliseconds timeout{0};  ///< what the deadline was made from, for messages
   std::span<const std::int64_t> shape;   ///< of the caller's tensor
-  std::source_location where;            ///< the line that called
+  /// Runs on the group's own thread beside the program's, which its waits should leave the processor to.
+  bool background = false;
+  std::source_location where;  ///< the line that called
 
   /// "all_reduce(SUM) of float32 [3, 4], number 17 of the group, at train.cpp:42".
   std::string text() const;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "athanor/tensor/dtype.h"
 
@@ -39,6 +40,8 @@ class ReduceOp {
   Kind kind() const { return kind_; }
   double factor() const { return factor_; }
   const Function& function() const { return user_->function; }
+  /// Empty but for user-defined operators. Lives as long as any copy of the operator.
+  std::string_view user_name() const { return user_ ? std::string_view(user_->name) : std::string_view(); }
   /// "SUM", "PREMUL_SUM(0.5)", "USER(name)".
   std::string text() const;
   /// Of the kind and the user operator's name, not of the factor, which may differ between ranks.

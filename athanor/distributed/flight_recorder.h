@@ -1,0 +1,95 @@
+#pragma once
+/// FlightRecorder: what a group has been doing, for the day it hangs or breaks. Always on: the last 1024 calls of each
+/// group, written without locks in some tens of nanoseconds.
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "athanor/distributed/backend.h"
+
+namespace athanor::distributed {
+
+enum class CallState : std::uint8_t { Scheduled, Started, Completed, Failed };
+
+struct FlightRecord {
+  static constexpr int kMaxDims = 5;
+
+  OpType op{};
+  DType dtype{};
+  ReduceOp::Kind reduce{};
+  CallState state{};
+  std::int32_t root = -1;      ///< the other side of send and recv
+  std::uint64_t sequence = 0;  ///< 0 for send and recv
+  std::int64_t count = 0;
+  std::int32_t ndim = 0;
+  std::uint32_t line = 0;
+  const char* file = "";
+  std::array<std::int64_t, kMaxDims> shape{};  ///< the first dimensions
+  /// Nanoseconds of the steady clock; 0: not yet.
+  std::int64_t scheduled_ns = 0, started_ns = 0, ended_ns = 0;
+
+  /// "#17 all_reduce(SUM) of float32 [3, 4] at train.cpp:42: started 1.2 s ago".
+  std::string text(std::int64_t now_ns) const;
+};
+
+class FlightRecorder {
+ public:
+  static constexpr std::size_t kCapacity = 1024;
+  using Clock = std::chrono::steady_clock;
+
+  /// `group`: its name, for the heading of dumps.
+  FlightRecorder(std::string group, int rank, int size);
+  ~FlightRecorder();
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
+
+  /// Notes a call and returns its ticket, by which it is known from then on. From any thread.
+  std::uint64_t note(const Call& call, CallState state, Clock::time_point now);
+  void started(std::uint64_t ticket, Clock::time_point now);
+  void ended(std::uint64_t ticket, bool well, Clock::time_point now);
+
+  /// Oldest first. Calls noted meanwhile may be left out.
+  std::vector<FlightRecord> records() const;
+  /// A heading and the last `most` calls, one a line.
+  std::string text(std::size_t most = kCapacity) const;
+  /// One line: how far this rank has come and what it is in now.
+  std::string state_text() const;
+
+  const std::string& group() const { return group_; }
+  int rank() const { return rank_; }
+
+ private:
+  // Words that are written one by one; a record that was overwritten while it was read shows by its ticket.
+  static constexpr std::size_t kWords = 13;
+  struct Slot {
+    std::atomic<std::uint64_t> ticket{0};
+    std::array<std::atomic<std::uint64_t>, kWords> words{};
+  };
+  void set_state(Slot& slot, CallState state);
+
+  std::string group_;
+  int rank_, size_;
+  std::atomic<std::uint64_t> next_{1};
+  std::unique_ptr<Slot[]> slots_;
+};
+
+/// Text of all groups of the process, as SIGUSR1 prints it.
+std::string flight_records_text();
+
+namespace internals {
+/// From now on SIGUSR1 prints flight_records_text() to stderr, by a thread of its own; a handler that was there is
+/// called as well. Nothing happens if ATHANOR_FLIGHT_RECORDER_SIGNAL is 0.
+void start_flight_signal();
+/// Restores the previous handler.
+void stop_flight_signal();
+/// Leaves this rank's state in the store, waits a moment for those of the other ranks and returns what all of them say,
+/// a line per rank, with those that are behind named. Ends after `patience` even if the store does not answer.
+std::string merged_flight_report(std::shared_ptr<Store> store, const FlightRecorder& recorder, int size,
+                                 std::chrono::milliseconds patience);
+}  // namespace internals
+
+}  // namespace athanor::distributed

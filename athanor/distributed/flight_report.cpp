@@ -1,0 +1,89 @@
+// How ranks tell each other what they were doing when a group broke.
+#include <future>
+#include <thread>
+
+#include "athanor/distributed/flight_recorder.h"
+
+namespace athanor::distributed {
+
+using athanor::detail::str;
+
+namespace {
+
+std::string state_key(int rank) { return str("flight/", rank); }
+
+// What crosses the store: the number of the last completed collective, then the line to show.
+std::string own_state(const FlightRecorder& recorder) {
+  std::uint64_t completed = 0;
+  for (const FlightRecord& record : recorder.records())
+    if (record.state == CallState::Completed) completed = std::max(completed, record.sequence);
+  return str(completed, " ", recorder.state_text());
+}
+
+struct RankState {
+  bool known = false;
+  long long completed = 0;
+  std::string line;
+};
+
+std::string merge(const std::vector<RankState>& states, std::chrono::milliseconds patience) {
+  long long least = -1, most = -1;
+  for (const RankState& s : states)
+    if (s.known) {
+      least = least < 0 ? s.completed : std::min(least, s.completed);
+      most = std::max(most, s.completed);
+    }
+  std::string out = "what the ranks were doing:";
+  for (std::size_t r = 0; r < states.size(); ++r) {
+    const RankState& s = states[r];
+    out += str("\n  rank ", r, ": ");
+    if (!s.known)
+      out += str("left no record within ", patience.count(), " ms: it is gone, or busy outside the group's calls");
+    else
+      out += str(s.line, s.completed == least && least < most ? "  <- behind" : "");
+  }
+  return out;
+}
+
+std::vector<RankState> exchange(Store& store, const std::string& own, int rank, int size, Deadline deadline) {
+  std::vector<RankState> states(static_cast<std::size_t>(size));
+  const auto take = [&states](int r, const std::string& text) {
+    const std::size_t space = std::min(text.find(' '), text.size());
+    states[static_cast<std::size_t>(r)] = {true, std::atoll(text.substr(0, space).c_str()),
+                                           text.substr(std::min(space + 1, text.size()))};
+  };
+  take(rank, own);
+  try {
+    store.set(state_key(rank), own);
+    for (int r = 0; r < size; ++r) {
+      if (r == rank) continue;
+      try {
+        store.wait({state_key(r)}, deadline.remaining());
+      } catch (const Error&) {
+        continue;  // not there in time; the next one may be
+      }
+      take(r, store.get_text(state_key(r)));
+    }
+  } catch (const Error&) {  // the store went with its rank: what is known by now is all there is
+  }
+  return states;
+}
+
+}  // namespace
+
+std::string internals::merged_flight_report(std::shared_ptr<Store> store, const FlightRecorder& recorder, int size,
+                                            std::chrono::milliseconds patience) {
+  // A store whose server is gone may keep its callers for as long as its own timeout: then it keeps a thread of its
+  // own, not this one.
+  auto promise = std::make_shared<std::promise<std::vector<RankState>>>();
+  auto result = promise->get_future();
+  const Deadline deadline = Deadline::after(patience);
+  std::thread([promise, store, own = own_state(recorder), rank = recorder.rank(), size, deadline] {
+    promise->set_value(exchange(*store, own, rank, size, deadline));
+  }).detach();
+  if (result.wait_until(deadline.at() + std::chrono::milliseconds(500)) == std::future_status::ready)
+    return merge(result.get(), patience);
+  return str("what this rank was doing (the store does not answer): ", recorder.state_text());
+}
+
+}  // namespace athanor::distributed

@@ -1,0 +1,266 @@
+#include "athanor/distributed/process_group.h"
+
+#include <pthread.h>
+
+#include "athanor/base/env.h"
+#include "athanor/base/log.h"
+#include "athanor/distributed/process_group_impl.h"
+
+namespace athanor::distributed {
+
+using athanor::detail::str;
+
+namespace {
+
+// How long a rank of a broken group waits for the others' records.
+constexpr std::chrono::milliseconds kReportPatience{1000};
+
+std::atomic<unsigned> generation_now = 0;
+
+// "gloo" of "cpu:gloo,cuda:nccl"; a name alone is meant for every device.
+std::string host_backend(const std::string& text) {
+  if (text.find(':') == std::string::npos) return text;
+  std::string rest = text, found;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(','), rest.size());
+    const std::string part = rest.substr(0, end);
+    rest.erase(0, std::min(end + 1, rest.size()));
+    const std::size_t colon = part.find(':');
+    const std::string device = part.substr(0, colon);
+    ATHANOR_CHECK_VALUE(colon != std::string::npos && colon + 1 < part.size() && (device == "cpu" || device == "cuda"),
+                        "backend '", text, "': '", part, "' should be device:name, as in cpu:tcp,cuda:nccl");
+    if (device == "cpu") {
+      ATHANOR_CHECK_VALUE(found.empty(), "backend '", text, "' names two backends for cpu");
+      found = part.substr(colon + 1);
+    }
+  }
+  ATHANOR_CHECK_VALUE(!found.empty(), "backend '", text, "' names none for cpu, and this build has no other device");
+  return found;
+}
+
+std::unique_ptr<Backend> backend_for(const ProcessGroupOptions& options, const std::shared_ptr<Store>& store,
+                                     const std::vector<int>& global_ranks) {
+  BackendOptions wanted;
+  wanted.store = std::make_shared<PrefixStore>("backend", store);
+  wanted.rank = options.rank;
+  wanted.size = options.size;
+  wanted.global_ranks = global_ranks;
+  wanted.group_name = options.name;
+  wanted.timeout = options.timeout;
+  wanted.secret = options.secret;
+  return make_backend(host_backend(options.backend), wanted);
+}
+
+std::vector<int> ranks_or_all(const ProcessGroupOptions& options) {
+  std::vector<int> ranks = options.global_ranks;
+  if (ranks.empty())
+    for (int r = 0; r < options.size; ++r) ranks.push_back(r);
+  ATHANOR_CHECK_VALUE(ranks.size() == static_cast<std::size_t>(options.size), "process group '", options.name,
+                      "': ", ranks.size(), " global ranks for ", options.size, " members");
+  return ranks;
+}
+
+}  // namespace
+
+unsigned fork_generation() {
+  [[maybe_unused]] static const int registered =
+      ::pthread_atfork(nullptr, nullptr, [] { generation_now.fetch_add(1, std::memory_order_relaxed); });
+  return generation_now.load(std::memory_order_relaxed);
+}
+
+// ---- Impl
+
+ProcessGroup::Impl::Impl(ProcessGroup& group, std::shared_ptr<Store> group_store, std::unique_ptr<Backend> made)
+    : rank(group.rank_),
+      size(group.size_),
+      name(group.name_),
+      timeout(group.timeout_),
+      store(std::move(group_store)),
+      backend(std::move(made)),
+      compare_over_store(!backend->compares_fingerprints() && group.size_ > 1 &&
+                         env::flag("ATHANOR_CHECK_COLLECTIVES", true)),
+      generation(fork_generation()),
+      recorder(group.name_, group.rank_, group.size_) {}
+
+ProcessGroup::Impl::~Impl() = default;
+
+Call ProcessGroup::Impl::describe(OpType op, const Tensor* tensor, std::int64_t count, int root, const ReduceOp& reduce,
+                                  const Where& where) const {
+  Call call;
+  call.op = op;
+  call.root = root;
+  call.reduce = reduce.kind();
+  call.user_operator = reduce.user_name();
+  call.count = count;
+  call.where = where;
+  if (tensor) {
+    call.dtype = tensor->scalar_type();
+    call.shape = {tensor->sizes().data(), tensor->sizes().size()};
+  }
+  std::uint64_t h = mix(0, static_cast<std::uint64_t>(op) | static_cast<std::uint64_t>(call.dtype) << 8 |
+                               static_cast<std::uint64_t>(static_cast<std::uint32_t>(root)) << 16);
+  h = mix(h, static_cast<std::uint64_t>(count));
+  call.fingerprint = mix(h, reduce.identity());
+  return call;
+}
+
+void ProcessGroup::Impl::throw_unusable(const Call& call) const {
+  if (generation != fork_generation())
+    throw DistError(str(op_name(call.op), ": process group '", name, "' was made before this process was forked and ",
+                        "belongs to the parent; call init_process_group in the child"),
+                    ATHANOR_WHERE);
+  const std::lock_guard lock(failure_mutex);
+  throw DistError(str(op_name(call.op), ": process group '", name, "' cannot be used any more: ", failure,
+                      ". destroy_process_group, then init_process_group to go on"),
+                  ATHANOR_WHERE);
+}
+
+void ProcessGroup::Impl::call_failed(const Call& call, std::uint64_t ticket) {
+  recorder.ended(ticket, false, Deadline::Clock::now());
+  const auto broke = [&](const char* what) {
+    const std::lock_guard lock(failure_mutex);
+    if (unusable.load()) return false;
+    failure = str(call.text(), " failed: ", what);
+    unusable.store(true, std::memory_order_release);
+    return true;
+  };
+  const auto report = [&](const char* what) {
+    backend->abort(str("rank ", rank, ": ", what));
+    const std::string text = str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
+                                 internals::merged_flight_report(store, recorder, size, kReportPatience));
+    ATHANOR_LOG(Info, "collective failed: ", what, "\n", text);
+    return text;
+  };
+  try {
+    throw;
+  } catch (Error& error) {
+    if (broke(error.what())) error.add_context(report(error.what()));
+    throw;
+  } catch (const std::exception& error) {
+    if (broke(error.what())) report(error.what());
+    throw;
+  }
+}
+
+void ProcessGroup::Impl::compare(const Call& call) {
+  const std::string key = str("check/", call.sequence, "/");
+  const auto bytes = [](const std::string& text) { return Store::Value(text.begin(), text.end()); };
+  const std::string mark = str(call.fingerprint, " ");
+  const std::string own = str("rank ", rank, " called ", call.text());
+  const auto held = store->compare_set(key + "first", {}, bytes(mark + own));
+  const std::string first(held.begin(), held.end());
+  if (!first.starts_with(mark)) {
+    const std::string verdict = str("the ranks called different things: ", first.substr(first.find(' ') + 1), ", but ",
+                                    own, ". All ranks of a group must make the same calls in the same order");
+    store->set(key + "verdict", verdict);
+    throw DistError(verdict, ATHANOR_WHERE);
+  }
+  if (store->add(key + "came", 1) == size) {
+    store->set(key + "verdict", "ok");
+    // All have read the verdict before.
+    const std::string before = str("check/", call.sequence - 1, "/");
+    for (const char* part : {"first", "came", "verdict"}) store->delete_key(before + part);
+    return;
+  }
+  std::string verdict;
+  try {
+    const auto value = store->get(key + "verdict", call.deadline.remaining());
+    verdict.assign(value.begin(), value.end());
+  } catch (const DistStoreError&) {
+    if (!call.deadline.expired()) throw;
+    throw DistError(str("timed out after ", timeout.count(), " ms: ", store->add(key + "came", 0), " of ", size,
+                        " ranks have come to ", call.text()),
+                    ATHANOR_WHERE);
+  }
+  if (verdict != "ok") throw DistError(verdict, ATHANOR_WHERE);
+}
+
+void ProcessGroup::Impl::abort(const std::string& reason) noexcept {
+  try {
+    const std::lock_guard lock(failure_mutex);
+    if (!unusable.load()) failure = str("it was aborted: ", reason);
+    unusable.store(true, std::memory_order_release);
+  } catch (const std::exception&) {  // no memory for the reason
+    unusable.store(true, std::memory_order_release);
+  }
+  backend->abort(reason);
+}
+
+void ProcessGroup::Impl::shutdown() {
+  if (generation != fork_generation()) {  // the parent's threads and connections are not here
+    queue.forget_thread();
+    if (p2p_thread.joinable()) p2p_thread.detach();
+    return;
+  }
+  queue.stop();
+  bool well = false;
+  {
+    const std::lock_guard lock(failure_mutex);
+    well = !unusable.load();
+    if (well) failure = "it was destroyed";
+    unusable.store(true, std::memory_order_release);
+  }
+  give_up_messages("its process group was destroyed");
+  if (well) backend->shutdown();
+}
+
+// ---- ProcessGroup
+
+ProcessGroup::ProcessGroup(std::shared_ptr<Store> store, const ProcessGroupOptions& options)
+    : rank_(options.rank),
+      size_(options.size),
+      name_(options.name),
+      backend_name_(host_backend(options.backend)),
+      secret_(options.secret),
+      timeout_(std::min<std::chrono::milliseconds>(options.timeout, std::chrono::hours(876'000))),
+      global_ranks_(ranks_or_all(options)) {
+  ATHANOR_CHECK_VALUE(size_ >= 1 && rank_ >= 0 && rank_ < size_, "process group '", name_, "': rank ", rank_, " of ",
+                      size_, ", expected 0 to ", size_ - 1);
+  ATHANOR_CHECK_VALUE(timeout_.count() > 0, "process group '", name_, "': the timeout should be positive, got ",
+                      timeout_.count(), " ms");
+  ATHANOR_CHECK_VALUE(store != nullptr, "process group '", name_, "': the store is null");
+  store_ = std::make_shared<PrefixStore>(name_, std::move(store));
+  impl_ = std::make_unique<Impl>(*this, store_, backend_for(options, store_, global_ranks_));
+}
+
+ProcessGroup::ProcessGroup(OutsiderTag, const ProcessGroupOptions& options)
+    : rank_(-1),
+      size_(options.size),
+      name_(options.name),
+      backend_name_(host_backend(options.backend)),
+      timeout_(options.timeout),
+      global_ranks_(ranks_or_all(options)) {}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::outsider(const ProcessGroupOptions& options) {
+  return std::shared_ptr<ProcessGroup>(new ProcessGroup(OutsiderTag(), options));
+}
+
+ProcessGroup::~ProcessGroup() {
+  try {
+    if (impl_) impl_->shutdown();
+  } catch (const std::exception& error) {
+    ATHANOR_LOG(Warning, "process group '", name_, "' did not end well: ", error.what());
+  }
+}
+
+int ProcessGroup::group_rank_of(int global_rank) const {
+  for (std::size_t r = 0; r < global_ranks_.size(); ++r)
+    if (global_ranks_[r] == global_rank) return static_cast<int>(r);
+  ATHANOR_THROW(ValueError, "rank ", global_rank, " is no member of process group '", name_, "', which has the ranks ",
+                std::vector<std::int64_t>(global_ranks_.begin(), global_ranks_.end()));
+}
+
+void ProcessGroup::abort(const std::string& reason) noexcept {
+  if (impl_) impl_->abort(reason);
+}
+
+void ProcessGroup::shutdown() {
+  if (impl_) impl_->shutdown();
+}
+
+const FlightRecorder& ProcessGroup::flight_recorder() const {
+  ATHANOR_CHECK(impl_, "process group '", name_, "': this process is no member");
+  return impl_->recorder;
+}
+
+}  // namespace athanor::distributed

@@ -1,0 +1,159 @@
+#pragma once
+/// What a ProcessGroup is made of. Not part of the interface.
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "athanor/distributed/backend.h"
+#include "athanor/distributed/call_queue.h"
+#include "athanor/distributed/flight_recorder.h"
+#include "athanor/distributed/process_group.h"
+#include "athanor/distributed/staging.h"
+
+namespace athanor::distributed {
+
+class P2pWork;
+
+/// Counts the forks this process has come through; groups of another generation belong to the parent.
+unsigned fork_generation();
+
+struct ProcessGroup::Impl {
+  Impl(ProcessGroup& group, std::shared_ptr<Store> store, std::unique_ptr<Backend> backend);
+  ~Impl();
+
+  // ---- collectives
+
+  /// The description of a call, its fingerprint still without the call's number.
+  Call describe(OpType op, const Tensor* tensor, std::int64_t count, int root, const ReduceOp& reduce,
+                const Where& where) const;
+  /// Carries the call out by `run(backend, call)`: here and now if it blocks and nothing is under way, else by the
+  /// queue. `results` is what Work::result() returns.
+  template <class Run>
+  WorkPtr submit(Call& call, bool async_op, TensorList results, Run run) {
+    check_usable(call);
+    if (!async_op && queue.try_enter(call.sequence)) {
+      struct Leave {
+        CallQueue& queue;
+        ~Leave() { queue.leave(); }
+      } leave{queue};
+      carry_out(call, 0, run);
+      return nullptr;
+    }
+    const WorkPtr work = enqueue(call, results, std::move(run));
+    if (async_op) return work;
+    work->wait();
+    return nullptr;
+  }
+  template <class Run>
+  WorkPtr enqueue(const Call& call, TensorList results, Run run);
+  template <class Run>
+  void carry_out(Call& call, std::uint64_t ticket, Run& run) {
+    const auto now = Deadline::Clock::now();
+    call.timeout = timeout;
+    call.deadline = Deadline(now + timeout);
+    call.fingerprint = mix(call.fingerprint, call.sequence);
+    if (ticket == 0)
+      ticket = recorder.note(call, CallState::Started, now);
+    else
+      recorder.started(ticket, now);
+    try {
+      check_usable(call);
+      if (compare_over_store) compare(call);
+      run(*backend, static_cast<const Call&>(call));
+    } catch (...) {
+      call_failed(call, ticket);
+    }
+    recorder.ended(ticket, true, Deadline::Clock::now());
+  }
+  /// Throws if the group is broken, shut down or was made before a fork.
+  void check_usable(const Call& call) const {
+    if (__builtin_expect(unusable.load(std::memory_order_acquire) || generation != fork_generation(), 0))
+      throw_unusable(call);
+  }
+  [[noreturn]] void throw_unusable(const Call& call) const;
+  /// In a handler: breaks the group and rethrows with the call and what all ranks were doing.
+  [[noreturn]] void call_failed(const Call& call, std::uint64_t ticket);
+  /// Before the backend: all ranks tell each other what they are about to do.
+  void compare(const Call& call);
+  void abort(const std::string& reason) noexcept;
+  static std::uint64_t mix(std::uint64_t h, std::uint64_t value) {
+    h = (h ^ value) * 0x9e3779b97f4a7c15u;
+    return h ^ (h >> 29);
+  }
+
+  // ---- messages
+
+  /// The group advances the request while nobody waits for it.
+  void watch(const std::shared_ptr<P2pWork>& work);
+  void unwatch(const P2pWork* work);
+  void make_progress();
+  void give_up_messages(const std::string& reason);
+
+  void shutdown();
+
+  const int rank, size;
+  const std::string name;
+  const std::chrono::milliseconds timeout;
+  std::shared_ptr<Store> store;  ///< the group's own
+  std::unique_ptr<Backend> backend;
+  bool compare_over_store;
+  unsigned generation;
+  FlightRecorder recorder;
+
+  std::atomic<bool> unusable{false};
+  mutable std::mutex failure_mutex;
+  std::string failure;  ///< why it is unusable
+
+  CallQueue queue;
+
+  std::mutex p2p_mutex;
+  std::condition_variable p2p_signal;
+  std::vector<std::shared_ptr<P2pWork>> p2p_watched;
+  bool p2p_idle = false, p2p_stop = false;
+  std::thread p2p_thread;
+};
+
+namespace internals {
+
+template <class Run>
+class QueuedCollective final : public QueuedCall {
+ public:
+  QueuedCollective(ProcessGroup::Impl& group, const Call& call, TensorList results, Run&& run)
+      : QueuedCall(results.vec()), group_(group), call_(call), run_(std::move(run)) {
+    call_.background = true;
+    ticket_ = group.recorder.note(call_, CallState::Scheduled, Deadline::Clock::now());
+  }
+
+ private:
+  void run() override {
+    struct Release {  // what the call holds on to goes when it has ended, not with the last handle on it
+      std::optional<Run>& run;
+      ~Release() { run.reset(); }
+    } release{run_};
+    group_.carry_out(call_, ticket_, *run_);
+  }
+  std::string text() const override {
+    return athanor::detail::str(op_name(call_.op), ", number ", call_.sequence, " of the group");
+  }
+
+  ProcessGroup::Impl& group_;
+  Call call_;
+  std::optional<Run> run_;
+  std::uint64_t ticket_;
+};
+
+}  // namespace internals
+
+template <class Run>
+WorkPtr ProcessGroup::Impl::enqueue(const Call& call, TensorList results, Run run) {
+  return queue.enqueue([&](std::uint64_t number) {
+    Call numbered = call;
+    numbered.sequence = number;
+    return std::make_shared<internals::QueuedCollective<Run>>(*this, numbered, results, std::move(run));
+  });
+}
+
+}  // namespace athanor::distributed

@@ -1,0 +1,66 @@
+#pragma once
+/// Staged: the contiguous host memory through which a tensor takes part in a call. That is its own memory where it can
+/// be, else a copy. Not part of the interface.
+
+#include "athanor/distributed/backend.h"
+#include "athanor/ops/tensor.h"
+#include "athanor/tape/grad_mode.h"
+
+namespace athanor::distributed {
+
+class Staged {
+ public:
+  enum Use { In = 1, Out = 2, InOut = 3 };
+
+  Staged() = default;
+  /// Keeps `tensor` alive. For In and InOut the memory holds its values.
+  Staged(const Tensor& tensor, Use use) : tensor_(tensor), use_(use) {
+    if (!direct(tensor)) copy();
+  }
+  /// After the call: puts what it wrote into the tensor, if that has not happened in place.
+  void write_back() {
+    if (!copy_.defined() || !(use_ & Out)) return;
+    const NoGradGuard no_grad;
+    Tensor(tensor_.data()).copy_(copy_);
+  }
+  Span span() const {
+    const Tensor& t = copy_.defined() ? copy_ : tensor_;
+    return {athanor::detail::view_of(t).data, t.numel(), t.dtype()};
+  }
+  static bool direct(const Tensor& t) { return t.device().is_host() && t.is_contiguous(); }
+
+ private:
+  void copy() {
+    const NoGradGuard no_grad;
+    if (use_ & In)
+      copy_ = tensor_.data().to(TensorOptions(Device())).contiguous();
+    else
+      copy_ = Tensor(athanor::detail::empty_tensor(tensor_.sizes(), tensor_.dtype(), Device()));
+  }
+
+  Tensor tensor_, copy_;
+  Use use_ = InOut;
+};
+
+/// The same for a list of tensors.
+class StagedList {
+ public:
+  StagedList(TensorList tensors, Staged::Use use) {
+    items_.reserve(tensors.size());
+    spans_.reserve(tensors.size());
+    for (const Tensor& t : tensors) {
+      items_.emplace_back(t, use);
+      spans_.push_back(items_.back().span());
+    }
+  }
+  void write_back() {
+    for (Staged& item : items_) item.write_back();
+  }
+  Parts parts() const { return spans_; }
+
+ private:
+  std::vector<Staged> items_;
+  std::vector<Span> spans_;
+};
+
+}  // namespace athanor::distributed
