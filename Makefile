@@ -16,7 +16,7 @@ configured = build/build.ninja
 ninja = ninja -C $(1) -j $(JOBS) | sed -u '/^ninja: no work to do\|^ninja: Entering directory\|Re-checking globbed/d'
 run_tests = python3 tools/run_tests.py --jobs $(JOBS) $(if $(TESTS),--filter '$(TESTS)') $(1)
 
-.PHONY: build test demo bench format format-check lint check asan tsan debug install clean help dependencies
+.PHONY: build build-times test demo bench format format-check lint check asan tsan debug install clean help dependencies
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -35,6 +35,9 @@ build-tsan/build.ninja: CMakePresets.json | dependencies
 
 build: build/build.ninja ## compile everything into build/ (programs in build/bin, the library in build/lib)
 	@$(call ninja,build)
+
+build-times: ## the slowest steps of the last build
+	@python3 tools/build_times.py build
 
 test: build ## build, then run every test; TESTS=regex for some
 	@$(call run_tests,build)

@@ -4,7 +4,7 @@
     tools/lint.py [--all] [--base REV] [--build DIR] [--jobs N] [FILE...]
 
 A changed header is checked through one source that includes it. Needs build/compile_commands.json (`make build`
-writes it). The exit status is 1 when there is any finding.
+writes it); clang gets a copy without what only GCC knows. The exit status is 1 when there is any finding.
 """
 
 import argparse
@@ -12,16 +12,38 @@ import concurrent.futures
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
 from source_files import ROOT, changed_files, source_files
 
 
-def compiled_sources(build: str) -> dict:
-    """Source path relative to the root -> nothing; what clang-tidy has a compile command for."""
+def clang_arguments(command: str) -> list:
+    """A compile command without GCC's precompiled header and without flags that clang refuses."""
+    kept, words = [], iter(shlex.split(command))
+    for word in words:
+        if word in ("-include", "-o"):
+            name = next(words)
+            if not name.endswith("cmake_pch.hxx"):
+                kept += [word, name]
+        elif word not in ("-fpch-preprocess", "-Winvalid-pch") and not word.startswith("-fvect-cost-model="):
+            kept.append(word)
+    return kept
+
+
+def compiled_sources(build: str, folder: str) -> dict:
+    """Writes the compile commands for clang into `folder`; gives source path relative to the root -> its entry."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
-        return {os.path.relpath(entry["file"], ROOT): entry for entry in json.load(file)}
+        entries = json.load(file)
+    for entry in entries:
+        entry["arguments"] = clang_arguments(entry.pop("command"))
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "compile_commands.json")
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        json.dump(entries, file)
+    os.replace(path + ".part", path)
+    return {os.path.relpath(entry["file"], ROOT): entry for entry in entries}
 
 
 def sources_for(names: list, compiled: dict) -> list:
@@ -49,8 +71,8 @@ def sources_for(names: list, compiled: dict) -> list:
     return sorted(name for name in chosen if name in compiled)
 
 
-def tidy(source: str, build: str):
-    done = subprocess.run(["clang-tidy", "--quiet", "-p", build, os.path.join(ROOT, source)], capture_output=True,
+def tidy(source: str, folder: str):
+    done = subprocess.run(["clang-tidy", "--quiet", "-p", folder, os.path.join(ROOT, source)], capture_output=True,
                           text=True, cwd=ROOT)
     output = "\n".join(line for line in done.stdout.splitlines() if line.strip())
     # clang-tidy counts suppressed warnings of system headers on stderr; only real trouble matters.
@@ -78,10 +100,11 @@ def main() -> int:
         except (OSError, subprocess.CalledProcessError):
             print(f"no branch '{arguments.base}' to compare with: checking everything", file=sys.stderr)
             names = source_files(ROOT, suffixes)
-    sources = sources_for(names, compiled_sources(arguments.build))
+    folder = os.path.join(arguments.build, "lint")
+    sources = sources_for(names, compiled_sources(arguments.build, folder))
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for source, status, output in pool.map(lambda s: tidy(s, arguments.build), sources):
+        for source, status, output in pool.map(lambda s: tidy(s, folder), sources):
             if status != 0:
                 failed += 1
                 print(output, flush=True)

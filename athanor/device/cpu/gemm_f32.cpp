@@ -9,6 +9,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
+template TileFn<float> tile_for<float>(int rows, int vectors, AForm form);
+
 void gemm_block_f32(const GemmProblem& g, const detail::GemmPlan& plan) {
   if (g.dtype == DType::Float)
     gemm_block<float, float>(g, plan);

@@ -9,6 +9,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
+template TileFn<double> tile_for<double>(int rows, int vectors, AForm form);
+
 void gemm_block_f64(const GemmProblem& g, const detail::GemmPlan& plan) { gemm_block<double, double>(g, plan); }
 
 }  // namespace athanor::HWY_NAMESPACE

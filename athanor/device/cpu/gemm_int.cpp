@@ -1,3 +1,4 @@
+#define ATHANOR_NO_AVX512
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "athanor/device/cpu/gemm_int.cpp"
 #include "athanor/device/cpu/simd_targets.h"
@@ -8,6 +9,9 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
+
+template TileFn<std::uint32_t> tile_for<std::uint32_t>(int rows, int vectors, AForm form);
+template TileFn<std::uint64_t> tile_for<std::uint64_t>(int rows, int vectors, AForm form);
 
 // The low bits of a product do not depend on the sign, so unsigned types serve all.
 void gemm_block_int(const GemmProblem& g, const detail::GemmPlan& plan) {

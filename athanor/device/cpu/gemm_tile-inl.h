@@ -149,6 +149,11 @@ TileFn<T> tile_for(int rows, int vectors, AForm form) {
     return vectors == 2 ? pick_tile<T, 2, AForm::Columns>(rows, all) : pick_tile<T, 1, AForm::Columns>(rows, all);
   return vectors == 2 ? pick_tile<T, 2, AForm::Rows>(rows, all) : pick_tile<T, 1, AForm::Rows>(rows, all);
 }
+// Compiled once, in gemm_f32.cpp, gemm_f64.cpp and gemm_int.cpp: products and convolutions share them.
+extern template TileFn<float> tile_for<float>(int rows, int vectors, AForm form);
+extern template TileFn<double> tile_for<double>(int rows, int vectors, AForm form);
+extern template TileFn<std::uint32_t> tile_for<std::uint32_t>(int rows, int vectors, AForm form);
+extern template TileFn<std::uint64_t> tile_for<std::uint64_t>(int rows, int vectors, AForm form);
 
 // ---- loads that convert ----
 

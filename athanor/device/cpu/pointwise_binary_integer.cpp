@@ -1,3 +1,4 @@
+#define ATHANOR_NO_AVX512
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "athanor/device/cpu/pointwise_binary_integer.cpp"
 #include "athanor/device/cpu/simd_targets.h"

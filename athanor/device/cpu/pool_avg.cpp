@@ -229,44 +229,6 @@ class AvgBackward {
   const bool direct_;
 };
 
-template <class T>
-void adaptive_max(const View& out, const View& indices, const View& in) {
-  using W = Wide<T>;
-  const AvgShape s = [&] {
-    AvgShape shape(out, in);
-    shape.adaptive();
-    return shape;
-  }();
-  const PoolData index = indices.defined() ? pool_data(indices) : PoolData{};
-  parallel_for(0, s.batch * s.channels, 1 + 16384 / (s.large.plane() + 1), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      const std::int64_t n = t / s.channels, c = t % s.channels;
-      const T* from = static_cast<const T*>(s.large.data) + n * s.large.batch_step + c * s.large.channel_step;
-      for (std::int64_t d = 0; d < s.small.size[0]; ++d)
-        for (std::int64_t h = 0; h < s.small.size[1]; ++h)
-          for (std::int64_t x = 0; x < s.small.size[2]; ++x) {
-            const Span &sd = s.spans[0][d], &sh = s.spans[1][h], &sw = s.spans[2][x];
-            W best{};
-            std::int64_t place = -1;
-            for (std::int64_t i = sd.begin; i < sd.end; ++i)
-              for (std::int64_t j = sh.begin; j < sh.end; ++j)
-                for (std::int64_t k = sw.begin; k < sw.end; ++k) {
-                  const W v = static_cast<W>(from[i * s.large.step[0] + j * s.large.step[1] + k * s.large.step[2]]);
-                  if (place < 0 || v > best || v != v) {
-                    best = v;
-                    place = (i * s.large.size[1] + j) * s.large.size[2] + k;
-                  }
-                }
-            static_cast<T*>(s.small.data)[n * s.small.batch_step + c * s.small.channel_step + d * s.small.step[0] +
-                                          h * s.small.step[1] + x * s.small.step[2]] = static_cast<T>(best);
-            if (index.data)
-              static_cast<std::int64_t*>(index.data)[n * index.batch_step + c * index.channel_step + d * index.step[0] +
-                                                     h * index.step[1] + x * index.step[2]] = place;
-          }
-    }
-  });
-}
-
 void avg_forward_run(const View& out, const View& in, const PoolParams* params) {
   AvgShape s(out, in);
   params ? s.fixed(*params) : s.adaptive();
@@ -280,13 +242,6 @@ void avg_backward_run(const View& din, const View& dout, const PoolParams* param
                     [&](auto tag) { AvgBackward<typename decltype(tag)::type>(s).run(); });
 }
 
-void adaptive_max_run(const View& out, const View& indices, const View& in) {
-  dispatch_all(in.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (!std::is_same_v<T, bool>) adaptive_max<T>(out, indices, in);
-  });
-}
-
 }  // namespace athanor::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -296,7 +251,6 @@ namespace {
 
 HWY_EXPORT(avg_forward_run);
 HWY_EXPORT(avg_backward_run);
-HWY_EXPORT(adaptive_max_run);
 
 void avg_pool_cpu(const View& out, const View& in, const PoolParams& params) {
   HWY_DYNAMIC_DISPATCH(avg_forward_run)(out, in, &params);
@@ -308,15 +262,11 @@ void adaptive_avg_pool_cpu(const View& out, const View& in) { HWY_DYNAMIC_DISPAT
 void adaptive_avg_pool_backward_cpu(const View& din, const View& dout) {
   HWY_DYNAMIC_DISPATCH(avg_backward_run)(din, dout, nullptr);
 }
-void adaptive_max_pool_cpu(const View& out, const View& indices, const View& in) {
-  HWY_DYNAMIC_DISPATCH(adaptive_max_run)(out, indices, in);
-}
 
 ATHANOR_REGISTER_KERNEL(avg_pool_kernel, CPU, &avg_pool_cpu);
 ATHANOR_REGISTER_KERNEL(avg_pool_backward_kernel, CPU, &avg_pool_backward_cpu);
 ATHANOR_REGISTER_KERNEL(adaptive_avg_pool_kernel, CPU, &adaptive_avg_pool_cpu);
 ATHANOR_REGISTER_KERNEL(adaptive_avg_pool_backward_kernel, CPU, &adaptive_avg_pool_backward_cpu);
-ATHANOR_REGISTER_KERNEL(adaptive_max_pool_kernel, CPU, &adaptive_max_pool_cpu);
 
 }  // namespace
 }  // namespace athanor

@@ -176,8 +176,10 @@ class MaxPool {
     HWY_ALIGN Rank<W> rank[kLanes];
     for (std::int64_t i = 0; i < count; i += kLanes) {
       const std::int64_t n = std::min(kLanes, count - i);
+      // Integers are rare here: a loop less to compile for each of their types.
+      constexpr int kTwo = std::is_integral_v<T> ? 0 : 2;
       (step == 1   ? max_lanes<T, 1>
-       : step == 2 ? max_lanes<T, 2>
+       : step == 2 ? max_lanes<T, kTwo>
                    : max_lanes<T, 0>)(base + i * step, step, n, taps, best, rank);
       T* out = static_cast<T*>(out_.data) + to + i * to_step;
       if (to_step == 1)

@@ -1,4 +1,5 @@
 // Sums, products and extremes of integers.
+#define ATHANOR_NO_AVX512
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "athanor/device/cpu/reduce_int.cpp"
 #include <limits>

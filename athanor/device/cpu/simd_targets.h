@@ -17,11 +17,18 @@
 ///     #if HWY_ONCE
 ///     namespace athanor { HWY_EXPORT(foo); ... HWY_DYNAMIC_DISPATCH(foo)(...); }
 ///     #endif
+///
+/// AVX-512 takes the compiler as long as the other two together. A file whose loops need to be right rather than as fast
+/// as can be (integers, mostly) starts with `#define ATHANOR_NO_AVX512`.
 
 #ifdef HWY_HIGHWAY_INCLUDED
 #error "include athanor/device/cpu/simd_targets.h before the headers of Highway"
 #endif
 
 #ifndef HWY_DISABLED_TARGETS
+#ifdef ATHANOR_NO_AVX512
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_AVX3)
+#else
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#endif
 #endif
