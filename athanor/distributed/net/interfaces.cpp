@@ -2,23 +2,34 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netinet/in.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <sstream>
 
 #include "athanor/base/env.h"
 #include "athanor/distributed/error.h"
-#include "athanor/distributed/net/socket.h"
 
 namespace athanor::distributed {
 
-std::vector<Interface> usable_interfaces() {
+namespace {
+
+using AddressList = std::unique_ptr<ifaddrs, void (*)(ifaddrs*)>;
+AddressList all_addresses() {
   ifaddrs* list = nullptr;
   ATHANOR_CHECK(::getifaddrs(&list) == 0, "getifaddrs: ", error_text(errno));
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
+  return {list, ::freeifaddrs};
+}
+
+}  // namespace
+
+std::vector<Interface> usable_interfaces() {
+  const AddressList list = all_addresses();
   std::vector<Interface> all;
-  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
     const bool v4 = i->ifa_addr != nullptr && i->ifa_addr->sa_family == AF_INET;
     const bool v6 = i->ifa_addr != nullptr && i->ifa_addr->sa_family == AF_INET6;
     if ((i->ifa_flags & IFF_UP) == 0 || (!v4 && !v6)) continue;
@@ -50,6 +61,34 @@ std::vector<Interface> usable_interfaces() {
                         known);
   }
   return chosen;
+}
+
+std::vector<Address> reachable_addresses(int port) {
+  const std::vector<Interface> interfaces = usable_interfaces();
+  const AddressList list = all_addresses();
+  std::vector<Address> found;
+  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    const bool chosen = std::any_of(interfaces.begin(), interfaces.end(),
+                                    [&](const Interface& known) { return known.name == i->ifa_name; });
+    if (!chosen) continue;
+    Address address;
+    if (i->ifa_addr->sa_family == AF_INET) {
+      address.length = sizeof(sockaddr_in);
+      std::memcpy(&address.storage, i->ifa_addr, address.length);
+      reinterpret_cast<sockaddr_in&>(address.storage).sin_port = htons(static_cast<std::uint16_t>(port));
+    } else if (i->ifa_addr->sa_family == AF_INET6) {
+      address.length = sizeof(sockaddr_in6);
+      std::memcpy(&address.storage, i->ifa_addr, address.length);
+      auto& in = reinterpret_cast<sockaddr_in6&>(address.storage);
+      if (IN6_IS_ADDR_LINKLOCAL(&in.sin6_addr)) continue;
+      in.sin6_port = htons(static_cast<std::uint16_t>(port));
+    } else {
+      continue;
+    }
+    found.push_back(address);
+  }
+  return found;
 }
 
 }  // namespace athanor::distributed

@@ -142,11 +142,17 @@ Socket Socket::connect(const Endpoint& to, Deadline deadline) {
                          ATHANOR_WHERE);
 }
 
-Socket Socket::connect(const Address& to, Deadline deadline) {
+Socket Socket::connect(const Address& to, Deadline deadline) { return connect(std::vector<Address>{to}, deadline); }
+
+Socket Socket::connect(const std::vector<Address>& to, Deadline deadline) {
   std::map<std::string, std::string> failures;
-  Descriptor fd = race({to}, deadline, failures);
-  if (!fd)
-    throw DistNetworkError(detail::str("could not connect to ", to.text(), ": ", failures[to.text()]), ATHANOR_WHERE);
+  Descriptor fd = race(to, deadline, failures);
+  if (!fd) {
+    std::string tried;
+    for (const auto& [address, reason] : failures)
+      tried += detail::str(tried.empty() ? "" : "; ", address, ": ", reason);
+    throw DistNetworkError(detail::str("could not connect to ", tried), ATHANOR_WHERE);
+  }
   Socket socket(std::move(fd));
   socket.set_no_delay();
   return socket;

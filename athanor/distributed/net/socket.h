@@ -72,6 +72,8 @@ class Socket {
   static Socket connect(const Endpoint& to, Deadline deadline);
   /// One attempt at one address.
   static Socket connect(const Address& to, Deadline deadline);
+  /// One attempt at each, side by side as above; the first that answers.
+  static Socket connect(const std::vector<Address>& to, Deadline deadline);
 
   int fd() const { return fd_.get(); }
   explicit operator bool() const { return static_cast<bool>(fd_); }

@@ -1,0 +1,212 @@
+// all_reduce within a host. Four forms by size: values beside the step's number; one phase, in which everyone adds
+// everything; two phases, in which everyone adds a share and passes it on; and in place, in memory that all can reach.
+#include <algorithm>
+
+#include "athanor/distributed/algorithms/local.h"
+
+namespace athanor::distributed {
+
+namespace {
+
+constexpr std::size_t kOnePhase = std::size_t{256} << 10;  // bytes that a rank reads
+constexpr std::size_t kBeyondCache = std::size_t{16} << 20;
+constexpr int kFewRanks = 16;
+
+// A list of one pointer per rank, without an allocation where ranks are few.
+class Sources {
+ public:
+  explicit Sources(int n) {
+    if (n > kFewRanks) many_.resize(static_cast<std::size_t>(n));
+  }
+  const void*& operator[](int i) { return data()[i]; }
+  const void** data() { return many_.empty() ? few_ : many_.data(); }
+
+ private:
+  const void* few_[kFewRanks];
+  std::vector<const void*> many_;
+};
+
+// The share of `place` of n in `bytes`, in whole cache lines but for the last.
+struct Share {
+  std::size_t begin, size;
+  Share(std::size_t bytes, int place, int n) {
+    const std::size_t lines = (bytes + 63) / 64,
+                      each = (lines + static_cast<std::size_t>(n) - 1) / static_cast<std::size_t>(n);
+    begin = std::min(bytes, static_cast<std::size_t>(place) * each * 64);
+    size = std::min(bytes, (static_cast<std::size_t>(place) + 1) * each * 64) - begin;
+  }
+};
+
+}  // namespace
+
+void LocalCollectives::all_reduce(const Call& call, Span data, const Reduction& reduction) {
+  const std::size_t bytes = data.bytes();
+  if (bytes <= Arena::kPayload) return tiny_all_reduce(call, data, reduction);
+  if (bytes * static_cast<std::size_t>(arena_.ranks() - 1) <= kOnePhase)
+    return one_phase_all_reduce(call, data, reduction);
+  if (last_shared_ > 0 && in_place_all_reduce(call, data, reduction)) return;
+  two_phase_all_reduce(call, data, reduction);
+}
+
+void LocalCollectives::tiny_all_reduce(const Call& call, Span data, const Reduction& reduction) {
+  const int n = arena_.ranks();
+  const std::uint64_t step = arena_.next_step();
+  arena_.publish(step, call, data.data, data.bytes());
+  Sources in(n);
+  for (int place = 0; place < n; ++place) {
+    if (place != arena_.me()) arena_.await(place, step, call);
+    in[place] = arena_.payload(place, step);
+  }
+  if (data.count > 0) reduction(data.data, in.data(), n, data.count);
+}
+
+void LocalCollectives::one_phase_all_reduce(const Call& call, Span data, const Reduction& reduction) {
+  const int n = arena_.ranks(), me = arena_.me();
+  const std::uint64_t step = arena_.next_step();
+  const int room = arena_.claim_room(call);
+  std::memcpy(arena_.room(me, room), data.data, data.bytes());
+  arena_.publish(step, call);
+  Sources in(n);
+  for (int place = 0; place < n; ++place) {
+    if (place != me) arena_.await(place, step, call);
+    in[place] = place == me ? data.data : arena_.room(place, room);
+  }
+  reduction(data.data, in.data(), n, data.count);
+  arena_.free_room_at(step + 1);
+}
+
+// Chunk after chunk, two under way: while the others still add their shares of one chunk, the next is copied in.
+void LocalCollectives::two_phase_all_reduce(const Call& call, Span data, const Reduction& reduction) {
+  const int n = arena_.ranks(), me = arena_.me();
+  const std::size_t bytes = data.bytes(), item = item_size(data.dtype), chunk = Arena::kRoom;
+  const std::size_t chunks = (bytes + chunk - 1) / chunk;
+  const bool stream = bytes > kBeyondCache;
+  char* base = static_cast<char*>(data.data);
+  Sources in(n);
+  std::uint64_t copied[2] = {}, added[2] = {};
+  int room_of[2] = {};
+
+  const auto size_of = [&](std::size_t k) { return std::min(chunk, bytes - k * chunk); };
+  const auto copy_in = [&](std::size_t k) {
+    // The shares in a room were read before the others published the sums of the chunk before: only the first two
+    // chunks may meet what an earlier collective left.
+    const int room = k < 2 ? arena_.claim_room(call) : arena_.next_room();
+    for (int place = 0; place < n; ++place) {
+      const Share share(size_of(k), place, n);
+      if (place != me && share.size > 0)
+        std::memcpy(arena_.room(me, room) + share.begin, base + k * chunk + share.begin, share.size);
+    }
+    room_of[k % 2] = room;
+    copied[k % 2] = arena_.next_step();
+    arena_.publish(copied[k % 2], call);
+  };
+  const auto add = [&](std::size_t k) {
+    const Share share(size_of(k), me, n);
+    const int room = room_of[k % 2];
+    arena_.await_all(copied[k % 2], call);
+    char* own = base + k * chunk + share.begin;
+    for (int place = 0; place < n; ++place) in[place] = place == me ? own : arena_.room(place, room) + share.begin;
+    char* sum = arena_.room(me, room) + share.begin;
+    reduction(sum, in.data(), n, static_cast<std::int64_t>(share.size / item));
+    added[k % 2] = arena_.next_step();
+    arena_.publish(added[k % 2], call);
+    cpu::copy_bytes(own, sum, share.size, stream);
+  };
+  const auto copy_out = [&](std::size_t k) {
+    for (int i = 1; i < n; ++i) {
+      const int place = (me + i) % n;
+      const Share share(size_of(k), place, n);
+      arena_.await(place, added[k % 2], call);
+      cpu::copy_bytes(base + k * chunk + share.begin, arena_.room(place, room_of[k % 2]) + share.begin, share.size,
+                      stream);
+    }
+  };
+  copy_in(0);
+  for (std::size_t k = 0; k < chunks; ++k) {
+    add(k);
+    if (k + 1 < chunks) copy_in(k + 1);
+    copy_out(k);
+  }
+  // Both rooms are free when everyone has gone on from the last chunk.
+  arena_.free_room_at(added[(chunks - 1) % 2] + 1);
+  arena_.next_room();
+  arena_.free_room_at(added[(chunks - 1) % 2] + 1);
+  arena_.next_room();
+}
+
+struct LocalCollectives::Shared {
+  std::uint64_t id = 0;
+  std::size_t bytes = 0;  // of each rank's part
+  Segment segment;
+  char* part(int place) const { return segment.data() + static_cast<std::size_t>(place) * bytes; }
+};
+
+std::shared_ptr<void> LocalCollectives::allocate_shared(const Call& call, std::size_t bytes) {
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  const int n = arena_.ranks(), me = arena_.me();
+  auto shared = std::make_shared<Shared>();
+  shared->id = ++last_shared_;
+  shared->bytes = bytes > kHugePage ? (bytes + kHugePage - 1) / kHugePage * kHugePage : (bytes + 4095) / 4096 * 4096;
+  const std::size_t total = shared->bytes * static_cast<std::size_t>(n);
+  // Nobody may hand over anything before all have come here.
+  barrier(call);
+  if (me == 0) {
+    shared->segment = Segment::create(total);
+    for (int place = 1; place < n; ++place)
+      arena_.mesh().hand_descriptor(arena_.group_rank(place), shared->segment.fd(), call.deadline);
+  } else {
+    shared->segment = Segment::map(arena_.mesh().take_descriptor(call.deadline), total);
+  }
+  barrier(call);
+  std::erase_if(shared_, [](const std::weak_ptr<Shared>& old) { return old.expired(); });
+  shared_.push_back(shared);
+  return {shared, shared->part(me)};
+}
+
+LocalCollectives::Place LocalCollectives::place_of(const Span& data) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data.data);
+  for (const std::weak_ptr<Shared>& known : shared_) {
+    const std::shared_ptr<Shared> shared = known.lock();
+    if (!shared) continue;
+    const auto part = reinterpret_cast<std::uintptr_t>(shared->part(arena_.me()));
+    if (begin >= part && begin + data.bytes() <= part + shared->bytes) return {shared->id, begin - part};
+  }
+  return {0, 0};
+}
+
+bool LocalCollectives::in_place_all_reduce(const Call& call, Span data, const Reduction& reduction) {
+  const int n = arena_.ranks(), me = arena_.me();
+  const Place mine = place_of(data);
+  const std::uint64_t ready = arena_.next_step();
+  arena_.publish(ready, call, &mine, sizeof mine);
+  bool all = mine.id != 0;
+  for (int place = 0; place < n; ++place) {
+    if (place == me) continue;
+    arena_.await(place, ready, call);
+    Place theirs{};
+    std::memcpy(&theirs, arena_.payload(place, ready), sizeof theirs);
+    all = all && theirs.id == mine.id && theirs.offset == mine.offset;
+  }
+  if (!all) return false;
+  std::shared_ptr<Shared> shared;
+  for (const std::weak_ptr<Shared>& known : shared_)
+    if (const auto held = known.lock(); held && held->id == mine.id) shared = held;
+  // What one block adds up to is passed on to everyone while it is in the cache.
+  constexpr std::size_t kBlock = std::size_t{32} << 10;
+  const Share share(data.bytes(), me, n);
+  Sources in(n);
+  for (std::size_t done = 0; done < share.size; done += kBlock) {
+    const std::size_t now = std::min(kBlock, share.size - done), offset = mine.offset + share.begin + done;
+    for (int place = 0; place < n; ++place) in[place] = shared->part(place) + offset;
+    char* own = shared->part(me) + offset;
+    reduction(own, in.data(), n, static_cast<std::int64_t>(now / item_size(data.dtype)));
+    for (int place = 0; place < n; ++place)
+      if (place != me) std::memcpy(shared->part(place) + offset, own, now);
+  }
+  const std::uint64_t done = arena_.next_step();
+  arena_.publish(done, call);
+  arena_.await_all(done, call);
+  return true;
+}
+
+}  // namespace athanor::distributed

@@ -1,0 +1,29 @@
+#pragma once
+/// Reduction: a ReduceOp made ready for the values of one call.
+
+#include "athanor/device/cpu/combine.h"
+#include "athanor/distributed/reduce_op.h"
+
+namespace athanor::distributed {
+
+class Reduction {
+ public:
+  /// `ranks`: how many AVG divides by. PREMUL_SUM is a sum here: the values have been multiplied before.
+  Reduction(const ReduceOp& op, DType dtype, int ranks);
+
+  DType dtype() const { return dtype_; }
+  /// The same without AVG's division, for parts of a sum.
+  Reduction partial() const;
+  /// out = in[0] op in[1] op … of `count` elements, from left to right. out may be in[k]. See cpu::combine.
+  void operator()(void* out, const void* const* in, int n, std::int64_t count, bool stream = false) const;
+
+ private:
+  void apply_user(void* out, const void* const* in, int n, std::int64_t count) const;
+
+  DType dtype_;
+  cpu::Combine combine_ = cpu::Combine::Sum;
+  double divisor_ = 1;
+  const ReduceOp::Function* user_ = nullptr;  // the call's ReduceOp outlives this
+};
+
+}  // namespace athanor::distributed

@@ -1,0 +1,407 @@
+#include "athanor/distributed/backend/messages.h"
+
+#include <algorithm>
+
+namespace athanor::distributed {
+
+using athanor::detail::str;
+
+namespace {
+
+constexpr std::uint32_t kMagic = 0x4d53'4731;
+// A message that nobody asked for yet stays with its sender if it is larger, until it is in another one's way.
+constexpr std::uint64_t kEager = std::uint64_t{64} << 10;
+
+}  // namespace
+
+struct Messages::Header {
+  std::uint32_t magic = kMagic, tag = 0, dtype = 0, reserved = 0;
+  std::uint64_t count = 0, bytes = 0;
+};
+
+struct Messages::Request {
+  bool sends = false, done = false;
+  int peer = kAnySource;  // of a receive: filled in by what came
+  Header header;          // of a receive: what is expected
+  char* data = nullptr;
+  std::size_t moved = 0;
+  std::vector<char> orphan;  // holds the rest of a message whose owner gave it up
+  std::string error;
+  std::string where;
+};
+
+struct Messages::Unexpected {
+  int from = 0;
+  Header header;
+  std::vector<char> data;
+  bool whole = false;
+  RequestPtr claimed;
+};
+
+struct Messages::Channel {
+  Channel(int rank, Link link) : rank(rank), link(link) {}
+  int rank;
+  Link link;
+  bool closed = false;
+  std::deque<RequestPtr> out;
+  std::size_t header_sent = 0;
+  // What is being received.
+  Header header;
+  std::size_t header_got = 0, got = 0;
+  RequestPtr to;
+  Unexpected* aside = nullptr;
+  bool begun = false;  // the header is whole and there is a place for the data
+};
+
+class Messages::Handle final : public P2pRequest {
+ public:
+  Handle(Messages& all, RequestPtr request) : all_(all), request_(std::move(request)) {}
+  ~Handle() override { all_.give_up(*request_); }
+  bool test() override { return all_.test(*request_); }
+  void wait(Deadline deadline) override { all_.wait(*request_, deadline); }
+  int source_rank() const override { return request_->peer; }
+
+ private:
+  Messages& all_;
+  RequestPtr request_;
+};
+
+Messages::Messages(Mesh& mesh, Arena* arena)
+    : mesh_(mesh), arena_(arena), channels_(static_cast<std::size_t>(mesh.size())) {
+  for (int r = 0; r < mesh.size(); ++r) {
+    if (r == mesh.rank()) continue;
+    const auto& local = mesh.local_ranks();
+    const auto place = static_cast<int>(std::find(local.begin(), local.end(), r) - local.begin());
+    const Link link = mesh.is_local(r) ? arena->messages_link(place) : Link(SocketLink(mesh.messages(r)));
+    channels_[static_cast<std::size_t>(r)] = std::make_unique<Channel>(r, link);
+  }
+}
+
+Messages::~Messages() = default;
+
+std::string Messages::text(const Request& request) const {
+  const std::string other = request.peer == kAnySource ? "any rank" : mesh_.rank_text(request.peer);
+  return str(request.sends ? "send to " : "recv from ", other, ", tag ", request.header.tag, ", ", request.header.count,
+             " × ", static_cast<DType>(request.header.dtype), request.where);
+}
+
+namespace {
+std::string place_of(const Call& call) { return str(", at ", call.where.file_name(), ":", call.where.line()); }
+}  // namespace
+
+std::unique_ptr<P2pRequest> Messages::isend(const Call& call, Span data, int to, std::uint32_t tag) {
+  mesh_.check();
+  auto request = std::make_shared<Request>();
+  request->sends = true;
+  request->peer = to;
+  request->header = {
+      kMagic, tag, static_cast<std::uint32_t>(data.dtype), 0, static_cast<std::uint64_t>(data.count), data.bytes()};
+  request->data = static_cast<char*>(data.data);
+  request->where = place_of(call);
+  const std::lock_guard lock(mutex_);
+  Channel& channel = *channels_[static_cast<std::size_t>(to)];
+  channel.out.push_back(request);
+  pump();
+  if (!request->done && led_) mesh_.ring(mesh_.rank(), Bell::Messages);
+  return std::make_unique<Handle>(*this, std::move(request));
+}
+
+std::unique_ptr<P2pRequest> Messages::irecv(const Call& call, Span data, int from, std::uint32_t tag) {
+  mesh_.check();
+  auto request = std::make_shared<Request>();
+  request->peer = from;
+  request->header = {
+      kMagic, tag, static_cast<std::uint32_t>(data.dtype), 0, static_cast<std::uint64_t>(data.count), data.bytes()};
+  request->data = static_cast<char*>(data.data);
+  request->where = place_of(call);
+  const std::lock_guard lock(mutex_);
+  for (const auto& message : unexpected_) {
+    if (message->claimed || message->header.tag != tag || (from != kAnySource && from != message->from)) continue;
+    request->peer = message->from;
+    message->claimed = request;
+    if (message->whole) {
+      deliver(*request, *message);
+      unexpected_.remove_if([&](const auto& other) { return other.get() == message.get(); });
+    }
+    return std::make_unique<Handle>(*this, std::move(request));
+  }
+  posted_.push_back(request);
+  pump();
+  if (!request->done && led_) mesh_.ring(mesh_.rank(), Bell::Messages);
+  return std::make_unique<Handle>(*this, std::move(request));
+}
+
+void Messages::complete(Request& request) {
+  request.done = true;
+  changed_.notify_all();
+}
+
+// A message into the receive that waits for it. False, with an error for the receiver, if they differ.
+bool Messages::deliver(Request& request, Unexpected& message) {
+  const Header &got = message.header, &wanted = request.header;
+  const bool fits = got.bytes == wanted.bytes && got.dtype == wanted.dtype;
+  if (fits)
+    std::copy(message.data.begin(), message.data.end(), request.data);
+  else
+    request.error = str(text(request), ": ", mesh_.rank_text(message.from), " sent ", got.count, " × ",
+                        static_cast<DType>(got.dtype), ". Both sides must agree");
+  complete(request);
+  return fits;
+}
+
+Messages::RequestPtr Messages::match(int from, const Header& header) {
+  for (auto i = posted_.begin(); i != posted_.end(); ++i) {
+    if ((*i)->header.tag != header.tag || ((*i)->peer != kAnySource && (*i)->peer != from)) continue;
+    RequestPtr request = *i;
+    posted_.erase(i);
+    request->peer = from;
+    return request;
+  }
+  return nullptr;
+}
+
+bool Messages::pump() {
+  bool moved = false;
+  for (const auto& channel : channels_) {
+    if (!channel || channel->closed) continue;
+    try {
+      const bool out = pump_out(*channel), in = pump_in(*channel);
+      if ((out || in) && channel->link.peer_sleeps()) mesh_.ring(channel->rank, Bell::Messages);
+      moved = moved || out || in;
+    } catch (const DistNetworkError& error) {
+      fail_channel(*channel, error.what());
+    }
+  }
+  return moved;
+}
+
+bool Messages::pump_out(Channel& channel) {
+  bool moved = false;
+  while (!channel.out.empty()) {
+    Request& request = *channel.out.front();
+    if (channel.header_sent < sizeof(Header)) {
+      const char* header = reinterpret_cast<const char*>(&request.header) + channel.header_sent;
+      const std::size_t now = channel.link.write_some(header, sizeof(Header) - channel.header_sent);
+      channel.header_sent += now;
+      if (channel.header_sent < sizeof(Header)) return moved || now > 0;
+      moved = true;
+    }
+    const std::size_t left = static_cast<std::size_t>(request.header.bytes) - request.moved;
+    const std::size_t now = left > 0 ? channel.link.write_some(request.data + request.moved, left) : 0;
+    request.moved += now;
+    moved = moved || now > 0;
+    if (now < left) return moved;
+    channel.header_sent = 0;
+    complete(request);
+    channel.out.pop_front();
+  }
+  return moved;
+}
+
+// Finds a place for the message whose header has come; false while it has to stay with its sender.
+bool Messages::begin(Channel& channel) {
+  const Header& header = channel.header;
+  if (header.magic != kMagic)
+    throw DistNetworkError(str("what came from ", mesh_.rank_text(channel.rank), " is no message"), ATHANOR_WHERE);
+  channel.to = match(channel.rank, header);
+  if (channel.to && channel.to->header.bytes == header.bytes && channel.to->header.dtype == header.dtype)
+    return channel.begun = true;
+  if (!channel.to && header.bytes > kEager) {
+    const bool in_the_way = std::any_of(posted_.begin(), posted_.end(), [&](const RequestPtr& other) {
+      return other->peer == kAnySource || other->peer == channel.rank;
+    });
+    if (!in_the_way) return false;
+  }
+  auto message = std::make_unique<Unexpected>();
+  message->from = channel.rank;
+  message->header = header;
+  message->data.resize(static_cast<std::size_t>(header.bytes));
+  message->claimed = std::move(channel.to);
+  channel.aside = message.get();
+  unexpected_.push_back(std::move(message));
+  return channel.begun = true;
+}
+
+bool Messages::pump_in(Channel& channel) {
+  bool moved = false;
+  while (true) {
+    if (channel.header_got < sizeof(Header)) {
+      char* header = reinterpret_cast<char*>(&channel.header) + channel.header_got;
+      const std::size_t now = channel.link.read_some(header, sizeof(Header) - channel.header_got);
+      channel.header_got += now;
+      if (channel.header_got < sizeof(Header)) return moved || now > 0;
+      moved = true;
+    }
+    if (!channel.begun && !begin(channel)) return moved;
+    const std::size_t left = static_cast<std::size_t>(channel.header.bytes) - channel.got;
+    char* to = channel.aside ? channel.aside->data.data() : channel.to->data;
+    const std::size_t now = left > 0 ? channel.link.read_some(to + channel.got, left) : 0;
+    channel.got += now;
+    moved = moved || now > 0;
+    if (now < left) return moved;
+    finish_incoming(channel);
+  }
+}
+
+void Messages::finish_incoming(Channel& channel) {
+  if (channel.aside != nullptr) {
+    Unexpected& message = *channel.aside;
+    message.whole = true;
+    if (message.claimed) {
+      deliver(*message.claimed, message);
+      unexpected_.remove_if([&](const auto& other) { return other.get() == &message; });
+    }
+  } else {
+    complete(*channel.to);
+  }
+  channel.to = nullptr;
+  channel.aside = nullptr;
+  channel.header_got = channel.got = 0;
+  channel.begun = false;
+}
+
+// No message goes to or comes from that rank any more.
+void Messages::fail_channel(Channel& channel, const std::string& reason) {
+  mesh_.look();
+  if (!mesh_.has_left(channel.rank)) {
+    mesh_.abort(str(mesh_.rank_text(channel.rank), " is gone, or cannot be reached any more: ", reason));
+    mesh_.check();
+  }
+  channel.closed = true;
+  const auto fail = [&](Request& request) {
+    request.error =
+        str(text(request), ": ", mesh_.rank_text(channel.rank), " has left the process group (destroy_process_group)");
+    complete(request);
+  };
+  for (const RequestPtr& request : channel.out) fail(*request);
+  channel.out.clear();
+  if (channel.to) fail(*channel.to);
+  channel.to = nullptr;
+  for (auto i = posted_.begin(); i != posted_.end();) {
+    const bool its = (*i)->peer == channel.rank;
+    if (its) fail(**i);
+    i = its ? posted_.erase(i) : std::next(i);
+  }
+}
+
+// A ring does not tell that the other side is gone.
+void Messages::check_departed() {
+  for (const auto& channel : channels_) {
+    if (!channel || channel->closed || channel->link.fd() >= 0 || !mesh_.has_left(channel->rank)) continue;
+    pump();
+    if (!channel->closed) fail_channel(*channel, "");
+  }
+}
+
+bool Messages::test(Request& request) {
+  const std::lock_guard lock(mutex_);
+  if (!request.done) {
+    pump();
+    if (!request.done) {
+      mesh_.look();
+      check_departed();
+    }
+  }
+  if (request.done && !request.error.empty()) throw DistBackendError(request.error, ATHANOR_WHERE);
+  return request.done;
+}
+
+// One of those who wait moves everything; the others sleep until something is complete or it goes.
+void Messages::lead(Patience& patience, Deadline deadline, std::unique_lock<std::mutex>& lock) {
+  led_ = true;
+  std::vector<pollfd> polls;
+  bool ready = false;
+  std::atomic<std::uint32_t>* flag = nullptr;
+  const bool sleeps = !patience.endure();
+  if (sleeps) {
+    if (arena_ != nullptr) {
+      flag = &arena_->sleeping(arena_->me(), Bell::Messages);
+      flag->store(1, std::memory_order_relaxed);
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+    for (const auto& channel : channels_) {
+      if (!channel || channel->closed) continue;
+      const bool writes = !channel->out.empty(), reads = channel->header_got < sizeof(Header) || channel->begun;
+      ready = ready || channel->link.ready(writes, reads);
+      const int events = (writes ? POLLOUT : 0) | (reads ? POLLIN : 0);
+      if (channel->link.fd() >= 0 && events != 0) polls.push_back({channel->link.fd(), static_cast<short>(events), 0});
+    }
+  }
+  lock.unlock();
+  if (sleeps && !ready) mesh_.sleep(Bell::Messages, polls, deadline);
+  if (flag != nullptr) flag->store(0, std::memory_order_relaxed);
+  lock.lock();
+  led_ = false;
+  if (sleeps) check_departed();
+}
+
+void Messages::wait(Request& request, Deadline deadline) {
+  static const int processors = usable_processors();
+  Patience patience(static_cast<int>(mesh_.local_ranks().size()) > processors, false);
+  std::unique_lock lock(mutex_);
+  while (!request.done) {
+    if (led_) {
+      changed_.wait_until(lock, deadline.sooner(Deadline::after(std::chrono::seconds(1))).at());
+    } else if (!pump()) {
+      lead(patience, deadline, lock);
+    }
+    if (request.done) break;
+    mesh_.check();
+    if (deadline.expired()) {
+      const std::string what = text(request);
+      throw DistBackendError(str(mesh_.rank_text(mesh_.rank()), ": ", what, ": ",
+                                 request.sends ? "it was not received" : "no such message came", " in time"),
+                             ATHANOR_WHERE);
+    }
+  }
+  lock.unlock();
+  changed_.notify_all();
+  if (!request.error.empty()) throw DistBackendError(request.error, ATHANOR_WHERE);
+}
+
+void Messages::progress(std::chrono::milliseconds patience) {
+  Patience none(true, true);
+  const Deadline deadline = Deadline::after(patience);
+  std::unique_lock lock(mutex_);
+  if (led_) {
+    changed_.wait_until(lock, deadline.at());
+    return;
+  }
+  while (!pump() && !deadline.expired() && !mesh_.broken() && !led_) lead(none, deadline, lock);
+  lock.unlock();
+  changed_.notify_all();
+}
+
+// The owner's memory must not be touched any more, but what was begun must be brought to its end.
+void Messages::give_up(Request& request) {
+  const std::lock_guard lock(mutex_);
+  if (request.done) return;
+  if (request.sends) {
+    Channel& channel = *channels_[static_cast<std::size_t>(request.peer)];
+    const bool begun =
+        !channel.out.empty() && channel.out.front().get() == &request && (channel.header_sent > 0 || request.moved > 0);
+    if (!begun) {
+      std::erase_if(channel.out, [&](const RequestPtr& other) { return other.get() == &request; });
+      return;
+    }
+    request.orphan.assign(request.data, request.data + request.header.bytes);
+    request.data = request.orphan.data();
+    return;
+  }
+  posted_.remove_if([&](const RequestPtr& other) { return other.get() == &request; });
+  for (const auto& message : unexpected_) {
+    if (message->claimed.get() != &request) continue;
+    auto nobody = std::make_shared<Request>();
+    nobody->header = message->header;
+    nobody->orphan.resize(static_cast<std::size_t>(message->header.bytes));
+    nobody->data = nobody->orphan.data();
+    message->claimed = std::move(nobody);
+  }
+  for (const auto& channel : channels_)
+    if (channel && channel->to.get() == &request) {
+      request.orphan.resize(static_cast<std::size_t>(request.header.bytes));
+      request.data = request.orphan.data();
+    }
+}
+
+}  // namespace athanor::distributed

@@ -1,0 +1,223 @@
+#include "athanor/distributed/backend/native.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "athanor/distributed/algorithms/local.h"
+#include "athanor/distributed/algorithms/remote.h"
+#include "athanor/distributed/backend/messages.h"
+
+namespace athanor::distributed {
+
+using athanor::detail::str;
+
+namespace {
+
+// Values times the factor of PREMUL_SUM, in memory of their own unless that would be the result's.
+class Premultiplied {
+ public:
+  Premultiplied(const ReduceOp& op, Span& data, bool in_place) {
+    if (!(op == ReduceOp::PREMUL_SUM) || data.count == 0) return;
+    void* to = data.data;
+    if (!in_place) {
+      room_.resize(data.bytes());
+      to = room_.data();
+    }
+    cpu::scale(to, data.data, data.count, data.dtype, op.factor());
+    data.data = to;
+  }
+
+ private:
+  std::vector<char> room_;
+};
+
+class NativeBackend final : public Backend {
+ public:
+  explicit NativeBackend(const BackendOptions& options)
+      : Backend(options.rank, options.size), mesh_(options, &Arena::bytes) {
+    if (mesh_.segment()) local_.emplace(mesh_);
+    Arena* arena = local_ ? &local_->arena() : nullptr;
+    links_.emplace(mesh_, arena);
+    messages_.emplace(mesh_, arena);
+    for (int r = 0; r < size(); ++r) everyone_.push_back(r);
+  }
+  ~NativeBackend() override { shutdown(); }
+
+  std::string name() const override { return "tcp"; }
+  bool compares_fingerprints() const override { return true; }
+
+  void barrier(const Call& call) override {
+    if (alone()) return;
+    run(call, [&] {
+      if (one_host()) return local_->barrier(call);
+      if (local_) local_->barrier(call);
+      if (leads()) RemoteCollectives(*links_, mesh_.leaders()).barrier(call);
+      if (local_) local_->barrier(call);
+    });
+  }
+
+  void broadcast(const Call& call, Span data, int root) override {
+    if (alone()) return;
+    run(call, [&] {
+      if (one_host()) return local_->broadcast(call, data, root);
+      const std::vector<int> hosts = representatives(root);
+      const int mine = hosts[host_index(rank(), hosts)];
+      if (mine == rank())
+        RemoteCollectives(*links_, hosts).broadcast(call, data, static_cast<int>(host_index(root, hosts)));
+      if (local_) local_->broadcast(call, data, place_of(mine));
+    });
+  }
+
+  void all_reduce(const Call& call, Span data, const ReduceOp& op) override {
+    run(call, [&] {
+      const Premultiplied values(op, data, true);
+      const Reduction reduction(op, data.dtype, size());
+      if (alone()) return;
+      if (one_host()) return local_->all_reduce(call, data, reduction);
+      if (local_) local_->reduce(call, data, reduction.partial(), 0);
+      if (leads()) RemoteCollectives(*links_, mesh_.leaders()).all_reduce(call, data, reduction);
+      if (local_) local_->broadcast(call, data, 0);
+    });
+  }
+
+  void reduce(const Call& call, Span data, const ReduceOp& op, int root) override {
+    run(call, [&] {
+      const Premultiplied values(op, data, rank() == root);
+      const Reduction reduction(op, data.dtype, size());
+      if (alone()) return;
+      if (one_host()) return local_->reduce(call, data, reduction, root);
+      const std::vector<int> hosts = representatives(root);
+      const int mine = hosts[host_index(rank(), hosts)];
+      std::vector<char> room;
+      if (local_) {
+        // The sum of a host other than the root's has no tensor to live in.
+        if (mine == rank() && rank() != root) {
+          room.resize(data.bytes());
+          cpu::copy_bytes(room.data(), data.data, data.bytes());
+          data.data = room.data();
+        }
+        local_->reduce(call, data, reduction.partial(), place_of(mine));
+      }
+      if (mine == rank())
+        RemoteCollectives(*links_, hosts).reduce(call, data, reduction, static_cast<int>(host_index(root, hosts)));
+    });
+  }
+
+  void all_gather(const Call& call, Parts out, Span in) override {
+    run(call, [&] {
+      if (alone()) return copy_own(out[0], in);
+      if (one_host()) return local_->all_gather(call, out, in);
+      RemoteCollectives(*links_, everyone_).all_gather(call, out, in);
+    });
+  }
+
+  void gather(const Call& call, Parts out, Span in, int root) override {
+    run(call, [&] {
+      if (alone()) return copy_own(out[0], in);
+      if (one_host()) return local_->gather(call, out, in, root);
+      RemoteCollectives(*links_, everyone_).gather(call, out, in, root);
+    });
+  }
+
+  void scatter(const Call& call, Span out, Parts in, int root) override {
+    run(call, [&] {
+      if (alone()) return copy_own(out, in[0]);
+      if (one_host()) return local_->scatter(call, out, in, root);
+      RemoteCollectives(*links_, everyone_).scatter(call, out, in, root);
+    });
+  }
+
+  void reduce_scatter(const Call& call, Span out, Parts in, const ReduceOp& op) override {
+    run(call, [&] {
+      std::vector<Span> parts(in.begin(), in.end());
+      std::vector<Premultiplied> values;
+      for (Span& part : parts) values.emplace_back(op, part, false);
+      const Reduction reduction(op, out.dtype, size());
+      if (alone()) return copy_own(out, parts[0]);
+      if (one_host()) return local_->reduce_scatter(call, out, parts, reduction);
+      RemoteCollectives(*links_, everyone_).reduce_scatter(call, out, parts, reduction);
+    });
+  }
+
+  void all_to_all(const Call& call, Parts out, Parts in) override {
+    run(call, [&] {
+      if (alone()) return copy_own(out[0], in[0]);
+      if (one_host()) return local_->all_to_all(call, out, in);
+      RemoteCollectives(*links_, everyone_).all_to_all(call, out, in);
+    });
+  }
+
+  std::unique_ptr<P2pRequest> isend(const Call& call, Span data, int to, std::uint32_t tag) override {
+    return messages_->isend(call, data, to, tag);
+  }
+  std::unique_ptr<P2pRequest> irecv(const Call& call, Span data, int from, std::uint32_t tag) override {
+    return messages_->irecv(call, data, from, tag);
+  }
+  void progress(std::chrono::milliseconds patience) override { messages_->progress(patience); }
+
+  std::shared_ptr<void> allocate_shared(const Call& call, std::size_t bytes) override {
+    if (!one_host() || alone()) return nullptr;
+    std::shared_ptr<void> memory;
+    run(call, [&] { memory = local_->allocate_shared(call, bytes); });
+    return memory;
+  }
+
+  void abort(const std::string& reason) noexcept override { mesh_.abort(reason); }
+  void shutdown() noexcept override {
+    if (!left_) mesh_.say_goodbye();
+    left_ = true;
+  }
+
+ private:
+  bool alone() const { return size() == 1; }
+  bool one_host() const { return mesh_.leaders().size() == 1; }
+  bool leads() const { return mesh_.leader_of(rank()) == rank(); }
+
+  // One rank of each host, by host: the root of its own host, the lowest of the others.
+  std::vector<int> representatives(int root) const {
+    std::vector<int> hosts = mesh_.leaders();
+    for (int& host : hosts)
+      if (host == mesh_.leader_of(root)) host = root;
+    return hosts;
+  }
+  std::size_t host_index(int rank, const std::vector<int>& hosts) const {
+    std::size_t index = 0;
+    while (mesh_.leader_of(hosts[index]) != mesh_.leader_of(rank)) ++index;
+    return index;
+  }
+  int place_of(int rank) const {
+    const auto& local = mesh_.local_ranks();
+    return static_cast<int>(std::find(local.begin(), local.end(), rank) - local.begin());
+  }
+  static void copy_own(const Span& to, const Span& from) {
+    if (to.data != from.data) cpu::copy_bytes(to.data, from.data, from.bytes());
+  }
+
+  // Any error breaks the group: the others must not wait for what will not come.
+  template <class Body>
+  void run(const Call& call, Body&& body) {
+    mesh_.check();
+    try {
+      body();
+    } catch (const std::exception& error) {
+      mesh_.abort(str(mesh_.rank_text(rank()), " failed in ", call.text(), ": ", error.what()));
+      throw;
+    }
+  }
+
+  Mesh mesh_;
+  std::optional<LocalCollectives> local_;
+  std::optional<Links> links_;
+  std::optional<Messages> messages_;
+  std::vector<int> everyone_;
+  bool left_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_native_backend(const BackendOptions& options) {
+  return std::make_unique<NativeBackend>(options);
+}
+
+}  // namespace athanor::distributed

@@ -1,0 +1,89 @@
+#include "athanor/distributed/transport/arena.h"
+
+#include <algorithm>
+
+namespace athanor::distributed {
+
+using athanor::detail::str;
+
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+}  // namespace
+
+std::size_t Arena::bytes(int local_ranks, int size) {
+  const auto n = static_cast<std::size_t>(local_ranks);
+  const std::size_t rings = n * n * (sizeof(RingState) + kRing);
+  return whole_pages(n * kSlots * sizeof(Slot)) + whole_pages(n * sizeof(State)) + n * 2 * kRoom +
+         whole_pages(rings) * (size > local_ranks ? 2 : 1);
+}
+
+Arena::Arena(Mesh& mesh)
+    : mesh_(mesh), ranks_(static_cast<int>(mesh.local_ranks().size())), seen_(mesh.local_ranks().size()) {
+  while (group_rank(me_) != mesh.rank()) ++me_;
+  const auto n = static_cast<std::size_t>(ranks_);
+  char* at = mesh.segment().data();
+  // The memory was zero when it was made, and zero is what all of this starts from.
+  slots_ = reinterpret_cast<Slot*>(at);
+  at += whole_pages(n * kSlots * sizeof(Slot));
+  states_ = reinterpret_cast<State*>(at);
+  at += whole_pages(n * sizeof(State));
+  rooms_ = at;
+  at += n * 2 * kRoom;
+  message_rings_ = at;
+  at += whole_pages(n * n * (sizeof(RingState) + kRing));
+  stream_rings_ = mesh.size() > ranks_ ? at : nullptr;
+}
+
+RingLink Arena::ring_link(char* base, int place) const {
+  const auto n = static_cast<std::size_t>(ranks_);
+  const auto index = [&](int from, int to) {
+    return static_cast<std::size_t>(from) * n + static_cast<std::size_t>(to);
+  };
+  auto* states = reinterpret_cast<RingState*>(base);
+  char* data = base + n * n * sizeof(RingState);
+  return {states + index(me_, place), data + index(me_, place) * kRing, states + index(place, me_),
+          data + index(place, me_) * kRing, kRing};
+}
+
+Link Arena::messages_link(int place) const {
+  return Link(ring_link(message_rings_, place), &sleeping(place, Bell::Messages));
+}
+
+Link Arena::stream_link(int place) const {
+  return Link(ring_link(stream_rings_, place), &sleeping(place, Bell::Collective));
+}
+
+int Arena::claim_room(const Call& call) {
+  const std::uint64_t step = free_at_[next_room()];
+  for (int place = 0; place < ranks_; ++place)
+    if (place != me_ && !reached(place, step)) wait_for_step(place, step, call);
+  return turn_;
+}
+
+void Arena::wait_for_step(int place, std::uint64_t step, const Call& call) {
+  Patience patience(ranks_ > usable_, call.background);
+  while (!reached(place, step)) {
+    if (patience.endure()) continue;
+    std::atomic<std::uint32_t>& flag = sleeping(me_, Bell::Collective);
+    flag.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!reached(place, step)) mesh_.sleep(Bell::Collective, {}, call.deadline);
+    flag.store(0, std::memory_order_relaxed);
+    if (reached(place, step)) return;
+    mesh_.check();
+    const std::string who = mesh_.rank_text(group_rank(place));
+    if (mesh_.has_left(group_rank(place)) && !reached(place, step))
+      mesh_.abort(str(who, " has left the process group (destroy_process_group), while ", mesh_.rank_text(mesh_.rank()),
+                      " waits for it in ", call.text()));
+    else if (call.deadline.expired())
+      mesh_.abort(str(mesh_.rank_text(mesh_.rank()), " waited ", call.timeout.count(), " ms for ", who, " in ",
+                      call.text(),
+                      ": it did not come, or hangs. A longer timeout can be given to init_process_group or new_group"));
+    mesh_.check();
+  }
+}
+
+}  // namespace athanor::distributed

@@ -1,0 +1,190 @@
+#include "athanor/distributed/transport/greeter.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <random>
+#include <span>
+
+#include "athanor/base/log.h"
+#include "athanor/distributed/error.h"
+
+namespace athanor::distributed {
+
+using athanor::detail::str;
+
+namespace {
+
+constexpr std::uint64_t kMagic = 0x3152'4f4e'4148'5441;  // "ATHANOR1"
+constexpr std::size_t kMostGuests = 1024;
+// A guest that is silent for so long is a stranger.
+constexpr std::chrono::seconds kGuestPatience{5};
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+}  // namespace
+
+struct Greeter::Hello {
+  std::uint64_t magic = kMagic;
+  std::uint32_t from = 0, purpose = 0;
+  Sha256Digest proof{};
+};
+
+struct Greeter::Guest {
+  Socket socket;
+  Deadline deadline;
+  Hello hello;
+  std::size_t received = 0;
+  bool answered = false, over = false;
+};
+
+Greeter::Greeter(int rank, int size)
+    : rank_(rank), size_(size), tcp_(Listener::on_port(0)), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  std::random_device random;
+  unix_name_ = str("athanor-", ::getpid(), "-", random(), "-", random());
+  unix_ = Listener::on_address(Address::abstract_unix(unix_name_));
+}
+
+Greeter::~Greeter() {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(stop_.get(), &one, sizeof one));
+  if (thread_.joinable()) thread_.join();
+}
+
+void Greeter::open(std::string key) {
+  key_ = std::move(key);
+  thread_ = std::thread([this] { serve(); });
+}
+
+Sha256Digest Greeter::proof(const char* side, std::uint32_t from, std::uint32_t to, std::uint32_t purpose) const {
+  return hmac_sha256(bytes_of(key_), bytes_of(str("athanor ", side, " ", from, " ", to, " ", purpose)));
+}
+
+void Greeter::serve() {
+  std::list<Guest> guests;
+  while (true) {
+    std::vector<pollfd> polls = {{stop_.get(), POLLIN, 0}};
+    const short listen = guests.size() < kMostGuests ? POLLIN : 0;
+    polls.push_back({tcp_.fd(), listen, 0});
+    polls.push_back({unix_.fd(), listen, 0});
+    for (const Guest& guest : guests) polls.push_back({guest.socket.fd(), POLLIN, 0});
+    ::poll(polls.data(), polls.size(), guests.empty() ? -1 : 1000);
+    if (polls[0].revents != 0) return;
+    for (Listener* listener : {&tcp_, &unix_}) {
+      if (polls[listener == &tcp_ ? 1 : 2].revents == 0) continue;
+      try {
+        guests.push_back({listener->accept(Deadline::after(std::chrono::milliseconds(0))),
+                          Deadline::after(kGuestPatience),
+                          {},
+                          0,
+                          false});
+      } catch (const std::exception& error) {
+        ATHANOR_LOG(Debug, "a connection went away before it was accepted: ", error.what());
+      }
+    }
+    for (Guest& guest : guests) welcome(guest);
+    guests.remove_if([](const Guest& guest) { return guest.over; });
+  }
+}
+
+void Greeter::welcome(Guest& guest) {
+  // The hello, answered, and one byte in return: only then does the guest know that it has the right address.
+  char confirmed = 0;
+  char* at = guest.answered ? &confirmed : reinterpret_cast<char*>(&guest.hello) + guest.received;
+  const ssize_t got = ::recv(guest.socket.fd(), at, guest.answered ? 1 : sizeof(Hello) - guest.received, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+    guest.over = guest.deadline.expired();
+    return;
+  }
+  const Hello& hello = guest.hello;
+  if (got > 0 && guest.answered) {
+    guest.over = true;
+    const std::lock_guard lock(mutex_);
+    taken_in_[{static_cast<int>(hello.from), hello.purpose}] = std::move(guest.socket);
+    arrived_.notify_all();
+    return;
+  }
+  guest.received += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
+  if (got > 0 && guest.received < sizeof(Hello)) return;
+  guest.over = true;
+  const auto me = static_cast<std::uint32_t>(rank_);
+  if (got <= 0 || hello.magic != kMagic || hello.from >= static_cast<std::uint32_t>(size_) ||
+      !same_digest(hello.proof, proof("hello", hello.from, me, hello.purpose))) {
+    ATHANOR_LOG(Warning, "dropped a connection from ", guest.socket.peer_text(),
+                ": it does not belong to this process group");
+    return;
+  }
+  Hello answer;
+  answer.from = me;
+  answer.purpose = hello.purpose;
+  answer.proof = proof("welcome", me, hello.from, hello.purpose);
+  try {
+    guest.socket.send_all(&answer, sizeof answer, Deadline::after(kGuestPatience));
+    guest.answered = true;
+    guest.over = false;
+  } catch (const DistNetworkError& error) {
+    ATHANOR_LOG(Debug, "rank ", hello.from, " gave up its connection: ", error.what());
+  }
+}
+
+Socket Greeter::take(int from, Line line, int index, Deadline deadline) {
+  const Name name{from, static_cast<std::uint32_t>(line) + static_cast<std::uint32_t>(index)};
+  std::unique_lock lock(mutex_);
+  const bool came = arrived_.wait_until(lock, deadline.at(), [&] { return taken_in_.contains(name); });
+  if (!came)
+    throw DistNetworkError(str("rank ", rank_, ": rank ", from, " did not connect to port ", port(), " in time"),
+                           ATHANOR_WHERE);
+  Socket socket = std::move(taken_in_.at(name));
+  taken_in_.erase(name);
+  return socket;
+}
+
+Socket Greeter::call(std::vector<Address> addresses, int to, Line line, int index, Deadline deadline) const {
+  Hello hello;
+  hello.from = static_cast<std::uint32_t>(rank_);
+  hello.purpose = static_cast<std::uint32_t>(line) + static_cast<std::uint32_t>(index);
+  hello.proof = proof("hello", hello.from, static_cast<std::uint32_t>(to), hello.purpose);
+  std::string tried;
+  for (std::chrono::milliseconds pause{5};; pause = std::min(pause * 2, std::chrono::milliseconds(200))) {
+    // Who answers at an address may be another machine that has it too: then the next address gets its turn.
+    std::vector<Address> candidates = addresses;
+    tried.clear();
+    while (!candidates.empty()) {
+      try {
+        Socket socket = Socket::connect(candidates, deadline.sooner(Deadline::after(std::chrono::seconds(5))));
+        const std::string peer = socket.peer_text();
+        try {
+          socket.send_all(&hello, sizeof hello, deadline);
+          Hello answer;
+          const bool last = candidates.size() == 1;
+          socket.recv_all(&answer, sizeof answer, last ? deadline : deadline.sooner(Deadline::after(kGuestPatience)));
+          if (answer.magic == kMagic &&
+              same_digest(answer.proof, proof("welcome", static_cast<std::uint32_t>(to), hello.from, hello.purpose))) {
+            socket.send_all("!", 1, deadline);
+            return socket;
+          }
+          tried += str(tried.empty() ? "" : "; ", peer, ": somebody else answers there");
+        } catch (const DistNetworkError& error) {
+          tried += str(tried.empty() ? "" : "; ", error.what());
+        }
+        if (std::erase_if(candidates, [&](const Address& address) { return address.text() == peer; }) == 0) break;
+      } catch (const DistNetworkError& error) {
+        tried += str(tried.empty() ? "" : "; ", error.what());
+        break;
+      }
+    }
+    if (deadline.expired()) break;
+    std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
+  }
+  throw DistNetworkError(str("rank ", rank_, " could not reach rank ", to, ": ",
+                             addresses.empty() ? "it has no address that another host can reach" : tried),
+                         ATHANOR_WHERE);
+}
+
+}  // namespace athanor::distributed

@@ -1,0 +1,56 @@
+#pragma once
+/// Greeter: the door at which the other ranks of a group knock while the group is being built. Every connection says
+/// who it is and proves that it belongs to the group; whoever cannot is dropped, without holding up the others.
+
+#include <array>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "athanor/base/hash.h"
+#include "athanor/distributed/net/socket.h"
+
+namespace athanor::distributed {
+
+/// What a connection between two ranks is for. Streams are numbered from `Stream` on.
+enum class Line : std::uint32_t { Control, Messages, Descriptors, Stream };
+
+class Greeter {
+ public:
+  /// Listens: at any free TCP port, and at an abstract unix address.
+  Greeter(int rank, int size);
+  ~Greeter();
+
+  int port() const { return tcp_.port(); }
+  const std::string& unix_name() const { return unix_name_; }
+  /// Begins to answer. `key` is known to the members of the group only.
+  void open(std::string key);
+  /// The connection that rank `from` made for that purpose; waits for it. Throws DistNetworkError at the deadline.
+  Socket take(int from, Line line, int index, Deadline deadline);
+  /// Connects to rank `to`, which listens at one of the addresses, and keeps trying until the deadline.
+  Socket call(std::vector<Address> addresses, int to, Line line, int index, Deadline deadline) const;
+
+ private:
+  struct Hello;
+  struct Guest;
+  using Name = std::pair<int, std::uint32_t>;
+
+  Sha256Digest proof(const char* side, std::uint32_t from, std::uint32_t to, std::uint32_t purpose) const;
+  void serve();
+  void welcome(Guest& guest);
+
+  int rank_, size_;
+  Listener tcp_, unix_;
+  std::string unix_name_, key_;
+  Descriptor stop_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::map<Name, Socket> taken_in_;
+  std::thread thread_;
+};
+
+}  // namespace athanor::distributed

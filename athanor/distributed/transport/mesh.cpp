@@ -1,0 +1,179 @@
+#include "athanor/distributed/transport/mesh.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "athanor/base/log.h"
+
+namespace athanor::distributed {
+
+using athanor::detail::str;
+
+namespace {
+
+constexpr std::uint32_t kAbort = 1, kGoodbye = 2, kNote = 3;
+constexpr std::size_t kLongestReason = 4096;
+
+std::string frame(std::uint32_t kind, std::string text) {
+  text.resize(std::min(text.size(), kLongestReason));
+  const std::uint32_t head[2] = {kind, static_cast<std::uint32_t>(text.size())};
+  return std::string(reinterpret_cast<const char*>(head), sizeof head) + text;
+}
+
+// Control frames are small and rare: what does not fit into the socket's buffer at once is not worth waiting for.
+void send_now(const Socket& socket, const std::string& bytes) noexcept {
+  if (socket) static_cast<void>(!::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+}  // namespace
+
+std::string Mesh::rank_text(int rank) const {
+  const int global = global_ranks_.empty() ? rank : global_ranks_[static_cast<std::size_t>(rank)];
+  return global == rank ? str("rank ", rank) : str("rank ", rank, " (global rank ", global, ")");
+}
+
+void Mesh::throw_broken() const {
+  const std::lock_guard lock(mutex_);
+  throw DistBackendError(reason_, ATHANOR_WHERE);
+}
+
+void Mesh::abort(const std::string& reason) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_.load(std::memory_order_relaxed)) return;
+    reason_ = reason;
+    broken_.store(true, std::memory_order_release);
+    ATHANOR_LOG(Debug, "process group '", name_, "' is broken: ", reason);
+    const std::string bytes = frame(kAbort, reason);
+    for (const Peer& peer : peers_)
+      if (!peer.closed.load(std::memory_order_relaxed)) send_now(peer.control, bytes);
+  }
+  ring(rank_, Bell::Collective);
+  ring(rank_, Bell::Messages);
+}
+
+void Mesh::say_goodbye() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (broken_.load(std::memory_order_relaxed)) return;
+  const std::string bytes = frame(kGoodbye, "");
+  for (const Peer& peer : peers_) send_now(peer.control, bytes);
+}
+
+void Mesh::ring(int rank, Bell bell) noexcept {
+  const std::uint64_t one = 1;
+  const Descriptor& fd = rank == rank_ ? bells_[static_cast<int>(bell)]
+                                       : peers_[static_cast<std::size_t>(rank)].bells[static_cast<int>(bell)];
+  if (fd) static_cast<void>(!::write(fd.get(), &one, sizeof one));
+}
+
+void Mesh::sleep(Bell bell, std::span<pollfd> extra, Deadline deadline) {
+  constexpr std::size_t kFew = 16;
+  pollfd few[kFew];
+  std::vector<pollfd> many;
+  pollfd* polls = few;
+  if (extra.size() + 2 > kFew) {
+    many.resize(extra.size() + 2);
+    polls = many.data();
+  }
+  polls[0] = {bells_[static_cast<int>(bell)].get(), POLLIN, 0};
+  polls[1] = {controls_.get(), POLLIN, 0};
+  std::copy(extra.begin(), extra.end(), polls + 2);
+  // A wake-up that went astray costs no more than this.
+  constexpr int kLongestSleep = 1000;
+  ::poll(polls, extra.size() + 2, std::min(deadline.poll_milliseconds(), kLongestSleep));
+  std::copy(polls + 2, polls + 2 + extra.size(), extra.begin());
+  std::uint64_t rung = 0;
+  if (polls[0].revents != 0) static_cast<void>(!::read(polls[0].fd, &rung, sizeof rung));
+  if (polls[1].revents != 0) watch_controls();
+}
+
+void Mesh::look() {
+  watch_controls();
+  check();
+}
+
+void Mesh::watch_controls() {
+  constexpr int kAtOnce = 16;
+  epoll_event events[kAtOnce];
+  const int ready = ::epoll_wait(controls_.get(), events, kAtOnce, 0);
+  for (int i = 0; i < ready; ++i) listen_to(static_cast<int>(events[i].data.u32));
+}
+
+void Mesh::listen_to(int rank) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  std::vector<std::pair<std::uint32_t, std::string>> frames;
+  bool over = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (peer.closed.load(std::memory_order_relaxed)) return;
+    char buffer[1024];
+    ssize_t got = 0;
+    while ((got = ::recv(peer.control.fd(), buffer, sizeof buffer, MSG_DONTWAIT)) > 0)
+      peer.unread.append(buffer, static_cast<std::size_t>(got));
+    over = got == 0 || (errno != EAGAIN && errno != EINTR);
+    std::uint32_t head[2];
+    while (peer.unread.size() >= sizeof head) {
+      std::memcpy(head, peer.unread.data(), sizeof head);
+      if (head[1] > kLongestReason) over = true;
+      if (head[1] > kLongestReason || peer.unread.size() < sizeof head + head[1]) break;
+      frames.emplace_back(head[0], peer.unread.substr(sizeof head, head[1]));
+      peer.unread.erase(0, sizeof head + head[1]);
+    }
+    if (over) {
+      peer.closed.store(true, std::memory_order_relaxed);
+      ::epoll_ctl(controls_.get(), EPOLL_CTL_DEL, peer.control.fd(), nullptr);
+    }
+  }
+  for (const auto& [kind, text] : frames) understand(rank, kind, text);
+  if (over && !peer.left.load(std::memory_order_relaxed))
+    abort(str(rank_text(rank), " is gone: its process ended, or was killed, without leaving the process group '", name_,
+              "'"));
+  if (over) {
+    ring(rank_, Bell::Collective);
+    ring(rank_, Bell::Messages);
+  }
+}
+
+void Mesh::understand(int rank, std::uint32_t kind, const std::string& text) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (kind == kAbort) abort(text);
+  if (kind == kGoodbye) peer.left.store(true, std::memory_order_release);
+  if (kind == kNote) {
+    const std::lock_guard lock(mutex_);
+    peer.note = text;
+  }
+}
+
+std::string Mesh::note_of(int rank) {
+  const std::lock_guard lock(mutex_);
+  return peers_[static_cast<std::size_t>(rank)].note;
+}
+
+void Mesh::mismatch(int rank, const Call& call) {
+  const std::string mine = call.text();
+  {
+    const std::lock_guard lock(mutex_);
+    send_now(peers_[static_cast<std::size_t>(rank)].control, frame(kNote, mine));
+  }
+  // The other rank has, or will have, the same problem, unless it only sends.
+  const Deadline deadline = call.deadline.sooner(Deadline::after(std::chrono::seconds(1)));
+  while (note_of(rank).empty() && !broken() && !deadline.expired()) sleep(Bell::Collective, {}, deadline);
+  const std::string theirs = note_of(rank);
+  abort(str("the ranks' calls do not match: ", rank_text(rank_), " called ", mine, "; ", rank_text(rank), " called ",
+            theirs.empty() ? "something else" : theirs,
+            ". All ranks of a group must make the same calls in the same order"));
+  throw_broken();
+}
+
+void Mesh::hand_descriptor(int rank, int fd, Deadline deadline) {
+  peers_[static_cast<std::size_t>(rank)].descriptors.send_descriptor(fd, deadline);
+}
+
+Descriptor Mesh::take_descriptor(Deadline deadline) {
+  return peers_[static_cast<std::size_t>(local_ranks_.front())].descriptors.recv_descriptor(deadline);
+}
+
+}  // namespace athanor::distributed

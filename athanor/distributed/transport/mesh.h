@@ -1,0 +1,121 @@
+#pragma once
+/// Mesh: what connects one rank with the others of its group. Ranks of one host share a segment of memory and can wake
+/// each other; ranks of different hosts have TCP connections. Every pair has a control connection besides, over which
+/// the first error reaches everyone and whose end means that the other process is gone.
+
+#include <poll.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "athanor/distributed/backend.h"
+#include "athanor/distributed/net/socket.h"
+#include "athanor/distributed/transport/segment.h"
+
+namespace athanor::distributed {
+
+class Greeter;
+
+/// Who sleeps and is woken: the thread in a collective, or one that waits for a message.
+enum class Bell : std::uint8_t { Collective, Messages };
+inline constexpr int kNumBells = 2;
+
+class Mesh {
+ public:
+  /// Bytes of the segment that `local_ranks` ranks of a host share, of a group of `size`.
+  using SegmentSize = std::size_t (*)(int local_ranks, int size);
+
+  /// Connects; all ranks of the group make theirs. ATHANOR_TRANSPORT=auto|shm|tcp: `tcp` treats every rank as a host of
+  /// its own, `shm` makes it an error if the ranks cannot share memory. Throws DistError by the deadline.
+  Mesh(const BackendOptions& options, SegmentSize segment_size);
+  ~Mesh();
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  /// Ranks on this rank's host, itself included, in order.
+  const std::vector<int>& local_ranks() const { return local_ranks_; }
+  bool is_local(int rank) const {
+    return host_[static_cast<std::size_t>(rank)] == host_[static_cast<std::size_t>(rank_)];
+  }
+  /// One rank per host, the lowest, in order.
+  const std::vector<int>& leaders() const { return leaders_; }
+  /// The lowest rank on that rank's host.
+  int leader_of(int rank) const { return host_[static_cast<std::size_t>(rank)]; }
+  /// Empty if this rank is alone on its host.
+  const Segment& segment() const { return segment_; }
+  /// To ranks of other hosts.
+  std::span<Socket> streams(int peer) { return peers_[static_cast<std::size_t>(peer)].streams; }
+  Socket& messages(int peer) { return peers_[static_cast<std::size_t>(peer)].messages; }
+  /// "rank 3", with the global rank where it differs.
+  std::string rank_text(int rank) const;
+
+  /// Throws if the group is broken.
+  void check() const {
+    if (broken_.load(std::memory_order_acquire)) throw_broken();
+  }
+  bool broken() const { return broken_.load(std::memory_order_acquire); }
+  /// Breaks the group: every wait of every rank ends with this reason. The first reason counts.
+  void abort(const std::string& reason) noexcept;
+  /// Whether that rank said good-bye.
+  bool has_left(int rank) const { return peers_[static_cast<std::size_t>(rank)].left.load(std::memory_order_acquire); }
+  void say_goodbye() noexcept;
+
+  /// Sleeps until the bell rings, one of `extra` is ready, something happens on a control connection, or the deadline
+  /// passes. Throws if the group is broken. May return early.
+  void sleep(Bell bell, std::span<pollfd> extra, Deadline deadline);
+  /// Looks at the control connections without waiting, and throws if the group is broken.
+  void look();
+  /// Wakes a rank of this host.
+  void ring(int rank, Bell bell) noexcept;
+  /// The lowest rank of a host hands a descriptor to another rank there, which takes it with take_descriptor().
+  void hand_descriptor(int rank, int fd, Deadline deadline);
+  Descriptor take_descriptor(Deadline deadline);
+
+  /// Breaks the group because this rank and another have called different things. Each tells the other what it called,
+  /// so that the error of both names both.
+  [[noreturn]] void mismatch(int rank, const Call& call);
+
+ private:
+  struct Peer {
+    Socket control, messages, descriptors;
+    std::vector<Socket> streams;
+    Descriptor bells[kNumBells];
+    std::string unread, note;
+    std::atomic<bool> left{false}, closed{false};
+  };
+  struct Card;
+
+  void read_cards(const BackendOptions& options, Greeter& greeter, std::vector<Card>& cards, Deadline deadline);
+  void connect_controls(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
+  void share_segment(const BackendOptions& options, SegmentSize segment_size, Deadline deadline);
+  std::string exchange_segment(SegmentSize segment_size, Deadline deadline);
+  void note_hosts();
+  void connect_streams(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
+  void watch_controls();
+  void listen_to(int rank);
+  void understand(int rank, std::uint32_t kind, const std::string& text);
+  std::string note_of(int rank);
+  [[noreturn]] void throw_broken() const;
+
+  int rank_, size_;
+  std::vector<int> global_ranks_;
+  std::string name_;
+  std::vector<int> host_;  // of each rank: the lowest rank there
+  std::vector<int> local_ranks_, leaders_;
+  std::vector<Peer> peers_;
+  Descriptor bells_[kNumBells];
+  Descriptor controls_;  // epoll
+  Segment segment_;
+  std::atomic<bool> broken_{false};
+  mutable std::mutex mutex_;  // of what follows, and of the control connections once they are watched
+  std::string reason_;
+};
+
+}  // namespace athanor::distributed

@@ -1,0 +1,268 @@
+// How the ranks of a group find and connect to each other.
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "athanor/base/env.h"
+#include "athanor/base/log.h"
+#include "athanor/distributed/net/interfaces.h"
+#include "athanor/distributed/transport/greeter.h"
+#include "athanor/distributed/transport/mesh.h"
+
+namespace athanor::distributed {
+
+using athanor::detail::str;
+
+namespace {
+
+constexpr int kStreams = 1;
+
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id.empty() ? "unknown" : id;
+}
+
+// Two processes with the same one reach each other over loopback and abstract unix sockets.
+std::string network_key() {
+  struct stat info {};
+  const bool known = ::stat("/proc/self/ns/net", &info) == 0;
+  return str(boot_id(), "/", known ? static_cast<std::uint64_t>(info.st_ino) : 0);
+}
+
+enum class Wanted : std::uint8_t { Auto, SharedMemory, Tcp };
+Wanted wanted_transport() {
+  const std::string text = env::text("ATHANOR_TRANSPORT").value_or("auto");
+  if (text == "auto") return Wanted::Auto;
+  if (text == "shm") return Wanted::SharedMemory;
+  ATHANOR_CHECK_VALUE(text == "tcp", "ATHANOR_TRANSPORT='", text, "': expected auto, shm or tcp");
+  return Wanted::Tcp;
+}
+
+std::string random_token() {
+  std::random_device random;
+  std::ostringstream text;
+  for (int i = 0; i < 4; ++i) text << std::hex << random() << (i < 3 ? "-" : "");
+  return text.str();
+}
+
+Address loopback(int port) {
+  std::string ignored;
+  return resolve_host("127.0.0.1", port, Deadline::after(std::chrono::seconds(1)), ignored).at(0);
+}
+
+}  // namespace
+
+// What a rank tells the others about itself.
+struct Mesh::Card {
+  std::string network, host, unix_name, token;
+  int port = 0;
+  std::vector<Address> addresses;
+
+  std::string text() const {
+    std::string all = str(network, " ", host, " ", unix_name, " ", token, " ", port);
+    for (const Address& address : addresses) all += " " + address.text();
+    return all;
+  }
+  static Card parse(const std::string& text, int rank) {
+    Card card;
+    std::istringstream words(text);
+    words >> card.network >> card.host >> card.unix_name >> card.token >> card.port;
+    if (!words)
+      throw DistError(str("rank ", rank, " left '", text, "' in the store, expected its addresses"), ATHANOR_WHERE);
+    for (std::string word; words >> word;) {
+      const Endpoint endpoint = Endpoint::parse(word, "address of a rank");
+      std::string reason;
+      for (const Address& address :
+           resolve_host(endpoint.host, endpoint.port, Deadline::after(std::chrono::seconds(1)), reason))
+        card.addresses.push_back(address);
+    }
+    return card;
+  }
+};
+
+Mesh::Mesh(const BackendOptions& options, SegmentSize segment_size)
+    : rank_(options.rank),
+      size_(options.size),
+      global_ranks_(options.global_ranks),
+      name_(options.group_name),
+      host_(static_cast<std::size_t>(options.size), options.rank),
+      peers_(static_cast<std::size_t>(options.size)) {
+  const Deadline deadline = Deadline::after(options.timeout);
+  for (Descriptor& bell : bells_) bell = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  controls_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+  if (size_ > 1) {
+    Greeter greeter(rank_, size_);
+    std::vector<Card> cards(static_cast<std::size_t>(size_));
+    read_cards(options, greeter, cards, deadline);
+    connect_controls(greeter, cards, deadline);
+    share_segment(options, segment_size, deadline);
+    connect_streams(greeter, cards, deadline);
+    for (int r = 0; r < size_; ++r) {
+      if (r == rank_) continue;
+      epoll_event event{};
+      event.events = EPOLLIN | EPOLLRDHUP;
+      event.data.u32 = static_cast<std::uint32_t>(r);
+      ::epoll_ctl(controls_.get(), EPOLL_CTL_ADD, peers_[static_cast<std::size_t>(r)].control.fd(), &event);
+    }
+  } else {
+    local_ranks_ = leaders_ = {0};
+  }
+}
+
+Mesh::~Mesh() = default;
+
+void Mesh::read_cards(const BackendOptions& options, Greeter& greeter, std::vector<Card>& cards, Deadline deadline) {
+  const Wanted wanted = wanted_transport();
+  Card mine;
+  mine.network = network_key();
+  mine.host = wanted == Wanted::Tcp ? str(mine.network, "/", rank_) : mine.network;
+  mine.unix_name = greeter.unix_name();
+  mine.token = random_token();
+  mine.port = greeter.port();
+  mine.addresses = reachable_addresses(greeter.port());
+  options.store->set(str("mesh/", rank_), mine.text());
+  std::vector<std::string> keys;
+  for (int r = 0; r < size_; ++r) keys.push_back(str("mesh/", r));
+  try {
+    options.store->wait(keys, deadline.remaining());
+  } catch (const DistStoreError&) {
+    std::string missing;
+    for (int r = 0; r < size_; ++r)
+      if (!options.store->check({keys[static_cast<std::size_t>(r)]}))
+        missing += str(missing.empty() ? "" : ", ", rank_text(r));
+    if (missing.empty()) throw;
+    throw DistError(str("process group '", name_, "': ", missing, " of ", size_, " ranks did not come within ",
+                        options.timeout.count(), " ms. Did every rank make this group, or did one die before?"),
+                    ATHANOR_WHERE);
+  }
+  const auto texts = options.store->multi_get(keys);
+  for (std::size_t r = 0; r < texts.size(); ++r)
+    cards[r] = Card::parse({texts[r].begin(), texts[r].end()}, static_cast<int>(r));
+  // The token reaches only who may read the store; with the secret it makes the key to this group's doors.
+  greeter.open(options.secret + "/" + cards[0].token);
+}
+
+void Mesh::connect_controls(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline) {
+  const Card& mine = cards[static_cast<std::size_t>(rank_)];
+  for (int r = 0; r < rank_; ++r) {
+    const Card& card = cards[static_cast<std::size_t>(r)];
+    Socket& control = peers_[static_cast<std::size_t>(r)].control;
+    if (card.host == mine.host) {
+      control = greeter.call({Address::abstract_unix(card.unix_name)}, r, Line::Control, 0, deadline);
+    } else {
+      const std::vector<Address> addresses =
+          card.network == mine.network ? std::vector<Address>{loopback(card.port)} : card.addresses;
+      control = greeter.call(addresses, r, Line::Control, 0, deadline);
+    }
+    ATHANOR_LOG(Debug, "group '", name_, "': connected to ", rank_text(r), " at ", control.peer_text());
+  }
+  for (int r = rank_ + 1; r < size_; ++r)
+    peers_[static_cast<std::size_t>(r)].control = greeter.take(r, Line::Control, 0, deadline);
+  for (int r = 0; r < size_; ++r) {
+    int& host = host_[static_cast<std::size_t>(r)];
+    host = 0;
+    while (cards[static_cast<std::size_t>(host)].host != cards[static_cast<std::size_t>(r)].host) ++host;
+  }
+  note_hosts();
+}
+
+// The lowest rank of a host makes the segment and hands it to the others; every pair exchanges its bells. Sharing
+// memory can be forbidden (by a sandbox, or a limit): then all ranks learn, through the store, that those of that host
+// do without.
+void Mesh::share_segment(const BackendOptions& options, SegmentSize segment_size, Deadline deadline) {
+  const std::string problem = local_ranks_.size() > 1 ? exchange_segment(segment_size, deadline) : "";
+  if (leaders_.size() == static_cast<std::size_t>(size_)) return;
+  options.store->set(str("shared/", rank_), problem);
+  std::vector<std::string> keys;
+  for (int r = 0; r < size_; ++r) keys.push_back(str("shared/", r));
+  options.store->wait(keys, deadline.remaining());
+  const std::vector<Store::Value> problems = options.store->multi_get(keys);
+  const std::vector<int> hosts = host_;
+  for (int r = 0; r < size_; ++r) {
+    const Store::Value& value = problems[static_cast<std::size_t>(r)];
+    if (value.empty()) continue;
+    const std::string text(value.begin(), value.end());
+    ATHANOR_CHECK_TYPE(DistError, wanted_transport() != Wanted::SharedMemory, "ATHANOR_TRANSPORT=shm, but ",
+                       rank_text(r), " cannot share memory: ", text);
+    ATHANOR_LOG(Warning, rank_text(r), " cannot share memory with its host's ranks (", text, "); they use TCP instead");
+    const int host = hosts[static_cast<std::size_t>(r)];
+    for (std::size_t other = 0; other < hosts.size(); ++other)
+      if (hosts[other] == host) host_[other] = static_cast<int>(other);
+  }
+  note_hosts();
+  if (local_ranks_.size() == 1) segment_ = Segment();
+}
+
+std::string Mesh::exchange_segment(SegmentSize segment_size, Deadline deadline) {
+  const int leader = local_ranks_.front();
+  const std::size_t bytes = segment_size(static_cast<int>(local_ranks_.size()), size_);
+  std::string problem;
+  try {
+    if (rank_ == leader) segment_ = Segment::create(bytes);
+  } catch (const DistError& error) {
+    problem = error.what();
+  }
+  const int nothing = bells_[0].get();
+  for (const int r : local_ranks_) {
+    if (r == rank_) continue;
+    Socket& control = peers_[static_cast<std::size_t>(r)].control;
+    if (rank_ == leader) control.send_descriptor(segment_ ? segment_.fd() : nothing, deadline);
+    for (const Descriptor& bell : bells_) control.send_descriptor(bell.get(), deadline);
+  }
+  for (const int r : local_ranks_) {
+    if (r == rank_) continue;
+    Peer& peer = peers_[static_cast<std::size_t>(r)];
+    if (r == leader) {
+      Descriptor fd = peer.control.recv_descriptor(deadline);
+      try {
+        segment_ = Segment::map(std::move(fd), bytes);
+      } catch (const DistError& error) {
+        problem = error.what();
+      }
+    }
+    for (Descriptor& bell : peer.bells) bell = peer.control.recv_descriptor(deadline);
+  }
+  return problem;
+}
+
+void Mesh::note_hosts() {
+  local_ranks_.clear();
+  leaders_.clear();
+  for (int r = 0; r < size_; ++r) {
+    if (is_local(r)) local_ranks_.push_back(r);
+    if (leader_of(r) == r) leaders_.push_back(r);
+  }
+}
+
+void Mesh::connect_streams(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline) {
+  const auto addresses_of = [&](int r) {
+    const Card& card = cards[static_cast<std::size_t>(r)];
+    return card.network == cards[static_cast<std::size_t>(rank_)].network ? std::vector<Address>{loopback(card.port)}
+                                                                          : card.addresses;
+  };
+  const int leader = local_ranks_.front();
+  for (int r = 0; r < size_; ++r) {
+    Peer& peer = peers_[static_cast<std::size_t>(r)];
+    if (r != rank_ && is_local(r) && leader == rank_)
+      peer.descriptors = greeter.take(r, Line::Descriptors, 0, deadline);
+    if (r != rank_ && r == leader) {
+      const Address address = Address::abstract_unix(cards[static_cast<std::size_t>(r)].unix_name);
+      peer.descriptors = greeter.call({address}, r, Line::Descriptors, 0, deadline);
+    }
+    if (is_local(r)) continue;
+    const auto line = [&](Line kind, int index) {
+      return r < rank_ ? greeter.call(addresses_of(r), r, kind, index, deadline)
+                       : greeter.take(r, kind, index, deadline);
+    };
+    peer.messages = line(Line::Messages, 0);
+    for (int i = 0; i < kStreams; ++i) peer.streams.push_back(line(Line::Stream, i));
+  }
+}
+
+}  // namespace athanor::distributed
