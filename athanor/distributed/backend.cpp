@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 
+#include "athanor/distributed/backend/native.h"
 #include "athanor/distributed/plugin.h"
 
 namespace athanor::distributed {
@@ -32,7 +33,7 @@ constexpr KnownPlugin kKnownPlugins[] = {
 struct Registry {
   std::mutex mutex;
   // The library's own.
-  std::map<std::string, BackendFactory> factories = {};
+  std::map<std::string, BackendFactory> factories = {{"tcp", make_native_backend}};
 };
 Registry& registry() {
   static auto* table = new Registry;  // lives until the process is gone: groups may end after static destructors began

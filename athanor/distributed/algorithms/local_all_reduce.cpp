@@ -26,14 +26,15 @@ class Sources {
   std::vector<const void*> many_;
 };
 
-// The share of `place` of n in `bytes`, in whole cache lines but for the last.
+// The share of `place` of n in `bytes`, in whole cache lines but for the last; of a chunk that holds only the first
+// `present` of them, what is there of it.
 struct Share {
   std::size_t begin, size;
-  Share(std::size_t bytes, int place, int n) {
+  Share(std::size_t bytes, int place, int n, std::size_t present) {
     const std::size_t lines = (bytes + 63) / 64,
                       each = (lines + static_cast<std::size_t>(n) - 1) / static_cast<std::size_t>(n);
-    begin = std::min(bytes, static_cast<std::size_t>(place) * each * 64);
-    size = std::min(bytes, (static_cast<std::size_t>(place) + 1) * each * 64) - begin;
+    begin = std::min(present, static_cast<std::size_t>(place) * each * 64);
+    size = std::min(present, (static_cast<std::size_t>(place) + 1) * each * 64) - begin;
   }
 };
 
@@ -78,7 +79,10 @@ void LocalCollectives::one_phase_all_reduce(const Call& call, Span data, const R
 // Chunk after chunk, two under way: while the others still add their shares of one chunk, the next is copied in.
 void LocalCollectives::two_phase_all_reduce(const Call& call, Span data, const Reduction& reduction) {
   const int n = arena_.ranks(), me = arena_.me();
-  const std::size_t bytes = data.bytes(), item = item_size(data.dtype), chunk = Arena::kRoom;
+  const std::size_t bytes = data.bytes(), item = item_size(data.dtype);
+  // As few as there can be, all alike but for the last.
+  const std::size_t fewest = (bytes + Arena::kRoom - 1) / Arena::kRoom;
+  const std::size_t chunk = ((bytes + fewest - 1) / fewest + 63) / 64 * 64;
   const std::size_t chunks = (bytes + chunk - 1) / chunk;
   const bool stream = bytes > kBeyondCache;
   char* base = static_cast<char*>(data.data);
@@ -86,13 +90,17 @@ void LocalCollectives::two_phase_all_reduce(const Call& call, Span data, const R
   std::uint64_t copied[2] = {}, added[2] = {};
   int room_of[2] = {};
 
-  const auto size_of = [&](std::size_t k) { return std::min(chunk, bytes - k * chunk); };
+  // Shares have the same bounds in all chunks: a rank's sums in one are still read when others write to the next but
+  // one.
+  const auto share_of = [&](std::size_t k, int place) {
+    return Share(chunk, place, n, std::min(chunk, bytes - k * chunk));
+  };
   const auto copy_in = [&](std::size_t k) {
     // The shares in a room were read before the others published the sums of the chunk before: only the first two
     // chunks may meet what an earlier collective left.
     const int room = k < 2 ? arena_.claim_room(call) : arena_.next_room();
     for (int place = 0; place < n; ++place) {
-      const Share share(size_of(k), place, n);
+      const Share share = share_of(k, place);
       if (place != me && share.size > 0)
         std::memcpy(arena_.room(me, room) + share.begin, base + k * chunk + share.begin, share.size);
     }
@@ -101,7 +109,7 @@ void LocalCollectives::two_phase_all_reduce(const Call& call, Span data, const R
     arena_.publish(copied[k % 2], call);
   };
   const auto add = [&](std::size_t k) {
-    const Share share(size_of(k), me, n);
+    const Share share = share_of(k, me);
     const int room = room_of[k % 2];
     arena_.await_all(copied[k % 2], call);
     char* own = base + k * chunk + share.begin;
@@ -115,7 +123,7 @@ void LocalCollectives::two_phase_all_reduce(const Call& call, Span data, const R
   const auto copy_out = [&](std::size_t k) {
     for (int i = 1; i < n; ++i) {
       const int place = (me + i) % n;
-      const Share share(size_of(k), place, n);
+      const Share share = share_of(k, place);
       arena_.await(place, added[k % 2], call);
       cpu::copy_bytes(base + k * chunk + share.begin, arena_.room(place, room_of[k % 2]) + share.begin, share.size,
                       stream);
@@ -127,11 +135,10 @@ void LocalCollectives::two_phase_all_reduce(const Call& call, Span data, const R
     if (k + 1 < chunks) copy_in(k + 1);
     copy_out(k);
   }
-  // Both rooms are free when everyone has gone on from the last chunk.
-  arena_.free_room_at(added[(chunks - 1) % 2] + 1);
-  arena_.next_room();
-  arena_.free_room_at(added[(chunks - 1) % 2] + 1);
-  arena_.next_room();
+  // The last chunk has been read when everyone goes on to another step, the one before it when the last was added up.
+  const std::uint64_t last = added[(chunks - 1) % 2];
+  arena_.free_room_at(last + 1);
+  if (chunks > 1) arena_.free_other_room_at(last);
 }
 
 struct LocalCollectives::Shared {
@@ -193,7 +200,7 @@ bool LocalCollectives::in_place_all_reduce(const Call& call, Span data, const Re
     if (const auto held = known.lock(); held && held->id == mine.id) shared = held;
   // What one block adds up to is passed on to everyone while it is in the cache.
   constexpr std::size_t kBlock = std::size_t{32} << 10;
-  const Share share(data.bytes(), me, n);
+  const Share share(data.bytes(), me, n, data.bytes());
   Sources in(n);
   for (std::size_t done = 0; done < share.size; done += kBlock) {
     const std::size_t now = std::min(kBlock, share.size - done), offset = mine.offset + share.begin + done;

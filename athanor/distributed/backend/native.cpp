@@ -46,6 +46,9 @@ class NativeBackend final : public Backend {
 
   std::string name() const override { return "tcp"; }
   bool compares_fingerprints() const override { return true; }
+  bool supports(const ReduceOp& op, DType dtype) const override {
+    return op == ReduceOp::USER || Backend::supports(op, dtype);
+  }
 
   void barrier(const Call& call) override {
     if (alone()) return;

@@ -74,6 +74,7 @@ void Arena::wait_for_step(int place, std::uint64_t step, const Call& call) {
     flag.store(0, std::memory_order_relaxed);
     if (reached(place, step)) return;
     mesh_.check();
+    mesh_.answer_accusation(call);
     const std::string who = mesh_.rank_text(group_rank(place));
     if (mesh_.has_left(group_rank(place)) && !reached(place, step))
       mesh_.abort(str(who, " has left the process group (destroy_process_group), while ", mesh_.rank_text(mesh_.rank()),

@@ -65,6 +65,7 @@ class Arena {
   int claim_room(const Call& call);
   /// The room last claimed is free again when all have published `step`.
   void free_room_at(std::uint64_t step) { free_at_[turn_] = step; }
+  void free_other_room_at(std::uint64_t step) { free_at_[turn_ ^ 1] = step; }
 
   /// Rings between two ranks of this host, made by either end.
   Link messages_link(int place) const;

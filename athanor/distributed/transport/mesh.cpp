@@ -144,6 +144,7 @@ void Mesh::understand(int rank, std::uint32_t kind, const std::string& text) {
   if (kind == kNote) {
     const std::lock_guard lock(mutex_);
     peer.note = text;
+    accuser_.store(rank, std::memory_order_release);
   }
 }
 

@@ -81,6 +81,10 @@ class Mesh {
   /// Breaks the group because this rank and another have called different things. Each tells the other what it called,
   /// so that the error of both names both.
   [[noreturn]] void mismatch(int rank, const Call& call);
+  /// For those who wait in `call`: joins in if another rank has found out first.
+  void answer_accusation(const Call& call) {
+    if (const int rank = accuser_.load(std::memory_order_acquire); rank >= 0 && !broken()) mismatch(rank, call);
+  }
 
  private:
   struct Peer {
@@ -114,7 +118,8 @@ class Mesh {
   Descriptor controls_;  // epoll
   Segment segment_;
   std::atomic<bool> broken_{false};
-  mutable std::mutex mutex_;  // of what follows, and of the control connections once they are watched
+  std::atomic<int> accuser_{-1};  // a rank that says its call differs from ours
+  mutable std::mutex mutex_;      // of what follows, and of the control connections once they are watched
   std::string reason_;
 };
 

@@ -1,0 +1,401 @@
+// The native backend by itself, ranks being processes: every collective, over shared memory, over TCP, and mixed.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cmath>
+#include <numeric>
+
+#include "athanor/distributed/backend/native.h"
+#include "athanor/distributed/store/tcp_store.h"
+#include "tests/distributed/processes.h"
+
+namespace athanor::distributed {
+namespace {
+
+using athanor::detail::str;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// How many ranks, and which of them pretend to be hosts of their own.
+struct Layout {
+  std::string name;
+  int ranks;
+  std::vector<int> apart;
+};
+void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+
+std::vector<Layout> layouts() {
+  std::vector<Layout> all;
+  for (const int n : {1, 2, 3, 4, 8}) all.push_back({str("SharedMemory", n), n, {}});
+  for (const int n : {2, 3, 4}) {
+    std::vector<int> everyone(static_cast<std::size_t>(n));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    all.push_back({str("Tcp", n), n, everyone});
+  }
+  all.push_back({"Mixed3", 3, {1}});
+  all.push_back({"Mixed5", 5, {0, 3}});
+  return all;
+}
+
+struct Rank {
+  std::unique_ptr<Backend> backend;
+  std::uint64_t sequence = 0;
+  milliseconds timeout{20'000};
+
+  int me() const { return backend->rank(); }
+  int size() const { return backend->size(); }
+  Call call(OpType op, std::int64_t count, DType dtype, int root = -1) {
+    Call call;
+    call.op = op;
+    call.dtype = dtype;
+    call.root = root;
+    call.count = count;
+    call.sequence = ++sequence;
+    call.fingerprint = (sequence << 32) ^ (static_cast<std::uint64_t>(op) << 24) ^
+                       (static_cast<std::uint64_t>(dtype) << 16) ^ static_cast<std::uint64_t>(count * 64 + root);
+    call.timeout = timeout;
+    call.deadline = Deadline::after(timeout);
+    call.where = std::source_location::current();
+    return call;
+  }
+};
+
+// A store that the parent serves.
+class Job {
+ public:
+  Job() : store_("127.0.0.1", options(0, true)) {}
+  int port() const { return store_.port(); }
+  Rank join(int rank, int ranks, milliseconds timeout = seconds(20)) const {
+    BackendOptions backend;
+    backend.store = std::make_shared<TCPStore>("127.0.0.1", options(port(), false));
+    backend.rank = rank;
+    backend.size = ranks;
+    backend.group_name = "test";
+    backend.timeout = timeout;
+    Rank result;
+    result.backend = make_native_backend(backend);
+    result.timeout = timeout;
+    return result;
+  }
+
+ private:
+  static TCPStoreOptions options(int port, bool server) {
+    TCPStoreOptions o;
+    o.port = port;
+    o.is_server = server;
+    o.timeout = seconds(20);
+    return o;
+  }
+  TCPStore store_;
+};
+
+class NativeBackend : public testing::TestWithParam<Layout> {
+ protected:
+  void run(const std::function<void(Rank&)>& body, milliseconds timeout = seconds(30)) {
+    const Layout& layout = GetParam();
+    const Job job;
+    const auto ends = run_processes(layout.ranks, [&](int rank) {
+      const bool apart = std::find(layout.apart.begin(), layout.apart.end(), rank) != layout.apart.end();
+      ::setenv("ATHANOR_TRANSPORT", apart ? "tcp" : "auto", 1);
+      Rank me = job.join(rank, layout.ranks, timeout);
+      body(me);
+    });
+    for (std::size_t rank = 0; rank < ends.size(); ++rank)
+      EXPECT_TRUE(ends[rank].good()) << "rank " << rank << " ended with status " << ends[rank].status << ": "
+                                     << ends[rank].error;
+  }
+};
+
+std::vector<std::int64_t> sizes() { return {0, 1, 7, 12, 13, 1000, 4099, 70'001, 300'000, 1'500'003}; }
+
+// Small integers, so that float sums are exact; different everywhere.
+template <class T>
+T value(int rank, std::int64_t i) {
+  return static_cast<T>((rank * 7 + i * 3) % 11);
+}
+template <class T>
+std::vector<T> values(int rank, std::int64_t n, std::int64_t from = 0) {
+  std::vector<T> v(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) v[static_cast<std::size_t>(i)] = value<T>(rank, from + i);
+  return v;
+}
+template <class T>
+Span span_of(std::vector<T>& v) {
+  return {v.data(), static_cast<std::int64_t>(v.size()), dtype_of_v<T>};
+}
+template <class T>
+void expect_equal(const std::vector<T>& got, const std::vector<T>& wanted, const std::string& what) {
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    ATHANOR_CHECK(got[i] == wanted[i], what, ": element ", i, " of ", wanted.size(), " is ",
+                  static_cast<double>(got[i]), ", expected ", static_cast<double>(wanted[i]));
+}
+template <class T>
+std::vector<T> sum_of_all(int ranks, std::int64_t n, std::int64_t from = 0) {
+  std::vector<T> sum(static_cast<std::size_t>(n));
+  for (int r = 0; r < ranks; ++r)
+    for (std::int64_t i = 0; i < n; ++i)
+      sum[static_cast<std::size_t>(i)] = static_cast<T>(sum[static_cast<std::size_t>(i)] + value<T>(r, from + i));
+  return sum;
+}
+
+TEST_P(NativeBackend, AllReduceSumsEverySize) {
+  run([](Rank& me) {
+    for (const std::int64_t n : sizes()) {
+      auto floats = values<float>(me.me(), n);
+      me.backend->all_reduce(me.call(OpType::AllReduce, n, kFloat), span_of(floats), ReduceOp::SUM);
+      expect_equal(floats, sum_of_all<float>(me.size(), n), str("float sum of ", n));
+      auto longs = values<std::int64_t>(me.me(), n);
+      me.backend->all_reduce(me.call(OpType::AllReduce, n, kLong), span_of(longs), ReduceOp::SUM);
+      expect_equal(longs, sum_of_all<std::int64_t>(me.size(), n), str("long sum of ", n));
+    }
+  });
+}
+
+TEST_P(NativeBackend, BroadcastFromEveryRoot) {
+  run([](Rank& me) {
+    for (const std::int64_t n : sizes())
+      for (int root = 0; root < me.size(); ++root) {
+        auto data = values<std::int32_t>(me.me(), n);
+        me.backend->broadcast(me.call(OpType::Broadcast, n, kInt, root), span_of(data), root);
+        expect_equal(data, values<std::int32_t>(root, n), str("broadcast of ", n, " from ", root));
+      }
+  });
+}
+
+TEST_P(NativeBackend, ReduceLeavesTheOthersDataAlone) {
+  run([](Rank& me) {
+    for (const std::int64_t n : sizes())
+      for (int root = 0; root < me.size(); ++root) {
+        auto data = values<double>(me.me(), n);
+        me.backend->reduce(me.call(OpType::Reduce, n, kDouble, root), span_of(data), ReduceOp::SUM, root);
+        expect_equal(data, me.me() == root ? sum_of_all<double>(me.size(), n) : values<double>(me.me(), n),
+                     str("reduce of ", n, " to ", root));
+      }
+  });
+}
+
+TEST_P(NativeBackend, GathersAndScatters) {
+  run([](Rank& me) {
+    const int ranks = me.size();
+    for (const std::int64_t n : sizes()) {
+      auto in = values<std::int16_t>(me.me(), n);
+      std::vector<std::vector<std::int16_t>> out(static_cast<std::size_t>(ranks), std::vector<std::int16_t>(in.size()));
+      std::vector<Span> parts;
+      for (auto& part : out) parts.push_back(span_of(part));
+      me.backend->all_gather(me.call(OpType::AllGather, n, kShort), parts, span_of(in));
+      for (int r = 0; r < ranks; ++r)
+        expect_equal(out[static_cast<std::size_t>(r)], values<std::int16_t>(r, n), str("all_gather of ", n));
+      for (int root = 0; root < ranks; ++root) {
+        for (auto& part : out) std::fill(part.begin(), part.end(), std::int16_t{-1});
+        me.backend->gather(me.call(OpType::Gather, n, kShort, root), parts, span_of(in), root);
+        for (int r = 0; me.me() == root && r < ranks; ++r)
+          expect_equal(out[static_cast<std::size_t>(r)], values<std::int16_t>(r, n), str("gather of ", n));
+        for (int r = 0; r < ranks; ++r) {
+          const auto part = values<std::int16_t>(root * 10 + r, n);
+          std::copy(part.begin(), part.end(), out[static_cast<std::size_t>(r)].begin());
+        }
+        std::vector<std::int16_t> mine(in.size());
+        me.backend->scatter(me.call(OpType::Scatter, n, kShort, root), span_of(mine), parts, root);
+        expect_equal(mine, values<std::int16_t>(root * 10 + me.me(), n), str("scatter of ", n, " from ", root));
+      }
+    }
+  });
+}
+
+TEST_P(NativeBackend, ReduceScatterAndAllToAll) {
+  run([](Rank& me) {
+    const int ranks = me.size();
+    for (const std::int64_t n : sizes()) {
+      // Parts of different sizes: rank r gets n + r.
+      std::vector<std::vector<float>> in;
+      std::vector<Span> parts;
+      for (int r = 0; r < ranks; ++r) in.push_back(values<float>(me.me(), n + r, 1000 * r));
+      for (auto& part : in) parts.push_back(span_of(part));
+      std::vector<float> out(static_cast<std::size_t>(n + me.me()));
+      me.backend->reduce_scatter(me.call(OpType::ReduceScatter, n, kFloat), span_of(out), parts, ReduceOp::SUM);
+      expect_equal(out, sum_of_all<float>(ranks, n + me.me(), 1000 * me.me()), str("reduce_scatter of ", n));
+
+      // Rank a sends n + a + 2 b elements to rank b.
+      std::vector<std::vector<float>> to, from;
+      std::vector<Span> to_parts, from_parts;
+      for (int r = 0; r < ranks; ++r) {
+        to.push_back(values<float>(me.me() * 100 + r, n + me.me() + 2 * r));
+        from.emplace_back(static_cast<std::size_t>(n + r + 2 * me.me()));
+      }
+      for (auto& part : to) to_parts.push_back(span_of(part));
+      for (auto& part : from) from_parts.push_back(span_of(part));
+      me.backend->all_to_all(me.call(OpType::AllToAll, n, kFloat), from_parts, to_parts);
+      for (int r = 0; r < ranks; ++r)
+        expect_equal(from[static_cast<std::size_t>(r)], values<float>(r * 100 + me.me(), n + r + 2 * me.me()),
+                     str("all_to_all of ", n));
+    }
+  });
+}
+
+TEST_P(NativeBackend, AllReduceKnowsEveryOperator) {
+  run([](Rank& me) {
+    const int ranks = me.size();
+    for (const std::int64_t n : {5, 5000, 400'000}) {
+      auto low = values<float>(me.me(), n), high = low, average = low, scaled = low, user = low;
+      me.backend->all_reduce(me.call(OpType::AllReduce, n, kFloat), span_of(low), ReduceOp::MIN);
+      me.backend->all_reduce(me.call(OpType::AllReduce, n, kFloat), span_of(high), ReduceOp::MAX);
+      me.backend->all_reduce(me.call(OpType::AllReduce, n, kFloat), span_of(average), ReduceOp::AVG);
+      me.backend->all_reduce(me.call(OpType::AllReduce, n, kFloat), span_of(scaled), ReduceOp::premul_sum(me.me() + 1));
+      const auto larger = ReduceOp::user("larger", [](void* inout, const void* in, std::int64_t count, DType) {
+        for (std::int64_t i = 0; i < count; ++i)
+          static_cast<float*>(inout)[i] = std::max(static_cast<float*>(inout)[i], static_cast<const float*>(in)[i]);
+      });
+      me.backend->all_reduce(me.call(OpType::AllReduce, n, kFloat), span_of(user), larger);
+      for (std::int64_t i = 0; i < n; ++i) {
+        float least = 1e9F, most = -1e9F, sum = 0, weighted = 0;
+        for (int r = 0; r < ranks; ++r) {
+          const float v = value<float>(r, i);
+          least = std::min(least, v);
+          most = std::max(most, v);
+          sum += v;
+          weighted += v * static_cast<float>(r + 1);
+        }
+        const auto at = static_cast<std::size_t>(i);
+        ATHANOR_CHECK(low[at] == least && high[at] == most && average[at] == sum / static_cast<float>(ranks) &&
+                          scaled[at] == weighted && user[at] == most,
+                      "element ", i, " of ", n, ": ", low[at], " ", high[at], " ", average[at], " ", scaled[at], " ",
+                      user[at], ", expected ", least, " ", most, " ", sum / static_cast<float>(ranks), " ", weighted,
+                      " ", most);
+      }
+    }
+  });
+}
+
+TEST_P(NativeBackend, SharedMemoryIsReducedInPlace) {
+  run([](Rank& me) {
+    const std::int64_t n = 300'003;
+    auto call = me.call(OpType::Barrier, 0, kFloat);
+    const std::shared_ptr<void> memory = me.backend->allocate_shared(call, static_cast<std::size_t>(n) * 4);
+    std::vector<float> own(static_cast<std::size_t>(n));
+    float* data = memory ? static_cast<float*>(memory.get()) : own.data();
+    for (int round = 0; round < 3; ++round) {
+      const auto mine = values<float>(me.me() + round, n);
+      std::copy(mine.begin(), mine.end(), data);
+      // The last round at an offset that differs between ranks, which cannot be done in place.
+      const std::int64_t skip = round == 2 ? me.me() : 0, count = n - me.size();
+      me.backend->all_reduce(me.call(OpType::AllReduce, count, kFloat), {data + skip, count, kFloat}, ReduceOp::SUM);
+      for (std::int64_t i = 0; i < count; ++i) {
+        float sum = 0;
+        for (int r = 0; r < me.size(); ++r) sum += value<float>(r + round, i + (round == 2 ? r : 0));
+        ATHANOR_CHECK(data[skip + i] == sum, "round ", round, ", element ", i, ": ", data[skip + i], ", expected ",
+                      sum);
+      }
+    }
+  });
+}
+
+TEST_P(NativeBackend, MessagesArriveInOrderWhateverTheirTag) {
+  run([](Rank& me) {
+    const int ranks = me.size(), to = (me.me() + 1) % ranks, from = (me.me() + ranks - 1) % ranks;
+    if (ranks == 1) return;
+    for (const std::int64_t n : {std::int64_t{0}, std::int64_t{3}, std::int64_t{5000}, std::int64_t{1'000'000}}) {
+      auto a = values<float>(me.me(), n), b = values<float>(me.me() + 50, n);
+      std::vector<float> got_a(a.size()), got_b(b.size());
+      const auto call = me.call(OpType::Send, n, kFloat);
+      auto first = me.backend->isend(call, span_of(a), to, 1);
+      auto second = me.backend->isend(call, span_of(b), to, 2);
+      // Asked for in the other order.
+      auto take_b = me.backend->irecv(call, span_of(got_b), from, 2);
+      auto take_a = me.backend->irecv(call, span_of(got_a), n == 3 ? kAnySource : from, 1);
+      take_b->wait(call.deadline);
+      take_a->wait(call.deadline);
+      first->wait(call.deadline);
+      second->wait(call.deadline);
+      expect_equal(got_a, values<float>(from, n), "tag 1");
+      expect_equal(got_b, values<float>(from + 50, n), "tag 2");
+      ATHANOR_CHECK(take_a->source_rank() == from, "it came from ", take_a->source_rank());
+      me.backend->barrier(me.call(OpType::Barrier, 0, kFloat));
+    }
+  });
+}
+
+TEST_P(NativeBackend, CallsThatDoNotMatchNameBothSides) {
+  if (GetParam().ranks == 1) GTEST_SKIP() << "one rank agrees with itself";
+  const Layout& layout = GetParam();
+  const Job job;
+  const auto ends = run_processes(layout.ranks, [&](int rank) {
+    const bool apart = std::find(layout.apart.begin(), layout.apart.end(), rank) != layout.apart.end();
+    ::setenv("ATHANOR_TRANSPORT", apart ? "tcp" : "auto", 1);
+    Rank me = job.join(rank, layout.ranks);
+    std::vector<float> data(1000);
+    const std::int64_t shape[] = {rank == 0 ? 1000 : 500};
+    Call call = me.call(OpType::AllReduce, shape[0], kFloat);
+    call.shape = shape;
+    me.backend->all_reduce(call, {data.data(), shape[0], kFloat}, ReduceOp::SUM);
+  });
+  for (const RankEnd& end : ends) {
+    EXPECT_FALSE(end.good());
+    EXPECT_NE(end.error.find("do not match"), std::string::npos) << end.error;
+    EXPECT_NE(end.error.find("[1000]"), std::string::npos) << end.error;
+    EXPECT_NE(end.error.find("[500]"), std::string::npos) << end.error;
+  }
+}
+
+TEST_P(NativeBackend, DeadlineNamesWhoDidNotCome) {
+  if (GetParam().ranks == 1) GTEST_SKIP() << "one rank waits for nobody";
+  const int last = GetParam().ranks - 1;
+  const Layout& layout = GetParam();
+  const Job job;
+  auto* stopped = static_cast<std::atomic<pid_t>*>(
+      ::mmap(nullptr, sizeof(std::atomic<pid_t>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const auto ends = run_processes(layout.ranks, [&](int rank) {
+    const bool apart = std::find(layout.apart.begin(), layout.apart.end(), rank) != layout.apart.end();
+    ::setenv("ATHANOR_TRANSPORT", apart ? "tcp" : "auto", 1);
+    Rank me = job.join(rank, layout.ranks);
+    if (rank == last) {
+      stopped->store(::getpid());
+      ::raise(SIGSTOP);
+    }
+    me.timeout = milliseconds(500);
+    std::vector<float> data(100'000);
+    try {
+      me.backend->all_reduce(me.call(OpType::AllReduce, 100'000, kFloat), span_of(data), ReduceOp::SUM);
+    } catch (const DistError&) {
+      if (rank == 0) ::kill(stopped->load(), SIGKILL);
+      throw;
+    }
+  });
+  ::munmap(stopped, sizeof *stopped);
+  for (int rank = 0; rank < last; ++rank) {
+    const std::string& error = ends[static_cast<std::size_t>(rank)].error;
+    EXPECT_NE(error.find(str("rank ", last)), std::string::npos) << error;
+    EXPECT_NE(error.find("all_reduce"), std::string::npos) << error;
+  }
+}
+
+TEST_P(NativeBackend, DeathOfARankEndsTheOthersWaitsAtOnce) {
+  if (GetParam().ranks == 1) GTEST_SKIP() << "one rank waits for nobody";
+  const int last = GetParam().ranks - 1;
+  const auto start = std::chrono::steady_clock::now();
+  const Layout& layout = GetParam();
+  const Job job;
+  const auto ends = run_processes(layout.ranks, [&](int rank) {
+    const bool apart = std::find(layout.apart.begin(), layout.apart.end(), rank) != layout.apart.end();
+    ::setenv("ATHANOR_TRANSPORT", apart ? "tcp" : "auto", 1);
+    Rank me = job.join(rank, layout.ranks, seconds(60));
+    std::vector<float> data(100'000);
+    for (int i = 0; i < 20; ++i) {
+      if (rank == last && i == 7) ::raise(SIGKILL);
+      me.backend->all_reduce(me.call(OpType::AllReduce, 100'000, kFloat), span_of(data), ReduceOp::SUM);
+    }
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));
+  for (int rank = 0; rank < last; ++rank) {
+    const std::string& error = ends[static_cast<std::size_t>(rank)].error;
+    EXPECT_NE(error.find(str("rank ", last)), std::string::npos) << error;
+    EXPECT_NE(error.find("gone"), std::string::npos) << error;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, NativeBackend, testing::ValuesIn(layouts()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace athanor::distributed
