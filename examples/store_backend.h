@@ -91,7 +91,7 @@ inline void combine(Span out, std::vector<Store::Value>& values, const ReduceOp&
   view_of(out).copy_(sum);
 }
 
-class StoreBackend final : public Backend {
+class StoreBackend : public Backend {
  public:
   explicit StoreBackend(const BackendOptions& options)
       : Backend(options.rank, options.size), store_(options.store), group_(options.group_name) {}

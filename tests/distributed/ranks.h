@@ -21,7 +21,7 @@ inline RankErrors errors_of_ranks(int size, const std::function<void(ProcessGrou
                                   ProcessGroupOptions options = {}) {
   store_backend::register_once();
   if (options.backend == ProcessGroupOptions().backend) options.backend = "store";
-  if (options.timeout == kDefaultTimeout) options.timeout = std::chrono::seconds(60);
+  if (options.timeout == kDefaultTimeout) options.timeout = std::chrono::seconds(20);
   const auto store = std::make_shared<HashStore>();
   RankErrors errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;

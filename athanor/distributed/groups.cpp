@@ -1,0 +1,291 @@
+#include "athanor/distributed/groups.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+
+#include "athanor/base/env.h"
+#include "athanor/base/log.h"
+#include "athanor/distributed/backend.h"
+#include "athanor/distributed/error.h"
+#include "athanor/distributed/flight_recorder.h"
+#include "athanor/distributed/process_group_impl.h"
+#include "athanor/distributed/rendezvous/rendezvous.h"
+
+namespace athanor::distributed {
+
+using athanor::detail::str;
+
+namespace {
+
+// A default group and what was made of it.
+struct World {
+  std::mutex mutex;
+  ProcessGroupPtr main;
+  std::vector<ProcessGroupPtr> others;
+  int groups_made = 0;
+  std::map<std::string, int> local_groups_made;
+  unsigned generation = 0;
+
+  // What a parent made before a fork is not ours; it is forgotten without being touched.
+  void forget_parents_groups() {
+    if (generation == fork_generation()) return;
+    generation = fork_generation();
+    new std::vector<ProcessGroupPtr>(std::move(others));  // NOLINT: destructors would wait for threads not here
+    new ProcessGroupPtr(std::move(main));                 // NOLINT
+    others.clear();
+    main = nullptr;
+    groups_made = 0;
+    local_groups_made.clear();
+  }
+};
+
+thread_local World* thread_world = nullptr;
+
+World& world() {
+  static auto* process_world = new World;  // groups may be used until the very end of the process
+  return thread_world ? *thread_world : *process_world;
+}
+
+std::string joined(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) text += str(text.empty() ? "" : ",", rank);
+  return text;
+}
+
+// Two members with different ideas of a group would wait for ranks that never come.
+void agree_on_ranks(Store& store, const std::string& name, const std::vector<int>& ranks, int me) {
+  const std::string own = joined(ranks);
+  const auto held = store.compare_set(str("groups/", name), {}, Store::Value(own.begin(), own.end()));
+  const std::string first(held.begin(), held.end());
+  if (first != own)
+    throw DistError(str("new_group: rank ", me, " makes group '", name, "' of ranks [", own, "], another rank of [",
+                        first, "]. All ranks must call new_group in the same order with the same ranks"),
+                    ATHANOR_WHERE);
+}
+
+ProcessGroupPtr make_member(const ProcessGroupPtr& parent, const ProcessGroupOptions& options) {
+  agree_on_ranks(*parent->store(), options.name, options.global_ranks,
+                 parent->global_ranks()[static_cast<std::size_t>(parent->rank())]);
+  return std::make_shared<ProcessGroup>(parent->store(), options);
+}
+
+void warn_superfluous_ranks(const InitOptions& options) {
+  if (options.backend == "mpi" && (options.rank >= 0 || options.world_size >= 0))
+    ATHANOR_LOG(Warning,
+                "init_process_group: with backend 'mpi' ranks and their number come from mpirun; the arguments ",
+                "rank and world_size are ignored");
+}
+
+RendezvousResult meet(const InitOptions& options) {
+  if (options.store) {
+    ATHANOR_CHECK_VALUE(options.init_method.empty(), "init_process_group: got both a store and init_method '",
+                        options.init_method, "', expected one of them");
+    ATHANOR_CHECK_VALUE(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size,
+                        "init_process_group: a store needs rank and world_size, got rank ", options.rank, " of ",
+                        options.world_size);
+    return {options.store, options.rank, options.world_size};
+  }
+  RendezvousOptions wanted;
+  wanted.rank = options.rank;
+  wanted.world_size = options.world_size;
+  wanted.group_name = options.group_name;
+  wanted.timeout = options.timeout;
+  wanted.secret = options.secret;
+  return rendezvous(options.init_method.empty() ? "env://" : options.init_method, wanted);
+}
+
+}  // namespace
+
+void init_process_group(const InitOptions& options) {
+  World& w = world();
+  const std::lock_guard lock(w.mutex);
+  w.forget_parents_groups();
+  ATHANOR_CHECK(!w.main,
+                "init_process_group: there is a default process group already; call destroy_process_group "
+                "first");
+  ATHANOR_CHECK_VALUE(options.timeout.count() > 0, "init_process_group: the timeout should be positive, got ",
+                      options.timeout.count(), " ms");
+  warn_superfluous_ranks(options);
+  const RendezvousResult met = meet(options);
+  ProcessGroupOptions made;
+  made.backend = options.backend.empty() ? kDefaultBackend : options.backend;
+  made.rank = met.rank;
+  made.size = met.world_size;
+  made.name = "default_pg";
+  made.timeout = options.timeout;
+  made.secret = options.secret;
+  w.main = std::make_shared<ProcessGroup>(met.store, made);
+  w.groups_made = 0;
+  if (thread_world) return;
+  set_log_rank(met.rank);
+  internals::start_flight_signal();
+  static const int registered = std::atexit([] { internals::leave_all_groups(); });
+  (void)registered;
+}
+
+void init_process_group(const std::string& backend, const std::string& init_method, int world_size, int rank,
+                        std::chrono::milliseconds timeout, const std::string& group_name,
+                        std::shared_ptr<Store> store) {
+  InitOptions options;
+  options.backend = backend;
+  options.init_method = init_method;
+  options.world_size = world_size;
+  options.rank = rank;
+  options.timeout = timeout;
+  options.group_name = group_name;
+  options.store = std::move(store);
+  init_process_group(options);
+}
+
+void destroy_process_group(const ProcessGroupPtr& given) {
+  World& w = world();
+  std::vector<ProcessGroupPtr> ending;
+  {
+    const std::lock_guard lock(w.mutex);
+    w.forget_parents_groups();
+    ATHANOR_CHECK(w.main, "destroy_process_group: there is no process group; call init_process_group first");
+    if (!given || given == w.main) {
+      ending = std::move(w.others);
+      ending.push_back(std::move(w.main));
+      w.others.clear();
+      w.main = nullptr;
+      w.local_groups_made.clear();
+    } else {
+      const auto found = std::find(w.others.begin(), w.others.end(), given);
+      ATHANOR_CHECK_VALUE(found != w.others.end(), "destroy_process_group: group '", given->name(),
+                          "' was destroyed before, or was not made by new_group");
+      ending.push_back(std::move(*found));
+      w.others.erase(found);
+    }
+  }
+  const bool all = !given || given == ending.back();
+  for (const ProcessGroupPtr& group : ending) group->shutdown();
+  if (all && !is_initialized() && !thread_world) internals::stop_flight_signal();
+}
+
+bool is_available() { return true; }
+
+bool is_initialized() {
+  World& w = world();
+  const std::lock_guard lock(w.mutex);
+  return w.main != nullptr && w.generation == fork_generation();
+}
+
+bool is_tcp_available() { return is_backend_available("tcp"); }
+bool is_gloo_available() { return is_backend_available("gloo"); }
+bool is_mpi_available() { return is_backend_available("mpi"); }
+bool is_nccl_available() { return is_backend_available("nccl"); }
+bool is_torchelastic_launched() { return env::text("TORCHELASTIC_RUN_ID").has_value(); }
+
+const ProcessGroupPtr& default_group() {
+  World& w = world();
+  if (__builtin_expect(!w.main || w.generation != fork_generation(), 0))
+    ATHANOR_THROW(Error,
+                  "the default process group has not been initialized, please make sure to call "
+                  "init_process_group");
+  return w.main;
+}
+
+ProcessGroupPtr split_group(const ProcessGroupPtr& given, const std::vector<int>& wanted, const GroupOptions& options) {
+  const ProcessGroupPtr parent = group_or_default(given);
+  ATHANOR_CHECK(parent->rank() >= 0, "new_group: this process is no member of process group '", parent->name(), "'");
+  World& w = world();
+  std::vector<int> ranks = wanted;
+  if (ranks.empty())
+    for (int r = 0; r < parent->size(); ++r) ranks.push_back(r);
+  ProcessGroupOptions made;
+  made.rank = -1;
+  made.size = static_cast<int>(ranks.size());
+  for (const int r : ranks) {
+    ATHANOR_CHECK_VALUE(r >= 0 && r < parent->size(), "new_group: rank ", r, " in a world of ", parent->size(),
+                        ", expected 0 to ", parent->size() - 1);
+    ATHANOR_CHECK_VALUE(std::count(ranks.begin(), ranks.end(), r) == 1, "new_group: rank ", r, " is given twice");
+    if (r == parent->rank()) made.rank = static_cast<int>(made.global_ranks.size());
+    made.global_ranks.push_back(parent->global_ranks()[static_cast<std::size_t>(r)]);
+  }
+  made.backend = options.backend.empty() ? parent->backend_name() : options.backend;
+  made.timeout = options.timeout.value_or(parent->timeout());
+  made.secret = parent->secret();
+  {
+    const std::lock_guard lock(w.mutex);
+    // All ranks count alike: those that call for all groups by one number, others by a number per set of ranks.
+    if (options.use_local_synchronization)
+      made.name = str("ranks ", joined(ranks), "/", ++w.local_groups_made[joined(ranks)]);
+    else
+      made.name = str("group ", ++w.groups_made);
+    if (!options.name.empty()) made.name += str(" ", options.name);
+  }
+  auto group = made.rank < 0 ? ProcessGroup::outsider(made) : make_member(parent, made);
+  const std::lock_guard lock(w.mutex);
+  w.others.push_back(group);
+  return group;
+}
+
+ProcessGroupPtr new_group(const std::vector<int>& ranks, const GroupOptions& options) {
+  return split_group(nullptr, ranks, options);
+}
+
+ProcessGroupPtr new_group(const std::vector<int>& ranks, std::chrono::milliseconds timeout,
+                          const std::string& backend) {
+  GroupOptions options;
+  options.timeout = timeout;
+  options.backend = backend;
+  return split_group(nullptr, ranks, options);
+}
+
+std::pair<ProcessGroupPtr, std::vector<ProcessGroupPtr>> new_subgroups(int size, const GroupOptions& options) {
+  const ProcessGroupPtr all = default_group();
+  ATHANOR_CHECK_VALUE(size > 0 && all->size() % size == 0, "new_subgroups: groups of ", size, " in a world of ",
+                      all->size(), ", expected a divisor of it");
+  std::pair<ProcessGroupPtr, std::vector<ProcessGroupPtr>> result;
+  for (int first = 0; first < all->size(); first += size) {
+    std::vector<int> ranks;
+    for (int r = first; r < first + size; ++r) ranks.push_back(r);
+    result.second.push_back(new_group(ranks, options));
+    if (result.second.back()->rank() >= 0) result.first = result.second.back();
+  }
+  return result;
+}
+
+int get_rank(const ProcessGroupPtr& group) { return group_or_default(group)->rank(); }
+int get_world_size(const ProcessGroupPtr& group) { return group_or_default(group)->size(); }
+std::string get_backend(const ProcessGroupPtr& group) { return group_or_default(group)->backend_name(); }
+int get_group_rank(const ProcessGroupPtr& group, int global_rank) {
+  return group_or_default(group)->group_rank_of(global_rank);
+}
+int get_global_rank(const ProcessGroupPtr& group, int group_rank) {
+  const auto& ranks = group_or_default(group)->global_ranks();
+  ATHANOR_CHECK_VALUE(group_rank >= 0 && static_cast<std::size_t>(group_rank) < ranks.size(), "get_global_rank: rank ",
+                      group_rank, " in a group of ", ranks.size());
+  return ranks[static_cast<std::size_t>(group_rank)];
+}
+std::vector<int> get_process_group_ranks(const ProcessGroupPtr& group) {
+  return group_or_default(group)->global_ranks();
+}
+int get_node_local_rank() { return static_cast<int>(env::integer("LOCAL_RANK", 0, INT32_MAX).value_or(-1)); }
+
+ThreadWorldGuard::ThreadWorldGuard(ProcessGroupPtr group) : previous_(thread_world) {
+  auto* own = new World;
+  own->generation = fork_generation();
+  own->main = std::move(group);
+  thread_world = own;
+}
+
+ThreadWorldGuard::~ThreadWorldGuard() {
+  delete thread_world;
+  thread_world = static_cast<World*>(previous_);
+}
+
+void internals::leave_all_groups() noexcept {
+  try {
+    if (!is_initialized()) return;
+    // Whoever still waits for others when the process ends would wait for ever.
+    destroy_process_group();
+  } catch (const std::exception& error) {
+    ATHANOR_LOG(Warning, "at the end of the process: ", error.what());
+  }
+}
+
+}  // namespace athanor::distributed

@@ -1,0 +1,50 @@
+// The conformance suite over the backends and numbers of ranks.
+#include "distributed/conformance.h"
+
+#include <gmock/gmock.h>
+
+#include "distributed/ranks.h"
+
+namespace athanor::distributed {
+namespace {
+
+struct Setting {
+  const char* backend;
+  int ranks;
+};
+
+class Conformance : public testing::TestWithParam<Setting> {};
+
+TEST_P(Conformance, AllCollectivesGiveWhatPlainLoopsGive) {
+  ProcessGroupOptions options;
+  options.backend = GetParam().backend;
+  run_ranks(GetParam().ranks, conformance::run_all, options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Store, Conformance,
+                         testing::Values(Setting{"store", 1}, Setting{"store", 2}, Setting{"store", 3},
+                                         Setting{"store", 4}),
+                         [](const auto& info) { return athanor::detail::str("ranks", info.param.ranks); });
+
+// A backend that adds 1 to one element of one rank's result.
+class WrongBackend final : public store_backend::StoreBackend {
+ public:
+  using StoreBackend::StoreBackend;
+  void all_reduce(const Call& call, Span data, const ReduceOp& op) override {
+    StoreBackend::all_reduce(call, data, op);
+    if (rank() == 1 && data.dtype == kInt && data.count == 17) static_cast<int*>(data.data)[16] += 1;
+  }
+};
+
+TEST(ConformanceSuite, FindsOneWrongElement) {
+  register_backend("wrong", [](const BackendOptions& options) { return std::make_unique<WrongBackend>(options); });
+  ProcessGroupOptions options;
+  options.backend = "wrong";
+  options.timeout = std::chrono::milliseconds(500);
+  const RankErrors errors = errors_of_ranks(
+      2, [](ProcessGroup& group) { conformance::checks()[1].run(group, kInt); }, options);
+  EXPECT_THAT(errors[1], testing::HasSubstr("all_reduce(SUM) of 17 int32: element 16 is"));
+}
+
+}  // namespace
+}  // namespace athanor::distributed
