@@ -24,8 +24,7 @@ struct World {
   std::mutex mutex;
   ProcessGroupPtr main;
   std::vector<ProcessGroupPtr> others;
-  int groups_made = 0;
-  std::map<std::string, int> local_groups_made;
+  std::map<std::string, int> groups_made;  // per parent, and per set of ranks
   unsigned generation = 0;
 
   // What a parent made before a fork is not ours; it is forgotten without being touched.
@@ -36,8 +35,7 @@ struct World {
     new ProcessGroupPtr(std::move(main));                 // NOLINT
     others.clear();
     main = nullptr;
-    groups_made = 0;
-    local_groups_made.clear();
+    groups_made.clear();
   }
 };
 
@@ -117,7 +115,7 @@ void init_process_group(const InitOptions& options) {
   made.timeout = options.timeout;
   made.secret = options.secret;
   w.main = std::make_shared<ProcessGroup>(met.store, made);
-  w.groups_made = 0;
+  w.groups_made.clear();
   if (thread_world) return;
   set_log_rank(met.rank);
   internals::start_flight_signal();
@@ -151,7 +149,7 @@ void destroy_process_group(const ProcessGroupPtr& given) {
       ending.push_back(std::move(w.main));
       w.others.clear();
       w.main = nullptr;
-      w.local_groups_made.clear();
+      w.groups_made.clear();
     } else {
       const auto found = std::find(w.others.begin(), w.others.end(), given);
       ATHANOR_CHECK_VALUE(found != w.others.end(), "destroy_process_group: group '", given->name(),
@@ -210,11 +208,9 @@ ProcessGroupPtr split_group(const ProcessGroupPtr& given, const std::vector<int>
   made.secret = parent->secret();
   {
     const std::lock_guard lock(w.mutex);
-    // All ranks count alike: those that call for all groups by one number, others by a number per set of ranks.
-    if (options.use_local_synchronization)
-      made.name = str("ranks ", joined(ranks), "/", ++w.local_groups_made[joined(ranks)]);
-    else
-      made.name = str("group ", ++w.groups_made);
+    // Whoever has to call counts alike: all members of the parent, or those of the new group.
+    const std::string kind = options.use_local_synchronization ? str("ranks ", joined(ranks)) : "group";
+    made.name = str(kind, "/", ++w.groups_made[str(parent->name(), "/", kind)]);
     if (!options.name.empty()) made.name += str(" ", options.name);
   }
   auto group = made.rank < 0 ? ProcessGroup::outsider(made) : make_member(parent, made);

@@ -78,6 +78,7 @@ struct ProcessGroup::Impl {
   [[noreturn]] void call_failed(const Call& call, std::uint64_t ticket);
   /// Before the backend: all ranks tell each other what they are about to do.
   void compare(const Call& call);
+  void monitored(Call& call, std::chrono::milliseconds patience, bool wait_all_ranks);
   void abort(const std::string& reason) noexcept;
   static std::uint64_t mix(std::uint64_t h, std::uint64_t value) {
     h = (h ^ value) * 0x9e3779b97f4a7c15u;
@@ -108,6 +109,7 @@ struct ProcessGroup::Impl {
   std::string failure;  ///< why it is unusable
 
   CallQueue queue;
+  std::atomic<std::uint64_t> monitored_barriers{0};
 
   std::mutex p2p_mutex;
   std::condition_variable p2p_signal;
