@@ -86,7 +86,9 @@ namespace internals {
 void start_flight_signal();
 /// Restores the previous handler.
 void stop_flight_signal();
-/// Leaves this rank's state in the store, waits a moment for those of the other ranks and returns what all of them say,
+/// Leaves this rank's state in the store, for the others' reports.
+void leave_flight_record(Store& store, const FlightRecorder& recorder);
+/// The same; then waits a moment for those of the other ranks and returns what all of them say,
 /// a line per rank, with those that are behind named. Ends after `patience` even if the store does not answer.
 std::string merged_flight_report(std::shared_ptr<Store> store, const FlightRecorder& recorder, int size,
                                  std::chrono::milliseconds patience);

@@ -71,6 +71,10 @@ std::vector<RankState> exchange(Store& store, const std::string& own, int rank, 
 
 }  // namespace
 
+void internals::leave_flight_record(Store& store, const FlightRecorder& recorder) {
+  store.set(state_key(recorder.rank()), own_state(recorder));
+}
+
 std::string internals::merged_flight_report(std::shared_ptr<Store> store, const FlightRecorder& recorder, int size,
                                             std::chrono::milliseconds patience) {
   // A store whose server is gone may keep its callers for as long as its own timeout: then it keeps a thread of its

@@ -52,20 +52,32 @@ std::string joined(const std::vector<int>& ranks) {
   return text;
 }
 
-// Two members with different ideas of a group would wait for ranks that never come.
-void agree_on_ranks(Store& store, const std::string& name, const std::vector<int>& ranks, int me) {
-  const std::string own = joined(ranks);
-  const auto held = store.compare_set(str("groups/", name), {}, Store::Value(own.begin(), own.end()));
-  const std::string first(held.begin(), held.end());
-  if (first != own)
-    throw DistError(str("new_group: rank ", me, " makes group '", name, "' of ranks [", own, "], another rank of [",
-                        first, "]. All ranks must call new_group in the same order with the same ranks"),
-                    ATHANOR_WHERE);
+// Two members with different ideas of a group would wait for ranks that never come: each shows its list, and all learn
+// whether the lists agree.
+void agree_on_ranks(Store& store, const ProcessGroupOptions& options, int me) {
+  const std::string key = str("groups/", options.name, "/"), own = joined(options.global_ranks);
+  const auto text = [](const Store::Value& value) { return std::string(value.begin(), value.end()); };
+  const std::string first = text(store.compare_set(key + "ranks", {}, Store::Value(own.begin(), own.end())));
+  std::string verdict = "ok";
+  if (first != own) {
+    verdict = str("new_group: rank ", me, " makes '", options.name, "' of ranks [", own, "], another rank of [", first,
+                  "]. All ranks must call new_group in the same order with the same ranks");
+    store.set(key + "verdict", verdict);
+  } else if (store.add(key + "came", 1) == options.size) {
+    store.set(key + "verdict", verdict);
+  } else {
+    try {
+      verdict = text(store.get(key + "verdict", options.timeout));
+    } catch (const DistStoreError&) {
+      verdict = str("new_group: ", store.add(key + "came", 0), " of ", options.size, " members of '", options.name,
+                    "', ranks [", own, "], called it within ", options.timeout.count(), " ms");
+    }
+  }
+  if (verdict != "ok") throw DistError(verdict, ATHANOR_WHERE);
 }
 
 ProcessGroupPtr make_member(const ProcessGroupPtr& parent, const ProcessGroupOptions& options) {
-  agree_on_ranks(*parent->store(), options.name, options.global_ranks,
-                 parent->global_ranks()[static_cast<std::size_t>(parent->rank())]);
+  agree_on_ranks(*parent->store(), options, parent->global_ranks()[static_cast<std::size_t>(parent->rank())]);
   return std::make_shared<ProcessGroup>(parent->store(), options);
 }
 

@@ -126,8 +126,9 @@ void ProcessGroup::Impl::call_failed(const Call& call, std::uint64_t ticket) {
   };
   const auto report = [&](const char* what) {
     backend->abort(str("rank ", rank, ": ", what));
-    const std::string text = str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
-                                 internals::merged_flight_report(store, recorder, size, kReportPatience));
+    const std::string text =
+        str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
+            internals::merged_flight_report(store, recorder, size, std::min(timeout, kReportPatience)));
     ATHANOR_LOG(Info, "collective failed: ", what, "\n", text);
     return text;
   };
@@ -184,6 +185,10 @@ void ProcessGroup::Impl::abort(const std::string& reason) noexcept {
     unusable.store(true, std::memory_order_release);
   }
   backend->abort(reason);
+  try {
+    internals::leave_flight_record(*store, recorder);
+  } catch (const std::exception&) {  // the others will say that it is missing
+  }
 }
 
 void ProcessGroup::Impl::shutdown() {

@@ -26,6 +26,11 @@ INSTANTIATE_TEST_SUITE_P(Store, Conformance,
                                          Setting{"store", 4}),
                          [](const auto& info) { return athanor::detail::str("ranks", info.param.ranks); });
 
+INSTANTIATE_TEST_SUITE_P(Tcp, Conformance,
+                         testing::Values(Setting{"tcp", 1}, Setting{"tcp", 2}, Setting{"tcp", 3}, Setting{"tcp", 4},
+                                         Setting{"tcp", 8}),
+                         [](const auto& info) { return athanor::detail::str("ranks", info.param.ranks); });
+
 // A backend that adds 1 to one element of one rank's result.
 class WrongBackend final : public store_backend::StoreBackend {
  public:

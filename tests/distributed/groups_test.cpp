@@ -176,7 +176,7 @@ TEST(Groups, InheritTheTimeoutAndKeepIt) {
       [](int rank) {
         const ProcessGroupPtr inherited = new_group({0, 1}), own = new_group({0, 1}, milliseconds(200));
         REQUIRE(inherited->timeout() == milliseconds(5000) && own->timeout() == milliseconds(200));
-        if (rank == 0) REQUIRE_SUBSTRING(error_of([&] { barrier(own); }), "timed out after 200 ms");
+        if (rank == 0) REQUIRE_SUBSTRING(error_of([&] { barrier(own); }), "200 ms");
         barrier(inherited);
       },
       milliseconds(5000));
@@ -185,7 +185,7 @@ TEST(Groups, InheritTheTimeoutAndKeepIt) {
 TEST(Groups, OfDifferentRanksOnDifferentRanksAreRefused) {
   in_processes(2, [](int rank) {
     const std::string error = error_of([&] { new_group(rank == 0 ? std::vector<int>{0, 1} : std::vector<int>{1, 0}); });
-    if (rank == 1 || !error.empty()) REQUIRE_SUBSTRING(error, "in the same order with the same ranks");
+    REQUIRE_SUBSTRING(error, "in the same order with the same ranks");
   });
 }
 

@@ -200,7 +200,7 @@ TEST(ProcessGroup, IsBrokenAfterAFailureAndSaysWhy) {
 }
 
 TEST(ProcessGroup, TimesOutNamingTheCallAndWhoIsMissing) {
-  ProcessGroupOptions options;
+  ProcessGroupOptions options = over_store();
   options.timeout = std::chrono::milliseconds(100);
   std::atomic<bool> done = false;
   const RankErrors errors = errors_of_ranks(

@@ -13,14 +13,20 @@
 
 namespace athanor::distributed {
 
+/// Of groups over the example backend.
+inline ProcessGroupOptions over_store() {
+  ProcessGroupOptions options;
+  options.backend = "store";
+  return options;
+}
+
 /// What each rank threw; empty for those that ended well.
 using RankErrors = std::vector<std::string>;
 
 /// Calls `body` with the group of each of `size` ranks at once; the errors' texts are returned.
 inline RankErrors errors_of_ranks(int size, const std::function<void(ProcessGroup&)>& body,
-                                  ProcessGroupOptions options = {}) {
+                                  ProcessGroupOptions options = over_store()) {
   store_backend::register_once();
-  if (options.backend == ProcessGroupOptions().backend) options.backend = "store";
   if (options.timeout == kDefaultTimeout) options.timeout = std::chrono::seconds(20);
   const auto store = std::make_shared<HashStore>();
   RankErrors errors(static_cast<std::size_t>(size));
@@ -44,7 +50,8 @@ inline RankErrors errors_of_ranks(int size, const std::function<void(ProcessGrou
 }
 
 /// The same where no rank should fail.
-inline void run_ranks(int size, const std::function<void(ProcessGroup&)>& body, ProcessGroupOptions options = {}) {
+inline void run_ranks(int size, const std::function<void(ProcessGroup&)>& body,
+                      ProcessGroupOptions options = over_store()) {
   const RankErrors errors = errors_of_ranks(size, body, std::move(options));
   for (std::size_t rank = 0; rank < errors.size(); ++rank)
     EXPECT_EQ(errors[rank], "") << "on rank " << rank << " of " << size;
