@@ -1,11 +1,9 @@
 #include "athanor/base/parallel.h"
 
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <sched.h>
 #include <thread>
 
 #ifdef ATHANOR_STD_THREAD_POOL
@@ -14,6 +12,7 @@
 #include <omp.h>
 #endif
 
+#include "athanor/base/cpus.h"
 #include "athanor/base/error.h"
 
 namespace athanor {
@@ -25,24 +24,10 @@ int env_threads(const char* name) {
   return n > 0 ? n : 0;
 }
 
-int cgroup_quota() {
-  std::FILE* f = std::fopen("/sys/fs/cgroup/cpu.max", "r");
-  if (!f) return 0;
-  long long quota = 0, period = 0;
-  const int got = std::fscanf(f, "%lld %lld", &quota, &period);
-  std::fclose(f);
-  if (got != 2 || quota <= 0 || period <= 0) return 0;
-  return static_cast<int>((quota + period - 1) / period);
-}
-
 int default_threads() {
   if (int n = env_threads("ATHANOR_NUM_THREADS")) return n;
   if (int n = env_threads("OMP_NUM_THREADS")) return n;
-  cpu_set_t set;
-  int n = 1;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) n = CPU_COUNT(&set);
-  if (int quota = cgroup_quota(); quota && quota < n) n = quota;
-  return n > 0 ? n : 1;
+  return usable_cpus();
 }
 
 std::atomic<int>& global_threads() {

@@ -4,6 +4,7 @@
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
 #include "athanor/distributed/rendezvous/rendezvous.h"
+#include "athanor/distributed/rendezvous/slurm.h"
 #include "athanor/distributed/store/tcp_store.h"
 
 namespace athanor::distributed {
@@ -31,15 +32,6 @@ int number(const char* const (&names)[4], int given, const char* what) {
   return given;
 }
 
-// "gnode[10,20-23],other" -> "gnode10": Slurm's first host.
-std::string first_slurm_host() {
-  const std::string list = env::text("SLURM_STEP_NODELIST").value_or(env::text("SLURM_JOB_NODELIST").value_or(""));
-  const std::size_t open = list.find('[');
-  if (open == std::string::npos || list.find(',') < open) return list.substr(0, list.find(','));
-  const std::size_t end = list.find_first_of(",-]", open);
-  return list.substr(0, open) + list.substr(open + 1, end - open - 1);
-}
-
 }  // namespace
 
 RendezvousResult meeting::rendezvous_env(const RendezvousUrl& url, const RendezvousOptions& given) {
@@ -50,14 +42,12 @@ RendezvousResult meeting::rendezvous_env(const RendezvousUrl& url, const Rendezv
   options.world_size = number(kSizeNames, given.world_size, "world_size");
   check_rank(url, options, false);
   const Deadline deadline = Deadline::after(options.timeout);
-  std::string host = env::text("MASTER_ADDR").value_or(first_slurm_host());
+  std::string host = env::text("MASTER_ADDR").value_or(slurm::first_host());
   if (host.empty() && (options.rank == 0 || options.world_size == 1)) host = "127.0.0.1";
   ATHANOR_CHECK_VALUE(!host.empty(), "init_method 'env://': environment variable MASTER_ADDR is not set on rank ",
                       options.rank, ": it names the host of rank 0");
   auto port = env::integer("MASTER_PORT", 1, 65535);
-  if (!port)
-    // All ranks of a Slurm job derive the same port.
-    if (const auto job = env::integer("SLURM_JOB_ID", 0)) port = 20000 + *job % 20000;
+  if (!port) port = slurm::port();
   ATHANOR_CHECK_VALUE(port, "init_method 'env://': environment variable MASTER_PORT is not set");
 
   // Under torchrun the agent serves a store at that address already; whoever would bind it finds it taken.

@@ -29,6 +29,8 @@ enum class Query : std::uint8_t {
 inline constexpr std::uint32_t kMagic = 0x3C85F7CE;
 inline constexpr std::uint8_t kReady = 0, kNotReady = 1;
 inline constexpr std::uint8_t kStopWaiting = 0, kWaitCanceled = 1;
+/// Before every key of users, as in PyTorch's: none can be taken for one that the store itself keeps.
+inline constexpr const char* kUserPrefix = "/";
 inline constexpr std::uint64_t kMaxKeys = 128 * 1024;
 inline constexpr std::uint64_t kMaxKey = 1 << 20;
 inline constexpr std::uint64_t kMaxValue = std::uint64_t{1} << 30;

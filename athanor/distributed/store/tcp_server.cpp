@@ -91,9 +91,9 @@ class TCPStoreServer::Request {
 TCPStoreServer::TCPStoreServer(Listener listener, std::string secret)
     : secret_(std::move(secret)), listener_(std::move(listener)), port_(listener_.port()) {
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  stop_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  ATHANOR_CHECK(epoll_ && stop_, "TCPStore server: ", error_text(errno));
-  for (const int fd : {listener_.fd(), stop_.get()}) {
+  wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  ATHANOR_CHECK(epoll_ && wake_, "TCPStore server: ", error_text(errno));
+  for (const int fd : {listener_.fd(), wake_.get()}) {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = fd;
@@ -103,9 +103,30 @@ TCPStoreServer::TCPStoreServer(Listener listener, std::string secret)
 }
 
 TCPStoreServer::~TCPStoreServer() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
+  {
+    const std::lock_guard lock(asked_mutex_);
+    stop_ = true;
+  }
+  ::eventfd_write(wake_.get(), 1);
   thread_.join();
+}
+
+void TCPStoreServer::keep_only(const std::string& prefix) {
+  std::unique_lock lock(asked_mutex_);
+  keep_prefix_ = tcp_protocol::kUserPrefix + prefix;
+  ::eventfd_write(wake_.get(), 1);
+  asked_done_.wait(lock, [&] { return !keep_prefix_; });
+}
+
+// False when the thread should end.
+bool TCPStoreServer::do_asked() {
+  eventfd_t ignored = 0;
+  ::eventfd_read(wake_.get(), &ignored);
+  const std::lock_guard lock(asked_mutex_);
+  if (keep_prefix_) std::erase_if(values_, [&](const auto& entry) { return !entry.first.starts_with(*keep_prefix_); });
+  keep_prefix_.reset();
+  asked_done_.notify_all();
+  return !stop_;
 }
 
 std::shared_ptr<TCPStoreServer> TCPStoreServer::shared(int port, const std::string& secret,
@@ -132,7 +153,10 @@ void TCPStoreServer::run() {
     if (count < 0 && errno != EINTR) return;
     for (int i = 0; i < count; ++i) {
       const int fd = events[i].data.fd;
-      if (fd == stop_.get()) return;
+      if (fd == wake_.get()) {
+        if (!do_asked()) return;
+        continue;
+      }
       if (fd == listener_.fd()) {
         accept_all();
         continue;

@@ -1,9 +1,12 @@
 #pragma once
 /// The serving side of TCPStore: one thread that waits on all connections with epoll.
 
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -26,6 +29,9 @@ class TCPStoreServer {
   int port() const { return port_; }
   /// Where this process itself reaches it, without asking a name server.
   Endpoint local_endpoint() const;
+  /// Forgets every key that does not start with `prefix` (as clients of TCPStore write it), so that a new set of
+  /// processes does not see its predecessors'. Returns when it is done.
+  void keep_only(const std::string& prefix);
   /// The server of this process on that port, if one is alive; for multi_tenant stores.
   static std::shared_ptr<TCPStoreServer> shared(int port, const std::string& secret,
                                                 const std::function<Listener()>& make_listener);
@@ -35,6 +41,7 @@ class TCPStoreServer {
   class Request;
 
   void run();
+  bool do_asked();
   void accept_all();
   void readable(Connection& connection);
   void writable(Connection& connection);
@@ -56,13 +63,18 @@ class TCPStoreServer {
   std::string secret_;
   Listener listener_;
   int port_ = 0;
-  Descriptor epoll_, stop_;
+  Descriptor epoll_, wake_;
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<int, std::unique_ptr<Connection>> connections_;
   std::unordered_map<std::string, std::set<int>> waiting_;  // key -> connections that wait for it
   std::vector<int> dropped_;
   bool paused_ = false;
   int refused_ = 0;
+  // What other threads ask of the serving one.
+  std::mutex asked_mutex_;
+  std::condition_variable asked_done_;
+  bool stop_ = false;
+  std::optional<std::string> keep_prefix_;
   std::thread thread_;
 };
 

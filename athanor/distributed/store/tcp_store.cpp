@@ -17,8 +17,6 @@ using namespace tcp_protocol;
 
 namespace {
 
-// As PyTorch's: what users store cannot be taken for what the store itself keeps.
-constexpr const char* kUserPrefix = "/";
 constexpr const char* kWorkersKey = "init/";
 
 void put_raw(std::string& out, const void* data, std::size_t size) { out.append(static_cast<const char*>(data), size); }

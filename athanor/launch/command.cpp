@@ -1,0 +1,106 @@
+#include "athanor/launch/command.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "athanor/base/env.h"
+#include "athanor/base/error.h"
+
+namespace athanor::launch {
+
+using athanor::detail::str;
+
+namespace {
+
+bool is_file(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+bool can_execute(const std::string& path) { return is_file(path) && ::access(path.c_str(), X_OK) == 0; }
+
+// As a shell would, and then in the current folder, where people keep what they have just built. Empty if nowhere.
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  std::istringstream folders(env::text("PATH").value_or("/usr/local/bin:/usr/bin:/bin"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string path = (folder.empty() ? "." : folder) + "/" + name;
+    if (can_execute(path)) return path;
+  }
+  return can_execute("./" + name) ? "./" + name : std::string();
+}
+
+std::string find_python() {
+  const auto chosen = env::text("PYTHON_EXEC");
+  const std::string found = find_program(chosen.value_or("python3"));
+  ATHANOR_CHECK_VALUE(!found.empty() && can_execute(found), "a Python program needs ", chosen.value_or("python3"),
+                      ", which is not in PATH: set PYTHON_EXEC to an interpreter");
+  return found;
+}
+
+// Where Python would find a module of the current folder; empty otherwise.
+std::string file_of_module(std::string module) {
+  std::replace(module.begin(), module.end(), '.', '/');
+  for (const char* ending : {".py", "/__main__.py"})
+    if (is_file(module + ending)) return module + ending;
+  return {};
+}
+
+}  // namespace
+
+std::string local_rank_spelling(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const bool underscore = text.find("--local_rank") != std::string::npos;
+  const bool dash = text.find("--local-rank") != std::string::npos;
+  return underscore && !dash ? "--local_rank" : "--local-rank";
+}
+
+Command::Command(const LaunchOptions& options) {
+  const std::string& name = options.command.front();
+  const bool python = options.module || (!options.no_python && name.ends_with(".py"));
+  std::string source = name;
+  if (python) {
+    program_.path = find_python();
+    program_.words = {program_.path, "-u"};
+    if (options.module) {
+      program_.words.push_back("-m");
+      source = file_of_module(name);
+    } else {
+      ATHANOR_CHECK_VALUE(::access(name.c_str(), R_OK) == 0, "cannot read the program '", name,
+                          "': ", distributed::error_text(errno));
+    }
+    program_.words.push_back(name);
+  } else {
+    program_.path = source = find_program(name);
+    ATHANOR_CHECK_VALUE(!program_.path.empty(), "the program '", name, "' is neither in PATH nor in this folder");
+    ATHANOR_CHECK_VALUE(is_file(program_.path), "there is no program '", name, "'");
+    ATHANOR_CHECK_VALUE(can_execute(program_.path), "'", name, "' may not be executed (chmod +x?)");
+    program_.words = {program_.path};
+  }
+  if (options.append_local_rank) {
+    rank_argument_ = program_.words.size();
+    rank_flag_ = local_rank_spelling(source);
+  }
+  program_.words.insert(program_.words.end(), options.command.begin() + 1, options.command.end());
+}
+
+Program Command::for_worker(int local_rank) const {
+  Program program = program_;
+  if (rank_argument_ != 0)
+    program.words.insert(program.words.begin() + static_cast<std::ptrdiff_t>(rank_argument_),
+                         str(rank_flag_, "=", local_rank));
+  return program;
+}
+
+std::string Command::text() const {
+  std::string all;
+  for (const std::string& word : program_.words) all += (all.empty() ? "" : " ") + word;
+  return all;
+}
+
+}  // namespace athanor::launch

@@ -1,0 +1,26 @@
+#pragma once
+/// From what stands on the command line to what is executed.
+
+#include "athanor/launch/options.h"
+#include "athanor/launch/process.h"
+
+namespace athanor::launch {
+
+/// The worker program. Finds it (and Python, for *.py and -m) once; throws ValueError saying what is missing.
+class Command {
+ public:
+  explicit Command(const LaunchOptions& options);
+  Program for_worker(int local_rank) const;
+  /// For reports.
+  std::string text() const;
+
+ private:
+  Program program_;
+  std::size_t rank_argument_ = 0;  ///< where the old launcher's argument goes; 0: nowhere
+  std::string rank_flag_;
+};
+
+/// "--local_rank" or "--local-rank", whichever the file's text mentions; the latter if it mentions neither or both.
+std::string local_rank_spelling(const std::string& path);
+
+}  // namespace athanor::launch

@@ -1,0 +1,137 @@
+// A worker that does what its arguments say, one after the other:
+//
+//   env               prints the variables that launchers set, one "NAME=value" a line
+//   args WORD...      prints the rest of its arguments, each in brackets
+//   out TEXT, err TEXT, raw TEXT   a line on stdout, on stderr; raw: on stderr without an end of line
+//   meet              comes together with the others through env://, prints "rank R of N met"
+//   exit N, raise N   ends with an exit code, by a signal
+//   hang              until a signal ends it
+//   ignore, polite    SIGTERM does nothing; SIGTERM prints "saved" and ends with exit code 0
+//   child, daemon     leaves a process that hangs, in its group or in a session of its own, and prints its pid
+//   touch FILE, await FILE
+//
+// "@2" before an action: only as rank 2; "+1": only in the attempt after the first restart. "{r}" is the rank.
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "athanor/distributed/rendezvous/rendezvous.h"
+
+namespace {
+
+const char* variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+void print_environment() {
+  for (const char* name :
+       {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
+        "ROLE_NAME", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT",
+        "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"})
+    std::printf("%s=%s\n", name, variable(name));
+}
+
+void hang() {
+  while (true) ::pause();
+}
+
+void on_polite_term(int) {
+  constexpr char kText[] = "saved\n";
+  [[maybe_unused]] const auto written = ::write(1, kText, sizeof kText - 1);
+  ::_exit(0);
+}
+
+void leave_process(bool own_session) {
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (own_session) ::setsid();
+    // Its output would keep the test waiting if it were left over.
+    for (int fd = 0; fd < 3; ++fd) ::close(fd);
+    hang();
+  }
+  std::printf("left %d\n", pid);
+}
+
+void meet() {
+  athanor::distributed::RendezvousOptions options;
+  options.timeout = std::chrono::seconds(60);
+  const auto met = athanor::distributed::rendezvous("env://", options);
+  met.store->set("hello/" + std::to_string(met.rank), "from there");
+  for (int r = 0; r < met.world_size; ++r) met.store->get_text("hello/" + std::to_string(r));
+  std::printf("rank %d of %d met\n", met.rank, met.world_size);
+  // Who serves the store stays until all have read.
+  const auto left = met.store->add("left", 1);
+  if (left == met.world_size) met.store->set("all", "left");
+  if (met.rank == 0) met.store->get_text("all");
+}
+
+std::string with_rank(std::string text) {
+  const std::size_t at = text.find("{r}");
+  return at == std::string::npos ? text : text.replace(at, 3, variable("RANK"));
+}
+
+int act(const std::vector<std::string>& words) {
+  bool mine = true;
+  const std::map<std::string, std::function<void(const std::string&)>> with_text = {
+      {"out", [](const std::string& text) { std::printf("%s\n", text.c_str()); }},
+      {"err", [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }},
+      {"raw", [](const std::string& text) { std::fputs(text.c_str(), stderr); }},
+      {"exit", [](const std::string& code) { std::exit(std::atoi(code.c_str())); }},
+      {"raise", [](const std::string& signal) { std::raise(std::atoi(signal.c_str())); }},
+      {"touch", [](const std::string& path) { std::ofstream(path) << "here\n"; }},
+      {"await",
+       [](const std::string& path) {
+         while (!std::filesystem::exists(path)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+       }},
+  };
+  const std::map<std::string, std::function<void()>> plain = {
+      {"env", print_environment},
+      {"meet", meet},
+      {"hang", hang},
+      {"ignore", [] { std::signal(SIGTERM, SIG_IGN); }},
+      {"polite", [] { std::signal(SIGTERM, on_polite_term); }},
+      {"child", [] { leave_process(false); }},
+      {"daemon", [] { leave_process(true); }},
+  };
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word[0] == '@' || word[0] == '+') {
+      const char* value = variable(word[0] == '@' ? "RANK" : "TORCHELASTIC_RESTART_COUNT");
+      mine = mine && word.substr(1) == value;
+      continue;
+    }
+    if (word == "args") {
+      for (++i; i < words.size(); ++i) std::printf("[%s]", words[i].c_str());
+      std::printf("\n");
+    } else if (const auto simple = plain.find(word); simple != plain.end()) {
+      if (mine) simple->second();
+    } else if (const auto action = with_text.find(word); action != with_text.end() && i + 1 < words.size()) {
+      const std::string text = with_rank(words[++i]);
+      if (mine) action->second(text);
+    } else {
+      std::fprintf(stderr, "worker: unknown action '%s'\n", word.c_str());
+      return 99;
+    }
+    mine = true;
+    std::fflush(nullptr);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return act(std::vector<std::string>(argv + 1, argv + argc)); }
