@@ -4,6 +4,9 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS athanor athanor_torch EXPORT AthanorTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+file(RELATIVE_PATH BIN_TO_LIB /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+set_target_properties(athanor_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${BIN_TO_LIB}")
+install(TARGETS athanor_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # Headers of the interface; those of the kernels stay inside.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/athanor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}

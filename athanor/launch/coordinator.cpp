@@ -10,7 +10,9 @@ namespace athanor::launch {
 using athanor::detail::str;
 
 Coordinator::Coordinator(const LaunchOptions& options, std::string host_id, Time now)
-    : options_(options), host_id_(std::move(host_id)), forming_since_(now) {}
+    : options_(options), host_id_(std::move(host_id)), forming_since_(now) {
+  publish();
+}
 
 namespace {
 
@@ -102,8 +104,7 @@ void Coordinator::join(const Member& m, Time now) {
   if (state_.phase == State::Running) {
     // A job that has begun to end does not start again for a newcomer.
     if (state_.members.size() >= max || !finished_.empty()) {
-      spares_.push_back(m);
-      return;
+      return keep_spare(m, now);
     }
     state_.failure.reset();
     state_.message = str("the node ", m.host, " came");
@@ -111,11 +112,15 @@ void Coordinator::join(const Member& m, Time now) {
   }
   // Those who were there before keep their places.
   if (!returns && (state_.members.size() + expected_.size() >= max || holder_of_place(m) != nullptr))
-    spares_.push_back(m);
-  else
-    state_.members.push_back(m);
+    return keep_spare(m, now);
+  state_.members.push_back(m);
   if (!enough_since_ && state_.members.size() >= static_cast<std::size_t>(options_.min_nodes)) enough_since_ = now;
   start_if_complete(now);
+}
+
+void Coordinator::keep_spare(const Member& m, Time now) {
+  spares_.push_back(m);
+  spare_until_[m.id] = later(now, options_.times.join);
 }
 
 void Coordinator::form(Time now, bool after_failure) {
@@ -147,9 +152,10 @@ void Coordinator::start_if_complete(Time now) {
       state_.members.push_back(newcomer);
       return start_if_complete(now);
     }
-  const bool all_back = !last_order_.empty() && expected_.empty();
+  // Nobody is called for the last time while others, who are still stopping their workers, are known to come.
+  const bool all_back = !last_order_.empty();
   const bool waited = enough_since_ && now >= later(*enough_since_, options_.times.last_call);
-  if (come == max || (come >= min && (all_back || waited))) run();
+  if (come == max || (come >= min && expected_.empty() && (all_back || waited))) run();
 }
 
 void Coordinator::run() {
@@ -219,6 +225,13 @@ void Coordinator::lost(const std::string& id, const std::string& what, Time now)
 }
 
 void Coordinator::on_time(Time now) {
+  for (const auto& [id, until] : spare_until_) {
+    if (now < until || !drop(spares_, id)) continue;
+    state_.refused[id] = str("all ", options_.max_nodes, " places of the job were taken for ",
+                             options_.times.join.count(), " s (join_timeout)");
+    publish();
+  }
+  std::erase_if(spare_until_, [&](const auto& entry) { return now >= entry.second; });
   if (state_.phase != State::Forming) return;
   start_if_complete(now);
   if (state_.phase == State::Forming && now >= later(forming_since_, options_.times.join))
@@ -226,8 +239,10 @@ void Coordinator::on_time(Time now) {
 }
 
 Coordinator::Time Coordinator::next_time() const {
-  Time next = later(forming_since_, options_.times.join);
-  if (state_.phase != State::Forming) return Time::max();
+  Time next = Time::max();
+  for (const auto& entry : spare_until_) next = std::min(next, entry.second);
+  if (state_.phase != State::Forming) return next;
+  next = std::min(next, later(forming_since_, options_.times.join));
   if (enough_since_) next = std::min(next, later(*enough_since_, options_.times.last_call));
   return next;
 }

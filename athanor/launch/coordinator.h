@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "athanor/base/deadline.h"
@@ -63,9 +64,9 @@ class Coordinator {
   void on_time(Time now);
   /// When on_time() should be called at the latest.
   Time next_time() const;
-  /// Changes, seen through `version`.
   const State& state() const { return state_; }
-  int version() const { return version_; }
+  /// What the agents should be told, in this order; each state is given out once.
+  std::vector<State> take_news() { return std::exchange(news_, {}); }
   /// Everyone whose sign of life is expected.
   std::vector<std::string> known() const;
 
@@ -74,19 +75,21 @@ class Coordinator {
   std::string refusal(const Member& member) const;
   const Member* holder_of_place(const Member& member) const;
   void lost(const std::string& id, const std::string& what, Time now);
+  void keep_spare(const Member& member, Time now);
   void form(Time now, bool after_failure);
   void start_if_complete(Time now);
   void run();
   void close(bool success, const std::string& message);
   std::string who_came() const;
   const Member* member(const std::string& id) const;
-  void publish() { ++version_; }
+  void publish() { news_.push_back(state_); }
 
   const LaunchOptions& options_;
   std::string host_id_;
   State state_;
-  int version_ = 0;
-  std::vector<Member> spares_;           // came too late or are too many
+  std::vector<State> news_;
+  std::vector<Member> spares_;  // came too late or are too many
+  std::map<std::string, Time> spare_until_;
   std::set<std::string> expected_;       // of the last round, not back yet
   std::vector<std::string> last_order_;  // group ranks stay as they are where they can
   std::set<std::string> finished_;

@@ -24,6 +24,7 @@
 #include "athanor/distributed/store/tcp_server.h"
 #include "athanor/distributed/store/tcp_store.h"
 #include "athanor/launch/coordinator.h"
+#include "athanor/launch/meeting.h"
 
 namespace athanor::launch {
 
@@ -97,7 +98,7 @@ struct Link {
   std::deque<std::string> requests;  // not sent yet
   std::deque<State> states;          // not seen by the agent yet
   std::string lost;                  // why the store cannot be reached any more
-  bool sending = false, closed = false, coordinator_done = false;
+  bool sending = false, closed = false, said_bye = false, coordinator_done = false;
 
   void lose(const std::string& why) {
     const std::lock_guard lock(mutex);
@@ -188,6 +189,7 @@ void speak(const std::shared_ptr<Link>& link) {
   }
   const std::lock_guard lock(link->mutex);
   link->sending = false;
+  link->said_bye = link->closed;
   link->changed.notify_all();
 }
 
@@ -237,14 +239,15 @@ class Pulse {
   std::map<std::string, Seen> seen_;
 };
 
-void publish(Link& link, TCPStore& store, const Coordinator& coordinator) {
-  State state = coordinator.state();
-  if (state.phase == State::Running) {
-    link.server->keep_only(kPrefix);
-    if (!share_store()) state.master_port = Listener::on_port(0).port();
+void publish(Link& link, TCPStore& store, Coordinator& coordinator, int& version) {
+  for (State& state : coordinator.take_news()) {
+    if (state.phase == State::Running) {
+      link.server->keep_only(kPrefix);
+      if (!share_store()) state.master_port = Listener::on_port(0).port();
+    }
+    store.set(key(str("state/", ++version)), state.json());
+    store.set(key("latest"), std::to_string(version));
   }
-  store.set(key(str("state/", coordinator.version())), state.json());
-  store.set(key("latest"), std::to_string(coordinator.version()));
 }
 
 void let_others_hear(TCPStore& store, const Coordinator& coordinator) {
@@ -262,9 +265,9 @@ void coordinate(const std::shared_ptr<Link>& link) {
     const auto now = [] { return Deadline::Clock::now(); };
     Coordinator coordinator(link->options, link->id, now());
     Pulse pulse(*link);
-    publish(*link, *store, coordinator);
+    int version = 0;
+    publish(*link, *store, coordinator, version);
     for (long long next = 1; coordinator.state().phase != State::Closed;) {
-      const int version = coordinator.version();
       const std::string name = key(str("request/", next));
       const Deadline until = pulse.next().sooner(Deadline(coordinator.next_time()));
       try {
@@ -278,7 +281,7 @@ void coordinate(const std::shared_ptr<Link>& link) {
       }
       for (const std::string& id : pulse.silent(*store, coordinator.known())) coordinator.on_silence(id, now());
       coordinator.on_time(now());
-      if (coordinator.version() != version) publish(*link, *store, coordinator);
+      publish(*link, *store, coordinator, version);
     }
     let_others_hear(*store, coordinator);
   } catch (const std::exception& error) {
@@ -348,8 +351,8 @@ class Shared final : public Meeting {
     const bool connected = link_->store != nullptr;
     if (!connected) return;
     link_->changed.wait_for(lock, kSettle + milliseconds(1000), [&] {
-      const bool told = link_->requests.empty() && !link_->sending;
-      return !link_->lost.empty() || (link_->server ? link_->coordinator_done && told : told);
+      const bool told = link_->closed ? link_->said_bye : link_->requests.empty() && !link_->sending;
+      return !link_->lost.empty() || (told && (!link_->server || link_->coordinator_done));
     });
   }
 

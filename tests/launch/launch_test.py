@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -70,6 +71,14 @@ class Job:
         self.test.fail(f"{len(found)} of {count} lines '{pattern}'\n{self.out}{self.err}")
         return []
 
+    def await_guard(self):
+        """Until the agent takes its signals itself: its guardian is forked after that."""
+        pid = self.process.pid
+        for _ in self.test.patience():
+            with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
+                if file.read():
+                    return
+
 
 class LaunchTest(unittest.TestCase):
     program = os.environ.get("ATHANOR_PROGRAM", "")
@@ -106,6 +115,13 @@ class LaunchTest(unittest.TestCase):
         status, out, err = self.run_agent(*arguments, **variables)
         self.assertEqual(status, 0, out + err)
         return out
+
+    def free_port(self):
+        """One that no one listens on now; the test's agents are told to meet there."""
+        with socket.socket(socket.AF_INET6) as listener:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            listener.bind(("::", 0))
+            return listener.getsockname()[1]
 
     def variables_of(self, *arguments, **variables):
         """The environment of each rank, by rank."""

@@ -37,9 +37,7 @@ class Variables(LaunchTest):
     def test_address_and_port_of_the_flags_reach_the_workers(self):
         for given, seen in (("[::1]", "::1"), ("localhost", "localhost")):
             with self.subTest(given):
-                free = subprocess.run([sys.executable, "-c", "import socket; s = socket.socket(); s.bind(('', 0)); "
-                                       "print(s.getsockname()[1])"], capture_output=True, check=True, text=True)
-                port = free.stdout.strip()
+                port = str(self.free_port())
                 got = self.variables_of("--master-addr", given, "--master-port", port)[0]
                 self.assertEqual((got["MASTER_ADDR"], got["MASTER_PORT"]), (seen, port))
                 shutil.rmtree(self.path("env"))
