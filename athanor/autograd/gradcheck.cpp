@@ -158,7 +158,7 @@ std::string find_fault(const CheckedFunction& fn, const variable_list& inputs, c
 }
 
 Tensor random_like(const Tensor& t, std::mt19937_64& numbers) {
-  const Tensor out = zeros(t.sizes(), TensorOptions(t.dtype()));
+  Tensor out = zeros(t.sizes(), TensorOptions(t.dtype()));
   std::uniform_real_distribution<double> draw(-1, 1);
   for (std::int64_t i = 0; i < out.numel(); ++i) *element(out, i) = draw(numbers);
   return out;

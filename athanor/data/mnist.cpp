@@ -180,7 +180,7 @@ std::vector<std::string> candidates(const Family& family, const Base& base) {
 
 // The labels; of a table of integers its first column, as bytes.
 io::Array read_classes(const std::string& path) {
-  const io::Array table = io::read_idx(path);
+  io::Array table = io::read_idx(path);
   if (table.dtype != kInt || table.sizes.size() != 2 || table.sizes[1] == 0) return table;
   io::Array classes = io::empty_array(kByte, IntArrayRef(table.sizes[0]));
   const auto from = table.values<std::int32_t>();

@@ -29,8 +29,9 @@ void OutputArchive::write(const std::string& key, const Tensor& tensor, bool /*i
 }
 
 void OutputArchive::write(const std::string& key, const OutputArchive& nested) {
-  for (const auto& [name, tensor] : nested.content_.tensors()) content_.set(key + "." + name, tensor);
-  for (const auto& [name, text] : nested.content_.texts()) content_.set(key + "." + name, text);
+  const std::string prefix = key + ".";
+  for (const auto& [name, tensor] : nested.content_.tensors()) content_.set(prefix + name, tensor);
+  for (const auto& [name, text] : nested.content_.texts()) content_.set(prefix + name, text);
 }
 
 void OutputArchive::save_to(std::ostream& stream) const {

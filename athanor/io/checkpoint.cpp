@@ -118,8 +118,10 @@ void Checkpoint::set_optimizer(const std::string& name, const optim::Optimizer& 
   const auto dict = optimizer.state_dict();
   set(name + ".groups", static_cast<std::int64_t>(dict.groups.size()));
   set(name + ".params", static_cast<std::int64_t>(dict.state.size()));
-  for (std::size_t g = 0; g < dict.groups.size(); ++g)
-    for (const auto& [key, value] : dict.groups[g]) set(name + ".group." + std::to_string(g) + "." + key, value);
+  for (std::size_t g = 0; g < dict.groups.size(); ++g) {
+    const std::string at = name + ".group." + std::to_string(g) + ".";
+    for (const auto& [key, value] : dict.groups[g]) set(at + key, value);
+  }
   for (std::size_t p = 0; p < dict.state.size(); ++p) {
     const std::string at = name + ".state." + std::to_string(p) + ".";
     for (const auto& [key, t] : dict.state[p].tensors)

@@ -14,23 +14,32 @@ class Cloneable : public Module {
   virtual void reset() = 0;
 
   /// A copy of Derived's own members, then reset(), then the values of all parameters, buffers and submodules.
-  std::shared_ptr<Module> clone(const std::optional<Device>& device = std::nullopt) const override {
-    const NoGradGuard guard;
-    auto copy = std::make_shared<Derived>(static_cast<const Derived&>(*this));
-    forget_registrations(*copy);
-    copy->reset();
-    copy_registrations(*copy, device);
-    return copy;
-  }
+  std::shared_ptr<Module> clone(const std::optional<Device>& device = std::nullopt) const override;
 
  private:
-  void clone_(Module& other, const std::optional<Device>& device) final {
-    // The copy's children were made by its reset(); the values come from `other`.
-    const std::shared_ptr<Module> clone = other.clone(device);
-    const auto* same = dynamic_cast<const Derived*>(clone.get());
-    if (!same) fail_clone_type();
-    static_cast<Derived&>(*this) = *same;
-  }
+  void clone_(Module& other, const std::optional<Device>& device) final;
 };
+
+// Outside of the class, so that they are not inline: those of the library's modules, compiled in instantiate.cpp, would
+// be instantiated in every program for the sake of inlining.
+
+template <class Derived>
+std::shared_ptr<Module> Cloneable<Derived>::clone(const std::optional<Device>& device) const {
+  const NoGradGuard guard;
+  auto copy = std::make_shared<Derived>(static_cast<const Derived&>(*this));
+  forget_registrations(*copy);
+  copy->reset();
+  copy_registrations(*copy, device);
+  return copy;
+}
+
+template <class Derived>
+void Cloneable<Derived>::clone_(Module& other, const std::optional<Device>& device) {
+  // The copy's children were made by its reset(); the values come from `other`.
+  const std::shared_ptr<Module> clone = other.clone(device);
+  const auto* same = dynamic_cast<const Derived*>(clone.get());
+  if (!same) fail_clone_type();
+  static_cast<Derived&>(*this) = *same;
+}
 
 }  // namespace athanor::nn

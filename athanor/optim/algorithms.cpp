@@ -6,6 +6,10 @@
 #include "athanor/ops/launch.h"
 
 namespace athanor::optim {
+
+template class OptionsOf<SGDOptions>;
+template class OptionsOf<AdamOptions>;
+template class OptionsOf<AdadeltaOptions>;
 namespace {
 
 void check_lr(double lr) { ATHANOR_CHECK_VALUE(lr >= 0, "Invalid learning rate: ", lr); }

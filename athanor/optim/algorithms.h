@@ -11,24 +11,35 @@ namespace athanor::optim {
 template <class Derived>
 class OptionsOf : public OptimizerOptions {
  public:
-  std::unique_ptr<OptimizerOptions> clone() const override {
-    return std::make_unique<Derived>(static_cast<const Derived&>(*this));
-  }
+  std::unique_ptr<OptimizerOptions> clone() const override;
   double get_lr() const override { return static_cast<const Derived&>(*this).lr(); }
   void set_lr(double lr) override { static_cast<Derived&>(*this).lr(lr); }
-  std::map<std::string, double> values() const override {
-    std::map<std::string, double> out;
-    Derived copy(static_cast<const Derived&>(*this));
-    copy.visit([&](const char* name, auto& field) { out[name] = static_cast<double>(field); });
-    return out;
-  }
-  void set_values(const std::map<std::string, double>& values) override {
-    static_cast<Derived&>(*this).visit([&](const char* name, auto& field) {
-      if (const auto it = values.find(name); it != values.end())
-        field = static_cast<std::decay_t<decltype(field)>>(it->second);
-    });
-  }
+  std::map<std::string, double> values() const override;
+  void set_values(const std::map<std::string, double>& values) override;
 };
+
+// Not inline, for the reason given in nn/cloneable.h.
+
+template <class Derived>
+std::unique_ptr<OptimizerOptions> OptionsOf<Derived>::clone() const {
+  return std::make_unique<Derived>(static_cast<const Derived&>(*this));
+}
+
+template <class Derived>
+std::map<std::string, double> OptionsOf<Derived>::values() const {
+  std::map<std::string, double> out;
+  Derived copy(static_cast<const Derived&>(*this));
+  copy.visit([&](const char* name, auto& field) { out[name] = static_cast<double>(field); });
+  return out;
+}
+
+template <class Derived>
+void OptionsOf<Derived>::set_values(const std::map<std::string, double>& values) {
+  static_cast<Derived&>(*this).visit([&](const char* name, auto& field) {
+    if (const auto it = values.find(name); it != values.end())
+      field = static_cast<std::decay_t<decltype(field)>>(it->second);
+  });
+}
 
 class SGDOptions : public OptionsOf<SGDOptions> {
  public:
@@ -45,6 +56,7 @@ class SGDOptions : public OptionsOf<SGDOptions> {
   ATHANOR_OPTIM_ARG(bool, nesterov, false);
   ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
+extern template class OptionsOf<SGDOptions>;
 
 class SGD : public Optimizer {
  public:
@@ -75,6 +87,7 @@ class AdamOptions : public OptionsOf<AdamOptions> {
   ATHANOR_OPTIM_ARG(bool, amsgrad, false);
   ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
+extern template class OptionsOf<AdamOptions>;
 
 class Adam : public Optimizer {
  public:
@@ -114,6 +127,7 @@ class AdadeltaOptions : public OptionsOf<AdadeltaOptions> {
   ATHANOR_OPTIM_ARG(double, weight_decay, 0);
   ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
+extern template class OptionsOf<AdadeltaOptions>;
 
 class Adadelta : public Optimizer {
  public:

@@ -28,12 +28,11 @@ class StridedArray {
     }
     for (auto s : sizes_) numel_ *= s;
     bytes_.assign((step + 2 * kMargin) * item_size(dtype), 0);
-    if (gap || kMargin)
-      dispatch_all(dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        T* p = reinterpret_cast<T*>(bytes_.data());
-        for (std::size_t i = 0; i < bytes_.size() / sizeof(T); ++i) p[i] = T(kMark);
-      });
+    dispatch_all(dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* p = reinterpret_cast<T*>(bytes_.data());
+      for (std::size_t i = 0; i < bytes_.size() / sizeof(T); ++i) p[i] = T(kMark);
+    });
     bool plain = gap == 0;
     for (std::size_t i = 0; i < order.size(); ++i) plain = plain && order[i] == static_cast<int>(i);
     contiguous_ = plain;

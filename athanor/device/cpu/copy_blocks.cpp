@@ -81,7 +81,7 @@ template <class U>
 void fill(void* to, const void* value, std::int64_t n) {
   U v;
   std::memcpy(&v, value, sizeof v);
-  typedef U Place __attribute__((aligned(1), may_alias));
+  using Place [[gnu::aligned(1), gnu::may_alias]] = U;
   auto* out = static_cast<Place*>(to);
   for (std::int64_t i = 0; i < n; ++i) out[i] = v;
 }

@@ -12,7 +12,7 @@ namespace athanor::cpu {
 /// U as it may lie in memory.
 template <class U>
 struct Unaligned {
-  typedef U type __attribute__((aligned(1), may_alias));
+  using type [[gnu::aligned(1), gnu::may_alias]] = U;
 };
 
 /// to[i] = from[i] for n elements, the strides in bytes. Not for overlapping runs, except to == from.

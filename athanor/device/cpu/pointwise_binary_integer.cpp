@@ -90,7 +90,7 @@ HWY_NOINLINE void divide_loop(char* const* ptrs, const std::int64_t* strides, st
     using U = Unsigned<T>;
     const T q = divide<kSmall>(a, b);
     const T r = static_cast<T>(static_cast<U>(a) - static_cast<U>(q) * static_cast<U>(b));
-    const T down = (r != 0) & ((r < 0) != (b < 0)) ? floors : T{0};  // all ones: the quotient is one too large
+    const T down = ((r != 0) & ((r < 0) != (b < 0))) ? floors : T{0};  // all ones: the quotient is one too large
     const T below = static_cast<T>(static_cast<U>(q) + static_cast<U>(down));
     const T rest = static_cast<T>(static_cast<U>(r) + static_cast<U>(down & b));
     return static_cast<T>((below & quotient) | (rest & ~quotient));

@@ -261,7 +261,7 @@ void dropout(T* to, std::uint8_t* HWY_RESTRICT keep, const T* from, const std::u
   const std::uint32_t last = last_below(limit);
   const bool all = limit == 0;
 #pragma GCC ivdep  // `from` may be `to`
-  for (std::int64_t i = 0; i < n; ++i) to[i] = from[i] * ((words[i] > last) | all ? scale : T(0));
+  for (std::int64_t i = 0; i < n; ++i) to[i] = from[i] * (((words[i] > last) | all) ? scale : T(0));
   if (keep)
     for (std::int64_t i = 0; i < n; ++i) keep[i] = (words[i] > last) | all;
 }

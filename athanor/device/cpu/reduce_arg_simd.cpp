@@ -1,6 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "athanor/device/cpu/reduce_arg_simd.cpp"
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 
@@ -21,7 +22,7 @@ struct ArgFold {
 
   static HWY_INLINE bool better(T x, T best) {
     const bool beats = kMax ? x > best : x < best;
-    if constexpr (kFloat) return beats || (x != x && best == best);
+    if constexpr (kFloat) return beats || (std::isnan(x) && !std::isnan(best));
     return beats;
   }
 
@@ -170,7 +171,7 @@ struct ArgFold {
       for (int r = 0; r < kRows; ++r) {
         const T x = p[r * stride + c];
         bool take = kMax ? x > b : x < b;
-        if constexpr (kFloat) take = take | ((x != x) & (b == b));
+        if constexpr (kFloat) take = take | (std::isnan(x) & !std::isnan(b));
         b = take ? x : b;
         at = take ? static_cast<Place>(first + r) : at;
       }
