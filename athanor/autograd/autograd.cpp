@@ -1,6 +1,7 @@
 #include "athanor/autograd/autograd.h"
 
 #include "athanor/autograd/engine.h"
+#include "athanor/autograd/gradient_home.h"
 
 namespace athanor::autograd {
 namespace {
@@ -100,7 +101,10 @@ std::uint64_t Tensor::register_post_accumulate_grad_hook(std::function<void(cons
   AutogradMeta& meta = detail::autograd_meta(*this);
   if (!meta.hooks) meta.hooks = std::make_unique<TensorHooks>();
   const std::uint64_t id = detail::next_hook_id();
-  meta.hooks->post_accumulate.emplace_back(id, [hook = std::move(hook)](const TensorBase& t) { hook(t); });
+  auto& list = meta.hooks->post_accumulate;
+  auto place = list.end();
+  if (!list.empty() && list.back().first == autograd::internals::kHomeHookId) --place;
+  list.emplace(place, id, [hook = std::move(hook)](const TensorBase& t) { hook(t); });
   return id;
 }
 

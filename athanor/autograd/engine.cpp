@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "athanor/autograd/gradient_home.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
@@ -164,6 +165,27 @@ struct Capture {
   std::size_t index;
 };
 
+/// What the outermost backward of this thread does at its end.
+struct EndOfBackward {
+  EndOfBackward() : outermost(!present) {
+    if (outermost) present = this;
+  }
+  ~EndOfBackward() {
+    if (outermost) present = nullptr;
+  }
+  void run() {
+    if (!outermost) return;
+    for (std::size_t i = 0; i < calls.size(); ++i) {  // a call may add another
+      const std::function<void()> call = std::move(calls[i]);
+      call();
+    }
+  }
+  static thread_local EndOfBackward* present;
+  const bool outermost;
+  std::vector<std::function<void()>> calls;
+};
+thread_local EndOfBackward* EndOfBackward::present = nullptr;
+
 void run_hooks(Node& node, GradList& grads) {
   NodeHooks* hooks = node.hooks_or_null();
   if (!hooks) return;
@@ -175,6 +197,7 @@ void run_hooks(Node& node, GradList& grads) {
 
 std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients, bool keep_graph,
                                      bool create_graph, const std::vector<Edge>& inputs, bool accumulate) {
+  EndOfBackward end;
   const GradModeScope mode(create_graph);
   std::vector<TensorBase> captured(inputs.size());
   std::unordered_map<Node*, std::vector<Capture>> captures;
@@ -215,7 +238,13 @@ std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector
     }
     ready.recycle(p);
   }
+  end.run();
   return captured;
+}
+
+void at_end_of_backward(std::function<void()> f) {
+  ATHANOR_CHECK(EndOfBackward::present, "at_end_of_backward: no backward runs in this thread");
+  EndOfBackward::present->calls.push_back(std::move(f));
 }
 
 }  // namespace athanor::autograd

@@ -26,6 +26,10 @@ bool may_steal(const TensorBase& grad) {
 }
 
 void accumulate(AutogradMeta& meta, const TensorBase& variable, const TensorBase& grad) {
+  ATHANOR_CHECK(!GradMode::is_enabled() || !meta.gradient_home.defined(),
+                "backward with create_graph reached a parameter of a DistributedDataParallel, whose gradients are "
+                "averaged outside the graph. Use autograd::grad(outputs, inputs, grad_outputs, true, true) for the "
+                "gradient to differentiate again, and backward() without create_graph for the last one");
   if (!meta.grad.defined()) {
     if (meta.gradient_home.defined()) {
       ops::copy_(meta.gradient_home, grad);
