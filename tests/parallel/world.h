@@ -1,0 +1,94 @@
+#pragma once
+/// Ranks that are processes, each with its process group of the native backend.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "athanor/athanor.h"
+#include "athanor/distributed/process_group.h"
+#include "athanor/distributed/store/tcp_store.h"
+#include "tests/distributed/processes.h"
+
+namespace athanor::nn::parallel {
+
+using distributed::ProcessGroup;
+using distributed::ProcessGroupPtr;
+
+/// Calls body(group) in `ranks` processes. What a rank throws is its RankEnd's error.
+inline std::vector<distributed::RankEnd> ends_of_world(int ranks,
+                                                       const std::function<void(const ProcessGroupPtr&)>& body,
+                                                       const char* transport = "auto") {
+  distributed::TCPStoreOptions store;
+  store.is_server = true;
+  store.port = 0;
+  distributed::TCPStore server("127.0.0.1", store);
+  store.is_server = false;
+  store.port = server.port();
+  return distributed::run_processes(ranks, [&](int rank) {
+    ::setenv("ATHANOR_TRANSPORT", transport, 1);
+    set_num_threads(1);
+    distributed::ProcessGroupOptions options;
+    options.rank = rank;
+    options.size = ranks;
+    options.name = "test";
+    options.timeout = std::chrono::seconds(30);
+    const auto client = std::make_shared<distributed::TCPStore>("127.0.0.1", store);
+    const auto group = std::make_shared<ProcessGroup>(client, options);
+    body(group);
+    group->barrier();
+  });
+}
+
+/// The same where all ranks should end well.
+inline void run_world(int ranks, const std::function<void(const ProcessGroupPtr&)>& body,
+                      const char* transport = "auto") {
+  const auto ends = ends_of_world(ranks, body, transport);
+  for (std::size_t rank = 0; rank < ends.size(); ++rank)
+    EXPECT_TRUE(ends[rank].good()) << "rank " << rank << " of " << ranks << " ended with status " << ends[rank].status
+                                   << ": " << ends[rank].error;
+}
+
+/// The text of what `f` throws; fails if it does not.
+template <class F>
+std::string thrown_by(F&& f) {
+  try {
+    f();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  throw Error("expected an exception");
+}
+
+inline void expect_contains(const std::string& text, const std::string& part) {
+  ATHANOR_CHECK(text.find(part) != std::string::npos, "expected '", part, "' in '", text, "'");
+}
+
+/// Throws unless both have the same elements, to an absolute and relative tolerance.
+inline void expect_close(const Tensor& a, const Tensor& b, double tolerance, const std::string& what) {
+  ATHANOR_CHECK(a.defined() && b.defined() && a.sizes() == b.sizes(), what, ": ", a, " and ", b);
+  if (a.numel() == 0) return;
+  const Tensor x = a.detach().to(kDouble), y = b.detach().to(kDouble);
+  const double off = ((x - y).abs() / (y.abs() + 1)).max().item<double>();
+  ATHANOR_CHECK(off <= tolerance, what, ": off by ", off, ", more than ", tolerance);
+}
+
+/// Throws unless the tensors have the same bits on all ranks.
+inline void expect_same_on_all_ranks(ProcessGroup& group, const std::vector<Tensor>& tensors, const std::string& what) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor own = tensors[i].detach().contiguous();
+    std::vector<Tensor> all;
+    for (int r = 0; r < group.size(); ++r) all.push_back(empty(own.sizes(), own.options()));
+    group.all_gather(all, own);
+    for (int r = 0; r < group.size(); ++r)
+      ATHANOR_CHECK(std::memcmp(all[static_cast<std::size_t>(r)].data_ptr(), own.data_ptr(), own.nbytes()) == 0, what,
+                    ": tensor ", i, " of rank ", r, " has other bits than that of rank ", group.rank());
+  }
+}
+
+}  // namespace athanor::nn::parallel
