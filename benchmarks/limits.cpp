@@ -38,9 +38,10 @@ class Buffer {
   std::int64_t floats_;
 };
 
-/// How memory is walked: with ordinary or streaming stores from front to back, or four pages in step (with streaming
-/// stores), which suits processors that fetch ahead within a page only.
-enum class Way { Ordinary, Streaming, Pages };
+/// How memory is walked: with ordinary or streaming stores from front to back; four pages in step (with streaming
+/// stores), which suits processors that fetch ahead within a page only; or with ordinary stores from front to back and
+/// from back to front in turns, which finds the end that the last walk touched last still in a core's cache.
+enum class Way { Ordinary, Streaming, Pages, Turns };
 
 #ifdef __x86_64__
 #define LIMITS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
@@ -71,7 +72,7 @@ LIMITS_AVX2 inline void put(float* to, __m256 low, __m256 high, bool streaming) 
 }
 
 LIMITS_AVX2 void copy_range(float* to, const float* from, std::int64_t n, Way way) {
-  const bool streaming = way != Way::Ordinary;
+  const bool streaming = way == Way::Streaming || way == Way::Pages;
   std::int64_t i = each_line(n, way, [&](std::int64_t k) LIMITS_AVX2 {
     put(to + k, _mm256_loadu_ps(from + k), _mm256_loadu_ps(from + k + 8), streaming);
   });
@@ -80,7 +81,7 @@ LIMITS_AVX2 void copy_range(float* to, const float* from, std::int64_t n, Way wa
 }
 
 LIMITS_AVX2 void add_range(float* to, const float* a, const float* b, std::int64_t n, Way way) {
-  const bool streaming = way != Way::Ordinary;
+  const bool streaming = way == Way::Streaming || way == Way::Pages;
   std::int64_t i = each_line(n, way, [&](std::int64_t k) LIMITS_AVX2 {
     put(to + k, _mm256_add_ps(_mm256_loadu_ps(a + k), _mm256_loadu_ps(b + k)),
         _mm256_add_ps(_mm256_loadu_ps(a + k + 8), _mm256_loadu_ps(b + k + 8)), streaming);
@@ -90,7 +91,7 @@ LIMITS_AVX2 void add_range(float* to, const float* a, const float* b, std::int64
 }
 
 LIMITS_AVX2 void fill_range(float* to, std::int64_t n, Way way) {
-  const bool streaming = way != Way::Ordinary;
+  const bool streaming = way == Way::Streaming || way == Way::Pages;
   const __m256 value = _mm256_set1_ps(2.0f);
   std::int64_t i = each_line(n, way, [&](std::int64_t k) LIMITS_AVX2 { put(to + k, value, value, streaming); });
   _mm_sfence();
@@ -181,15 +182,23 @@ float sum_range(const float* from, std::int64_t n, Way) {
 
 volatile double sink;  // keeps results alive
 
-/// Calls body(begin, end) once on each thread, on equal ranges cut at multiples of 16 floats.
+/// Calls body(begin, end) on each thread, on equal ranges cut at multiples of 16 floats. Way::Turns walks its range in
+/// stretches of 64 KB, every second time the last first.
 template <class F>
-void split(std::int64_t n, F&& body) {
+void split(std::int64_t n, Way way, F&& body) {
+  static bool backwards = false;
+  backwards = way == Way::Turns && !backwards;
 #pragma omp parallel
   {
+    constexpr std::int64_t kStretch = 16384;
     const std::int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
     const std::int64_t share = (n / threads + 15) / 16 * 16;
     const std::int64_t begin = std::min(n, me * share), end = me + 1 == threads ? n : std::min(n, begin + share);
-    body(begin, end);
+    if (backwards)
+      for (std::int64_t at = begin + (end - begin) / kStretch * kStretch; at >= begin; at -= kStretch)
+        body(at, std::min(end, at + kStretch));
+    else
+      body(begin, end);
   }
 }
 
@@ -197,26 +206,27 @@ void add_memory_rows(bench::Program& program) {
   for (const std::int64_t n : {std::int64_t{1000000}, std::int64_t{100000000}}) {
     const std::string size = n == 1000000 ? "/1e6" : "/1e8";
     const double bytes = 4.0 * static_cast<double>(n);
-    for (const Way way : {Way::Ordinary, Way::Streaming, Way::Pages}) {
-      const std::string suffix = size + (way == Way::Ordinary ? "" : way == Way::Streaming ? "@streaming" : "@pages");
+    for (const Way way : {Way::Ordinary, Way::Streaming, Way::Pages, Way::Turns}) {
+      const char* const ways[] = {"", "@streaming", "@pages", "@turns"};
+      const std::string suffix = size + ways[static_cast<int>(way)];
       program.add("limit.copy" + suffix, "B", 2 * bytes, [=] {
         auto from = std::make_shared<Buffer>(n), to = std::make_shared<Buffer>(n);
-        return [=] { split(n, [&](auto b, auto e) { copy_range(to->get() + b, from->get() + b, e - b, way); }); };
+        return [=] { split(n, way, [&](auto b, auto e) { copy_range(to->get() + b, from->get() + b, e - b, way); }); };
       });
       program.add("limit.add" + suffix, "B", 3 * bytes, [=] {
         auto x = std::make_shared<Buffer>(n), y = std::make_shared<Buffer>(n), to = std::make_shared<Buffer>(n);
         return [=] {
-          split(n, [&](auto b, auto e) { add_range(to->get() + b, x->get() + b, y->get() + b, e - b, way); });
+          split(n, way, [&](auto b, auto e) { add_range(to->get() + b, x->get() + b, y->get() + b, e - b, way); });
         };
       });
       program.add("limit.fill" + suffix, "B", bytes, [=] {
         auto to = std::make_shared<Buffer>(n);
-        return [=] { split(n, [&](auto b, auto e) { fill_range(to->get() + b, e - b, way); }); };
+        return [=] { split(n, way, [&](auto b, auto e) { fill_range(to->get() + b, e - b, way); }); };
       });
       if (way == Way::Streaming) continue;  // nothing is stored
       program.add("limit.read" + suffix, "B", bytes, [=] {
         auto from = std::make_shared<Buffer>(n);
-        return [=] { split(n, [&](auto b, auto e) { sink = sum_range(from->get() + b, e - b, way); }); };
+        return [=] { split(n, way, [&](auto b, auto e) { sink = sum_range(from->get() + b, e - b, way); }); };
       });
     }
   }

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "athanor/base/parallel.h"
+#include "athanor/device/cpu/walk_order.h"
 #include "athanor/ops/kernels/pointwise.h"
 #include "pointwise_util.h"
 
@@ -99,6 +102,47 @@ void check_large(DType t) {
     for (std::int64_t i = 0; i < n; ++i) wrong += y[i] != static_cast<T>(spread_value(i) + 2);
     ASSERT_EQ(wrong, 0);
   }
+}
+
+TEST(StridedLoop, LargeOperandsAreWalkedFromEitherEndAlike) {
+  // Beyond kTurnBytes calls take turns; the sizes leave parts of stretches at both ends of each thread's share.
+  for (std::int64_t n : {300001, 524288})
+    for (int threads : {1, 2, 3}) {
+      const ThreadTeamGuard team(threads);
+      const Box a = Box(kFloat, {n}).fill(value),
+                b = Box(kFloat, {n}).fill([](std::int64_t i) { return value(3 * i); });
+      for (int call = 0; call < 3; ++call) {
+        const Box out(kFloat, {n});
+        subtract(out, a, b);
+        expect_difference(out, a, b);
+      }
+      const Box in_place = Box(kFloat, {n}).fill(value);
+      for (int call = 1; call <= 2; ++call) {
+        subtract(in_place, in_place, b);
+        for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(in_place.get(i), a.get(i) - call * b.get(i)) << i;
+      }
+    }
+}
+
+TEST(WalkOrder, StretchesCoverTheRangeOnceFromEitherEnd) {
+  for (bool backwards : {false, true})
+    for (std::int64_t end : {7, 8, 15, 16, 17, 100}) {
+      std::vector<int> visits(100, 0);
+      std::int64_t last = backwards ? end : 7;
+      cpu::walk_stretches(7, end, 8, backwards, [&](std::int64_t b, std::int64_t e) {
+        EXPECT_EQ(backwards ? e : b, last);
+        last = backwards ? b : e;
+        for (std::int64_t i = b; i < e; ++i) ++visits[static_cast<std::size_t>(i)];
+      });
+      for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(visits[static_cast<std::size_t>(i)], i >= 7 && i < end) << i;
+    }
+}
+
+TEST(WalkOrder, LargeOperationsTakeTurnsAndSmallOnesDoNotCount) {
+  const bool first = cpu::begins_at_end(cpu::kTurnBytes);
+  EXPECT_FALSE(cpu::begins_at_end(cpu::kTurnBytes - 1));
+  EXPECT_EQ(cpu::begins_at_end(cpu::kTurnBytes), !first);
+  EXPECT_EQ(cpu::begins_at_end(cpu::kTurnBytes), first);
 }
 
 TEST(StridedLoop, StreamsLargeResultsOfEveryItemSize) {

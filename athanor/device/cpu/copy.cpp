@@ -8,6 +8,7 @@
 #include "athanor/device/cpu/copy_blocks.h"
 #include "athanor/device/cpu/copy_run.h"
 #include "athanor/device/cpu/strided_loop.h"
+#include "athanor/device/cpu/walk_order.h"
 
 namespace athanor::cpu {
 namespace {
@@ -17,11 +18,14 @@ constexpr std::int64_t kCopyGrain = 1 << 16;  // bytes; below, one thread is as 
 void copy_bytes(char* to, const char* from, std::int64_t bytes) {
   if (to == from) return;
   const bool stream = bytes >= kStreamBytes;
+  const bool backwards = !stream && begins_at_end(2 * bytes);
   constexpr std::int64_t kUnit = 4096;
   auto part = [&](std::int64_t b, std::int64_t e) {
     const std::int64_t at = b * kUnit, n = std::min(e * kUnit, bytes) - at;
     if (!stream) {
-      std::memcpy(to + at, from + at, static_cast<std::size_t>(n));
+      walk_stretches(at, at + n, kStretchBytes, backwards, [&](std::int64_t begin, std::int64_t end) {
+        std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+      });
       return;
     }
     block_ops().stream(to + at, from + at, n);

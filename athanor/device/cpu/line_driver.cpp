@@ -6,6 +6,7 @@
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/copy_blocks.h"
 #include "athanor/device/cpu/dense_line.h"
+#include "athanor/device/cpu/walk_order.h"
 
 namespace athanor::cpu {
 namespace {
@@ -45,23 +46,30 @@ class LineJob {
   std::size_t size() const { return item_size(compute_); }
 
   void run_rows(bool direct) {
+    const std::int64_t row = n_ * static_cast<std::int64_t>(size());
+    const bool backwards = direct && !stream_ && begins_at_end(operands_ * lines_.count * row);
+    const std::int64_t stretch = std::max<std::int64_t>(1, kStretchBytes / row);
     parallel_for(0, lines_.count, std::max<std::int64_t>(1, kGrain / n_), [&](std::int64_t b, std::int64_t e) {
       if (!direct) return staged_rows(b, e);
-      const std::int64_t inner = lines_.ndim ? lines_.sizes[0] : 1;
-      while (b < e) {
-        const std::int64_t m = std::min(e - b, inner - b % inner);
-        char* p[3];
-        std::int64_t step[3];
-        for (int v = 0; v < 3; ++v) {
-          p[v] = v < operands_ ? at(v, lines_.offset(v, b)) : nullptr;
-          step[v] = v < operands_ && lines_.ndim ? lines_.strides[v][0] * static_cast<std::int64_t>(size()) : 0;
-        }
-        for (std::int64_t i = 0; i < m; ++i)
-          fns_.row(p[0] + i * step[0], p[1] + i * step[1], p[2] ? p[2] + i * step[2] : nullptr, n_, stream_);
-        b += m;
-      }
+      walk_stretches(b, e, stretch, backwards, [&](std::int64_t i, std::int64_t end) { direct_rows(i, end); });
       if (stream_) block_ops().stream_fence();
     });
+  }
+
+  void direct_rows(std::int64_t b, std::int64_t e) const {
+    const std::int64_t inner = lines_.ndim ? lines_.sizes[0] : 1;
+    while (b < e) {
+      const std::int64_t m = std::min(e - b, inner - b % inner);
+      char* p[3];
+      std::int64_t step[3];
+      for (int v = 0; v < 3; ++v) {
+        p[v] = v < operands_ ? at(v, lines_.offset(v, b)) : nullptr;
+        step[v] = v < operands_ && lines_.ndim ? lines_.strides[v][0] * static_cast<std::int64_t>(size()) : 0;
+      }
+      for (std::int64_t i = 0; i < m; ++i)
+        fns_.row(p[0] + i * step[0], p[1] + i * step[1], p[2] ? p[2] + i * step[2] : nullptr, n_, stream_);
+      b += m;
+    }
   }
 
   void staged_rows(std::int64_t b, std::int64_t e) const {

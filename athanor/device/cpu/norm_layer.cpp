@@ -5,6 +5,7 @@
 #include "athanor/device/cpu/norm_simd.h"
 #include "athanor/device/cpu/norm_staging.h"
 #include "athanor/device/cpu/reduce_core.h"
+#include "athanor/device/cpu/walk_order.h"
 #include "athanor/ops/kernels/norm.h"
 
 namespace athanor::cpu {
@@ -60,17 +61,24 @@ void normalise_rows(const char* op, const View& out, const View& mean, const Vie
   const Parameters w(weight, t), b(bias, t);
   const RowStatistics statistics(t, centred, eps);
   const bool native = in.dtype == t && out.dtype == t, stream = native && is_large_output(out, in);
-  parallel_for(0, rows, row_grain(n), [&](std::int64_t first, std::int64_t last) {
-    std::vector<double> room(native ? 0 : static_cast<std::size_t>(n));
+  const auto row_bytes = std::max<std::int64_t>(1, n * static_cast<std::int64_t>(in.item_size()));
+  const bool backwards = !stream && begins_at_end(2 * rows * row_bytes);
+  const std::int64_t stretch = std::max<std::int64_t>(1, kStretchBytes / row_bytes);
+  const auto normalise = [&](std::int64_t first, std::int64_t last, void* room) {
     for (std::int64_t r = first; r < last; ++r) {
-      const void* x = dense_input(in, r * n, n, t, room.data());
+      const void* x = dense_input(in, r * n, n, t, room);
       double m, s;
       statistics(x, n, m, s);
       store_statistic(mean, r, m);
       store_statistic(rstd, r, s);
-      norm_fns(t).layer_row(dense_output(out, r * n, t, room.data()), x, w.get(), b.get(), n, m, s, stream);
-      finish_output(out, r * n, n, t, room.data());
+      norm_fns(t).layer_row(dense_output(out, r * n, t, room), x, w.get(), b.get(), n, m, s, stream);
+      finish_output(out, r * n, n, t, room);
     }
+  };
+  parallel_for(0, rows, row_grain(n), [&](std::int64_t first, std::int64_t last) {
+    std::vector<double> room(native ? 0 : static_cast<std::size_t>(n));
+    walk_stretches(first, last, stretch, backwards,
+                   [&](std::int64_t b, std::int64_t e) { normalise(b, e, room.data()); });
     if (stream) block_ops().stream_fence();
   });
 }

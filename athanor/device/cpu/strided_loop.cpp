@@ -8,6 +8,7 @@
 #include "athanor/device/cpu/copy_blocks.h"
 #include "athanor/device/cpu/copy_run.h"
 #include "athanor/device/cpu/strided_tiles.h"
+#include "athanor/device/cpu/walk_order.h"
 
 namespace athanor::cpu {
 namespace {
@@ -151,7 +152,7 @@ class Walk {
 
   void run(std::int64_t begin, std::int64_t end) {
     for (int i = 1; i < p_.operands; ++i)
-      if (kind_[i] == Kind::Periodic) fill_period(i);
+      if (kind_[i] == Kind::Periodic && periods_[i].empty()) fill_period(i);
     if (stream_ && inputs_in_place())
       run_stream(begin, end);
     else if (rows_ && !any_staged_)
@@ -268,9 +269,9 @@ class Walk {
     char* ptrs[kMaxOperands];
     std::int64_t left;
   };
-  /// Stretches walked in step. The hardware fetches ahead within a page only, so that one stretch after the other waits
-  /// for memory at the start of each page; a few pages at once keep it busy.
-  static constexpr int kLanes = 4;
+  /// Lanes walked in step. The hardware fetches ahead within a page only, so that one lane after the other waits for
+  /// memory at the start of each page; two at once, and fetching the same pieces of the next two, keep it busy.
+  static constexpr int kLanes = 2;
 
   void run_stream(std::int64_t begin, std::int64_t end) {
     Lane lanes[kLanes];
@@ -291,6 +292,15 @@ class Walk {
     }
   }
 
+  /// Fetches n elements of each operand that lie where this lane will be after the others have been walked. Always
+  /// inlined: the compiler takes a function that only fetches ahead for one without effect.
+  [[gnu::always_inline]] void fetch_next(const Lane& lane, std::int64_t n) const {
+    for (int i = 1; i < p_.operands; ++i)
+      if (kind_[i] == Kind::Direct)
+        for (std::int64_t at = 0; at < n * inner_[i]; at += 64)
+          __builtin_prefetch(lane.ptrs[i] + kLanes * kBlock * inner_[i] + at);
+  }
+
   /// Little at a time: results leave while the next operands arrive.
   void stream_lanes(Lane* lanes, int count) {
     constexpr std::int64_t kLine = 64, kPieceBytes = 512;
@@ -306,6 +316,7 @@ class Walk {
         char* ptrs[kMaxOperands];
         std::copy(lane.ptrs, lane.ptrs + p_.operands, ptrs);
         ptrs[0] = blocks_.of(0);
+        fetch_next(lane, n);
         s_.fn(ptrs, inner_, n, s_.params);
         store_dense(lane.ptrs[0], n);
         for (int i = 1; i < p_.operands; ++i) lane.ptrs[i] += n * inner_[i];
@@ -377,6 +388,17 @@ class Walk {
   Blocks blocks_;
 };
 
+/// Bytes of the operands, but of those that repeat along the outermost dim.
+std::int64_t bytes_of(const LoopSpec& spec, const LoopPlan& p) {
+  std::int64_t bytes = 0;
+  for (int i = 0; i < p.operands; ++i)
+    if (p.strides[i][p.ndim - 1] != 0) bytes += p.numel * static_cast<std::int64_t>(item_size(spec.storage[i]));
+  return bytes;
+}
+std::int64_t stretch(const LoopSpec& spec) {
+  return kStretchBytes / static_cast<std::int64_t>(item_size(spec.storage[0]));
+}
+
 bool writes_over_input(const LoopPlan& p) {
   for (int i = 1; i < p.operands; ++i)
     if (p.data[i] == p.data[0]) return true;
@@ -420,8 +442,11 @@ void run_loop(const LoopSpec& spec, const LoopPlan& plan) {
   const bool stream =
       plan.numel * static_cast<std::int64_t>(item_size(spec.storage[0])) >= kStreamBytes && !writes_over_input(plan);
   if (run_tiles(spec, plan, stream)) return;
-  parallel_blocks(plan.numel, spec.grain,
-                  [&](std::int64_t begin, std::int64_t end) { Walk(spec, plan, stream).run(begin, end); });
+  const bool backwards = !stream && begins_at_end(bytes_of(spec, plan));
+  parallel_blocks(plan.numel, spec.grain, [&](std::int64_t begin, std::int64_t end) {
+    Walk walk(spec, plan, stream);
+    walk_stretches(begin, end, stretch(spec), backwards, [&](std::int64_t b, std::int64_t e) { walk.run(b, e); });
+  });
 }
 
 void run_dense_loop(const LoopSpec& spec, char* const* data, const bool* repeats, int operands, std::int64_t numel) {
@@ -432,10 +457,15 @@ void run_dense_loop(const LoopSpec& spec, char* const* data, const bool* repeats
     strides[i] = repeats[i] ? 0 : static_cast<std::int64_t>(item_size(spec.storage[i]));
   }
   if (direct) {
+    std::int64_t bytes = 0;
+    for (int i = 0; i < operands; ++i) bytes += numel * strides[i];
+    const bool backwards = begins_at_end(bytes);
     parallel_blocks(numel, spec.grain, [&](std::int64_t begin, std::int64_t end) {
-      char* ptrs[kMaxOperands];
-      for (int i = 0; i < operands; ++i) ptrs[i] = data[i] + begin * strides[i];
-      spec.fn(ptrs, strides, end - begin, spec.params);
+      walk_stretches(begin, end, stretch(spec), backwards, [&](std::int64_t b, std::int64_t e) {
+        char* ptrs[kMaxOperands];
+        for (int i = 0; i < operands; ++i) ptrs[i] = data[i] + b * strides[i];
+        spec.fn(ptrs, strides, e - b, spec.params);
+      });
     });
     return;
   }
