@@ -1,11 +1,13 @@
 #include "athanor/launch/agent.h"
 
+#include <fcntl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 
@@ -49,6 +51,7 @@ Agent::Agent(const LaunchOptions& options) : options_(options), mark_(random_mar
   signals_ = take_signals(options.signals);
   guardian_ = std::make_unique<Guardian>(mark_);
   adopt_descendants();
+  if (options.follow_stdin) stdin_.reset(::fcntl(0, F_DUPFD_CLOEXEC, 3));
   workers_ = std::make_unique<WorkerGroup>(options, command_, *guardian_, mark_, out_, err_);
   for (const std::string& note : options.notes) say(note);
 }
@@ -98,6 +101,7 @@ void Agent::step() {
   std::vector<pollfd> waits;
   wait(waits);
   on_signals();
+  if (stdin_ && waits.back().revents != 0) on_stdin();
   const bool failed_before = !workers_->failures().empty();
   workers_->handle(waits);
   if (!failed_before && !workers_->failures().empty()) on_worker_ends();
@@ -110,6 +114,7 @@ void Agent::wait(std::vector<pollfd>& waits) {
   for (Console* console : {&out_, &err_})
     if (console->waiting()) waits.push_back({console->fd(), POLLOUT, 0});
   workers_->add_waits(waits);
+  if (stdin_) waits.push_back({stdin_.get(), POLLIN, 0});
   Deadline until = workers_->next_wake();
   if (stopping_ && workers_->running()) until = until.sooner(kill_at_);
   ::poll(waits.data(), waits.size(), until.poll_milliseconds());
@@ -198,19 +203,30 @@ void Agent::on_signals() {
         ::waitpid(child.si_pid, nullptr, WNOHANG);
         child.si_pid = 0;
       }
-    } else if (is_message(signal)) {
-      workers_->signal(signal);
-    } else if (interrupted_by_ != 0) {
-      // Asked twice: without grace.
-      workers_->signal(SIGKILL);
     } else {
-      interrupted_by_ = signal;
-      const char* name = ::sigabbrev_np(signal);
-      meeting_->leave(str("stopped by SIG", name == nullptr ? "NAL" : name));
-      stopping_ = false;  // a stop that is under way becomes this one
-      stop_workers(signal, Then::Exit);
+      on_signal(signal);
     }
   }
+}
+
+void Agent::on_signal(int signal) {
+  if (is_message(signal)) return workers_->signal(signal);
+  // Asked twice: without grace.
+  if (interrupted_by_ != 0) return workers_->signal(SIGKILL);
+  interrupted_by_ = signal;
+  const char* name = ::sigabbrev_np(signal);
+  meeting_->leave(str("stopped by SIG", name == nullptr ? "NAL" : name));
+  stopping_ = false;  // a stop that is under way becomes this one
+  stop_workers(signal, Then::Exit);
+}
+
+// Bytes are signals' numbers; the end means that whoever started this agent is gone.
+void Agent::on_stdin() {
+  unsigned char signal = 0;
+  const ssize_t got = ::read(stdin_.get(), &signal, 1);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) stdin_.reset();
+  on_signal(got <= 0 ? SIGTERM : signal);
 }
 
 void Agent::explain(const Placement& p) {

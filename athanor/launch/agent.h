@@ -25,6 +25,8 @@ class Agent {
   void on_event(const MeetingEvent& event);
   void on_close(const MeetingEvent& event);
   void on_signals();
+  void on_signal(int signal);
+  void on_stdin();
   void on_worker_ends();
   void stop_workers(int signal, Then then);
   void wait(std::vector<pollfd>& waits);
@@ -37,6 +39,7 @@ class Agent {
   std::string mark_;
   std::unique_ptr<Guardian> guardian_;
   Descriptor signals_;
+  Descriptor stdin_;  // followed, if this agent was started by another
   Command command_;
   std::unique_ptr<WorkerGroup> workers_;
   std::unique_ptr<Meeting> meeting_;

@@ -23,7 +23,8 @@ bool is_file(const std::string& path) {
 
 bool can_execute(const std::string& path) { return is_file(path) && ::access(path.c_str(), X_OK) == 0; }
 
-// As a shell would, and then in the current folder, where people keep what they have just built. Empty if nowhere.
+}  // namespace
+
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   std::istringstream folders(env::text("PATH").value_or("/usr/local/bin:/usr/bin:/bin"));
@@ -33,6 +34,8 @@ std::string find_program(const std::string& name) {
   }
   return can_execute("./" + name) ? "./" + name : std::string();
 }
+
+namespace {
 
 std::string find_python() {
   const auto chosen = env::text("PYTHON_EXEC");

@@ -20,6 +20,10 @@ class Command {
   std::string rank_flag_;
 };
 
+/// As a shell would, and then in the current folder, where people keep what they have just built. A name with a '/' is
+/// its own path. Empty if there is none.
+std::string find_program(const std::string& name);
+
 /// "--local_rank" or "--local-rank", whichever the file's text mentions; the latter if it mentions neither or both.
 std::string local_rank_spelling(const std::string& path);
 

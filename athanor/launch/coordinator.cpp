@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "athanor/base/error.h"
+#include "athanor/base/log.h"
 
 namespace athanor::launch {
 
@@ -121,6 +122,7 @@ void Coordinator::join(const Member& m, Time now) {
 void Coordinator::keep_spare(const Member& m, Time now) {
   spares_.push_back(m);
   spare_until_[m.id] = later(now, options_.times.join);
+  ATHANOR_LOG(Info, name_of(m), " waits for a place");
 }
 
 void Coordinator::form(Time now, bool after_failure) {

@@ -4,6 +4,7 @@
 
 #include "athanor/base/error.h"
 #include "athanor/launch/agent.h"
+#include "athanor/launch/hosts.h"
 
 namespace athanor::launch {
 namespace {
@@ -13,6 +14,8 @@ int run_agent(int argc, const char* const* argv, bool old_launcher) {
   bool understood = false;
   try {
     if (const auto status = parse_options(argc, argv, old_launcher, options)) return *status;
+    if (options.follow_stdin) take_secret_from_stdin();
+    if (!options.hosts.empty()) return run_on_hosts(options, old_launcher);
     Agent agent(options);
     understood = true;
     if (old_launcher)

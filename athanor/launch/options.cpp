@@ -6,7 +6,9 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <iostream>
 #include <sstream>
 
@@ -56,7 +58,7 @@ bool parse_yes(const std::string& text, const std::string& what) {
 struct Flags {
   std::string nnodes, nproc = "1", master_addr, rdzv_backend = "static", rdzv_endpoint, rdzv_id = "none", rdzv_conf;
   std::string redirects = "0", tee = "0", log_dir, prefix, filter, signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
-  std::string start_method, ignored, logdir, shutdown_timeout, monitor_interval;
+  std::string hosts, hostfile, start_method, ignored, logdir, shutdown_timeout, monitor_interval;
   int node_rank = 0, master_port = 0;
   bool standalone = false, run_path = false, use_env = false;
 };
@@ -128,6 +130,9 @@ void declare(CLI::App& app, Flags& f, LaunchOptions& o, bool old_launcher) {
   list.option("signals-to-handle", f.signals, "signals handed on to the workers");
   list.option("shutdown-timeout", f.shutdown_timeout, "seconds between a signal and SIGKILL (30)");
   list.flag("virtual-local-rank", o.virtual_local_rank, "each worker sees one GPU, and LOCAL_RANK=0");
+  list.option("hosts", f.hosts, "start an agent on each of these, over ssh: a:4,b:4 (host:workers)");
+  list.option("hostfile", f.hostfile, "the same from a file with a line 'host slots=4' each");
+  app.add_flag("--follow-stdin", o.follow_stdin)->group("");  // for agents that --hosts starts
   list.flag("explain", o.explain, "print node, ranks, devices and addresses before the workers start");
   for (const char* name : {"event-log-handler", "logs-specs", "numa-binding"})
     list.option(name, f.ignored, "accepted and ignored");
@@ -279,6 +284,50 @@ void read_rest(const Flags& f, LaunchOptions& o) {
   }
 }
 
+Host parse_host(const std::string& text, const std::string& flag) {
+  Host host;
+  const std::size_t colon = text.rfind(':');
+  host.name = text.substr(0, colon);
+  ATHANOR_CHECK_VALUE(
+      !host.name.empty() && host.name[0] != '-' && host.name.find_first_of(" \t'\"\\;&|<>$`:") == std::string::npos,
+      flag, ": '", text, "' should be host or host:workers");
+  if (colon != std::string::npos) host.workers = parse_number(text.substr(colon + 1), flag, 1);
+  return host;
+}
+
+std::vector<Host> read_hostfile(const std::string& path) {
+  std::ifstream file(path);
+  ATHANOR_CHECK_VALUE(file, "--hostfile: cannot read '", path, "': ", distributed::error_text(errno));
+  std::vector<Host> hosts;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name, slots;
+    if (!(words >> name)) continue;
+    words >> slots;
+    if (slots.starts_with("slots=")) slots = slots.substr(6);
+    hosts.push_back(parse_host(slots.empty() ? name : name + ":" + slots, "--hostfile"));
+  }
+  ATHANOR_CHECK_VALUE(!hosts.empty(), "--hostfile: '", path, "' names no host");
+  return hosts;
+}
+
+void read_hosts(const CLI::App& app, const Flags& f, int argc, const char* const* argv, LaunchOptions& o) {
+  if (f.hosts.empty() && f.hostfile.empty()) return;
+  ATHANOR_CHECK_VALUE(f.hosts.empty() || f.hostfile.empty(), "--hosts and --hostfile exclude each other");
+  for (const char* flag : {"--nnodes", "--node-rank", "--rdzv-backend", "--rdzv-endpoint", "--standalone"})
+    ATHANOR_CHECK_VALUE(!given(app, flag), flag, " and --hosts exclude each other: there is one node per host");
+  if (!f.hostfile.empty()) o.hosts = read_hostfile(f.hostfile);
+  for (const std::string& item : split(f.hosts, ',')) o.hosts.push_back(parse_host(item, "--hosts"));
+  const auto end = argc - static_cast<int>(app.remaining().size());
+  for (int i = 1; i < end; ++i) {
+    const std::string word = argv[i];
+    if (word == "--hosts" || word == "--hostfile")
+      ++i;
+    else if (!word.starts_with("--hosts=") && !word.starts_with("--hostfile=") && word != "--")
+      o.flags.push_back(word);
+  }
+}
+
 void read_command(const CLI::App& app, LaunchOptions& o) {
   o.command = app.remaining();
   if (!o.command.empty() && o.command[0] == "--") {
@@ -337,7 +386,8 @@ std::optional<int> parse_options(int argc, const char* const* argv, bool old_lau
     const int status = app.exit(error, std::cout, std::cerr);
     return status == 0 ? 0 : 2;
   }
-  const Scheduler scheduler = flags.standalone ? Scheduler() : read_scheduler();
+  read_hosts(app, flags, argc, argv, o);
+  const Scheduler scheduler = flags.standalone || !o.hosts.empty() ? Scheduler() : read_scheduler();
   read_nodes(app, flags, scheduler, o);
   read_workers(flags, o);
   read_meeting(app, flags, scheduler, o);

@@ -35,6 +35,12 @@ struct RendezvousTimes {
   std::optional<bool> is_host;
 };
 
+/// A machine to start an agent on.
+struct Host {
+  std::string name;  ///< as ssh takes it: [user@]host
+  int workers = 0;   ///< 0: as --nproc-per-node says
+};
+
 enum class Backend { Static, C10d };
 
 struct LaunchOptions {
@@ -62,6 +68,10 @@ struct LaunchOptions {
   int first_local_rank = 0;
   std::optional<int> local_world_size;
   bool explain = false;
+  /// Nodes to start agents on, over ssh; empty: this process is the agent of its own node.
+  std::vector<Host> hosts;
+  std::vector<std::string> flags;  ///< as given, without those that name hosts
+  bool follow_stdin = false;       ///< see hosts.h
   std::vector<std::string> notes;  ///< said at the start on stderr, once
 
   bool module = false, no_python = false;

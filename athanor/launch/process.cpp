@@ -114,7 +114,7 @@ struct StartRequest {
   const char* path;
   char* const* words;
   char* const* environment;
-  int out, err;
+  int out, err, in;
   pid_t agent;
 };
 
@@ -126,6 +126,7 @@ struct StartRequest {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != request.agent) ::_exit(127);  // the agent died before the line above
+  if (request.in >= 0) ::dup2(request.in, 0);
   if (request.out >= 0) ::dup2(request.out, 1);
   if (request.err >= 0) ::dup2(request.err, 2);
   ::signal(SIGPIPE, SIG_DFL);
@@ -144,10 +145,10 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-Process::Process(const Program& program, const std::vector<std::string>& environment, int out, int err) {
+Process::Process(const Program& program, const std::vector<std::string>& environment, int out, int err, int in) {
   const auto words = pointers(program.words), variables = pointers(environment);
   volatile int failure = 0;
-  pid_ = start({program.path.c_str(), words.data(), variables.data(), out, err, ::getpid()}, failure);
+  pid_ = start({program.path.c_str(), words.data(), variables.data(), out, err, in, ::getpid()}, failure);
   ATHANOR_CHECK(pid_ >= 0, "cannot start a process for '", program.path, "': ", distributed::error_text(errno));
   if (failure != 0) {
     ::waitpid(pid_, nullptr, 0);

@@ -204,8 +204,10 @@ void WorkerGroup::start_one(const Placement& p, int index) {
       worker.streams.emplace_back(std::move(to), given[err]);
     }  // otherwise stdout is the agent's, so that a terminal stays one
   }
-  worker.process.emplace(command_.for_worker(worker.local_rank), environment(p, worker), given[0].get(),
-                         given[1].get());
+  // An agent's stdin that others speak through is not the workers'.
+  const Descriptor in(options_.follow_stdin ? ::open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
+  worker.process.emplace(command_.for_worker(worker.local_rank), environment(p, worker), given[0].get(), given[1].get(),
+                         in.get());
   guardian_.watch(worker.process->pid());
   worker.started = std::chrono::steady_clock::now();
   worker.alive = true;

@@ -242,10 +242,11 @@ class ElasticNodes(NodesTest):
             self.assertIn("TORCHELASTIC_RESTART_COUNT=2", job.out)
 
     def test_who_is_too_many_waits_for_a_place(self):
-        jobs = [self.elastic(*self.worker_until(), nodes="2:2", host=i == 0) for i in range(2)]
+        jobs = [self.elastic(*self.worker_until(), nodes="2:2", host=i == 0, ATHANOR_LOG="info") for i in range(2)]
         for job in jobs:
             job.await_lines("world 2")
         spare = self.elastic(*self.worker_until(), "--max-restarts=1", nodes="2:2")
+        jobs[0].await_lines("waits for a place", which=1)
         self.go()
         self.all_end([*jobs, spare], 0)
         self.assertNotIn("world", spare.out)
@@ -339,6 +340,77 @@ class Schedulers(LaunchTest):
                  "SLURM_STEP_NODELIST": "nowhere[1-2]"}
         for flags in (("--standalone",), ("--nnodes=1",)):
             self.assertEqual(self.world_of(slurm, flags=flags), [(0, 1, 0, 1)])
+
+
+class Hosts(LaunchTest):
+    """--hosts, with a stand-in for ssh that runs what it is told on this machine."""
+
+    def setUp(self):
+        super().setUp()
+        self.ssh = self.write("ssh", "#!/bin/sh\n[ $1 != nowhere ] || { echo unreachable >&2; exit 255; }\n"
+                              f"echo $$ $1 >> {self.path('started')}\nshift\nsh -c \"$*\"\nexit $?\n", 0o755)
+
+    def environment(self, **variables):
+        return super().environment(ATHANOR_SSH=self.ssh, **variables)
+
+    def test_workers_of_all_hosts_meet(self):
+        out = self.run_well("--hosts", "127.0.0.1:2,me@localhost:1", self.worker, "meet")
+        self.assertEqual(sorted(out.splitlines()), [f"rank {r} of 3 met" for r in range(3)])
+        with open(self.path("started"), encoding="utf-8") as file:
+            self.assertEqual(sorted(line.split()[1] for line in file), ["127.0.0.1", "me@localhost"])
+
+    def test_hosts_stand_in_a_file(self):
+        path = self.write("hosts", "# two\n127.0.0.1 slots=2\n\nlocalhost:1 # and one\nlocalhost\n")
+        out = self.run_well("--hostfile", path, "--nproc-per-node=2", self.worker, "meet")
+        self.assertEqual(out.count("of 5 met"), 5)
+
+    def test_flags_settings_folder_and_arguments_arrive_whole(self):
+        os.mkdir(self.path("a b"))
+        script = self.write("a b/it's.sh", "echo $OMP_NUM_THREADS $ROLE_NAME\nfor a in \"$@\"; do echo \"<$a>\"; done\n")
+        out = self.run_well("--hosts=127.0.0.1", "--role", "it is", "sh", script, "x y", "$HOME", "'", "--hosts", "q",
+                            OMP_NUM_THREADS="3")
+        self.assertEqual(out, "3 it is\n<x y>\n<$HOME>\n<'>\n<--hosts>\n<q>\n")
+
+    def test_the_secret_is_shared_but_on_no_command_line(self):
+        secret = "open sesame 4711"
+        out = self.run_well("--hosts=127.0.0.1,localhost", "sh", "-c", f"{self.worker} meet && cat /proc/*/cmdline | "
+                            "tr '\\0' ' '", ATHANOR_JOB_SECRET=secret)
+        self.assertEqual(len(lines(out, "of 2 met")), 2)
+        self.assertNotIn(secret, out)
+
+    def test_the_status_of_the_first_failure_is_returned(self):
+        status, _, err = self.run_agent("--hosts=127.0.0.1,localhost", self.worker, "meet", "@1", "exit", 5, "hang")
+        self.assertEqual(status, 5)
+        self.assertIn("rank 1 failed first", err)
+
+    def test_a_host_that_cannot_be_reached_ends_the_job(self):
+        status, _, err = self.run_agent("--hosts=127.0.0.1,nowhere", self.worker, "meet")
+        self.assertEqual(status, 255)
+        self.assertIn("no agent on nowhere", err)
+
+    def test_signals_reach_the_workers_on_all_hosts(self):
+        job = self.start("--hosts=127.0.0.1,localhost", self.worker, "polite", "out", "up", "hang")
+        job.await_lines("up", 2)
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 143)
+        self.assertEqual(job.out.count("saved"), 2)
+
+    def test_nothing_is_left_when_it_is_killed(self):
+        job = self.start("--hosts=127.0.0.1,localhost", self.worker, "ignore", "child", "daemon", "hang",
+                         PET_SHUTDOWN_TIMEOUT="1")
+        pids = [int(pid) for pid in job.await_lines(r"left (\d+)", 4)]
+        job.process.kill()
+        job.wait()
+        for pid in pids:
+            self.await_gone(pid)
+
+    def test_mistakes_are_named(self):
+        for flags, says in ((("--hosts=a;b",), "a;b"), (("--hosts=a:0",), "'0'"), (("--hosts=-oX",), "-oX"),
+                            (("--hosts=a", "--nnodes=2"), "--nnodes"), (("--hostfile=/no/such",), "/no/such"),
+                            (("--hosts=a", "--hostfile=b"), "exclude")):
+            status, _, err = self.run_agent(*flags, "true")
+            self.assertEqual(status, 2, err)
+            self.assertIn(says, err)
 
 
 class Networks(NodesTest):
