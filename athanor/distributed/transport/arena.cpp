@@ -63,6 +63,22 @@ int Arena::claim_room(const Call& call) {
   return turn_;
 }
 
+// Who we wait for may itself wait for another: those who are furthest behind are to blame.
+std::string Arena::furthest_behind() const {
+  std::vector<std::uint64_t> latest(static_cast<std::size_t>(ranks_));
+  for (int place = 0; place < ranks_; ++place)
+    for (std::uint64_t slot = 0; slot < kSlots; ++slot) {
+      std::uint64_t& most = latest[static_cast<std::size_t>(place)];
+      most = std::max(most, slot_of(place, slot).step.load(std::memory_order_relaxed));
+    }
+  const std::uint64_t least = *std::min_element(latest.begin(), latest.end());
+  std::string names;
+  for (int place = 0; place < ranks_; ++place)
+    if (latest[static_cast<std::size_t>(place)] == least)
+      names += str(names.empty() ? "" : ", ", mesh_.rank_text(group_rank(place)));
+  return names;
+}
+
 void Arena::wait_for_step(int place, std::uint64_t step, const Call& call) {
   Patience patience(ranks_ > usable_, call.background);
   while (!reached(place, step)) {
@@ -80,8 +96,8 @@ void Arena::wait_for_step(int place, std::uint64_t step, const Call& call) {
       mesh_.abort(str(who, " has left the process group (destroy_process_group), while ", mesh_.rank_text(mesh_.rank()),
                       " waits for it in ", call.text()));
     else if (call.deadline.expired())
-      mesh_.abort(str(mesh_.rank_text(mesh_.rank()), " waited ", call.timeout.count(), " ms for ", who, " in ",
-                      call.text(),
+      mesh_.abort(str(mesh_.rank_text(mesh_.rank()), " waited ", call.timeout.count(), " ms for ", furthest_behind(),
+                      " in ", call.text(),
                       ": it did not come, or hangs. A longer timeout can be given to init_process_group or new_group"));
     mesh_.check();
   }

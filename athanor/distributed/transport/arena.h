@@ -109,6 +109,7 @@ class Arena {
       if (place != me_ && sleeping(place, Bell::Collective).load(std::memory_order_relaxed) != 0)
         mesh_.ring(group_rank(place), Bell::Collective);
   }
+  std::string furthest_behind() const;
   void wait_for_step(int place, std::uint64_t step, const Call& call);
   RingLink ring_link(char* base, int place) const;
 
