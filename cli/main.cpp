@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "athanor/launch/launch.h"
+#include "cli/bench.h"
 
 namespace {
 
@@ -18,6 +19,7 @@ struct Subcommand {
 constexpr Subcommand kSubcommands[] = {
     {"run", "start the workers of a distributed program (torchrun's flags)", athanor::launch::run},
     {"launch", "the same with the habits of torch.distributed.launch", athanor::launch::launch},
+    {"bench", "measure the collectives between processes", athanor::cli::bench},
 };
 
 void print_usage(std::FILE* to) {

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Collectives beside those of Open MPI and of PyTorch with Gloo: the same sizes, the same ranks, in turns, so that a busy
+moment of the machine hits all alike. Prints ratios (how many times as fast as the peer) and, for all_reduce, the share of
+the memory's limit; writes build/bench/collectives.json.
+
+    benchmarks/collectives.py                      two ranks on this machine
+    benchmarks/collectives.py --ranks 4 --sizes 8,4096,65536
+    benchmarks/collectives.py --network            ranks in two network namespaces (needs root): TCP
+    ATHANOR_PEER_PYTHON=/path/to/python …          with the PyTorch of that interpreter (colon-separated) and the system's
+
+A peer that is not installed is left out, by name.
+"""
+
+import argparse
+import collections
+import contextlib
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PEERS = os.path.join(ROOT, "benchmarks", "peers")
+MEDIUM = 1 << 20
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ops", default="all_reduce,broadcast,all_gather,reduce_scatter,send_recv,barrier")
+    parser.add_argument("--sizes", default="8,4096,65536,1048576,16777216,104857600", help="bytes")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of every side")
+    parser.add_argument("--repeats", type=int, default=5, help="timings per turn")
+    parser.add_argument("--seconds", type=float, default=0.03, help="least length of a timing")
+    parser.add_argument("--network", action="store_true", help="one rank in each of two network namespaces")
+    parser.add_argument("--without", default="", help="sides to leave out, separated by commas")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--timeout", type=float, default=600, help="seconds a side may take for one turn")
+    return parser.parse_args()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+class Namespaces:
+    """Two network namespaces, joined by a pair of virtual interfaces."""
+
+    def __init__(self):
+        self.names = [f"athanor{os.getpid()}{side}" for side in "ab"]
+
+    def __enter__(self):
+        links = [f"ath{os.getpid() % 100000}{side}" for side in "ab"]
+        for name in self.names:
+            subprocess.run(["ip", "netns", "add", name], check=True)
+        subprocess.run(["ip", "link", "add", links[0], "type", "veth", "peer", "name", links[1]], check=True)
+        for name, link, address in zip(self.names, links, self.addresses()):
+            subprocess.run(["ip", "link", "set", link, "netns", name], check=True)
+            inside = ["ip", "netns", "exec", name, "ip"]
+            subprocess.run([*inside, "link", "set", link, "name", "veth0"], check=True)
+            subprocess.run([*inside, "addr", "add", address + "/24", "dev", "veth0"], check=True)
+            subprocess.run([*inside, "link", "set", "veth0", "up"], check=True)
+            subprocess.run([*inside, "link", "set", "lo", "up"], check=True)
+        return self
+
+    @staticmethod
+    def addresses():
+        return ["10.253.7.1", "10.253.7.2"]
+
+    def __exit__(self, *unused):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+def run_ranks(command: list, arguments, namespaces, environment: dict) -> str:
+    """What rank 0 printed."""
+    host = namespaces.addresses()[0] if namespaces else "127.0.0.1"
+    common = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(arguments.ranks), "MASTER_ADDR": host,
+              "MASTER_PORT": str(free_port()), **environment}
+    ranks = []
+    for rank in range(arguments.ranks):
+        inside = ["ip", "netns", "exec", namespaces.names[rank % 2]] if namespaces else []
+        ranks.append(subprocess.Popen([*inside, *command], env={**common, "RANK": str(rank)}, text=True,
+                                      stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL))
+    try:
+        output = ranks[0].communicate(timeout=arguments.timeout)[0]
+        failed = [str(i) for i, rank in enumerate(ranks) if rank.wait(timeout=30) != 0]
+    finally:
+        for rank in ranks:
+            if rank.poll() is None:
+                rank.kill()
+                rank.wait()
+    if failed:
+        raise RuntimeError(f"{' '.join(command[:3])} failed on rank {', '.join(failed)}")
+    return output
+
+
+def athanor_side(arguments, namespaces, extra: list, ops: str, sizes: str) -> list:
+    with tempfile.TemporaryDirectory() as folder:
+        result = os.path.join(folder, "result.json")
+        command = [os.path.join(arguments.build, "bin", "athanor"), "bench", "collectives", "--ops", ops, "--sizes", sizes,
+                   "--rounds", str(arguments.repeats), "--seconds", str(arguments.seconds), "--json", result, *extra]
+        run_ranks(command, arguments, namespaces, {})
+        with open(result) as file:
+            return json.load(file)
+
+
+def measurements(output: str) -> list:
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+
+def torch_side(arguments, namespaces, python: str) -> list:
+    command = [python, os.path.join(PEERS, "torch_collectives.py"), str(arguments.seconds), str(arguments.repeats),
+               arguments.ops, arguments.sizes]
+    environment = {"GLOO_SOCKET_IFNAME": "veth0" if namespaces else "lo"}
+    return measurements(run_ranks(command, arguments, namespaces, environment))
+
+
+def mpi_side(arguments, program: str) -> list:
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(arguments.ranks), program,
+               str(arguments.seconds), str(arguments.repeats), arguments.ops, arguments.sizes]
+    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True, text=True,
+                          capture_output=True, timeout=arguments.timeout)
+    return measurements(done.stdout)
+
+
+def torch_interpreters() -> dict:
+    found = {}
+    for python in [*filter(None, os.environ.get("ATHANOR_PEER_PYTHON", "").split(":")), "/usr/bin/python3"]:
+        version = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], text=True, capture_output=True,
+                                 check=False).stdout.strip()
+        if version:
+            found[f"gloo (PyTorch {version.split('+')[0]})"] = python
+        else:
+            print(f"left out: Gloo through {python}, which has no PyTorch")
+    return found
+
+
+def sides_of(arguments, namespaces) -> dict:
+    sides = {"athanor": lambda: athanor_side(arguments, namespaces, [], arguments.ops + ",copy", arguments.sizes)}
+    large = [size for size in arguments.sizes.split(",") if int(size) >= MEDIUM]
+    if not namespaces and large and "all_reduce" in arguments.ops:
+        sides["athanor, shared buffers"] = lambda: athanor_side(arguments, None, ["--shared"], "all_reduce", ",".join(large))
+    for name, python in torch_interpreters().items():
+        sides[name] = lambda python=python: torch_side(arguments, namespaces, python)
+    if namespaces:
+        print("left out: Open MPI, which is not compared over namespaces")
+    elif shutil.which("mpirun") and shutil.which("mpicxx"):
+        program = os.path.join(arguments.build, "bench", "mpi_collectives")
+        os.makedirs(os.path.dirname(program), exist_ok=True)
+        subprocess.run(["mpicxx", "-O2", "-std=c++17", "-o", program, os.path.join(PEERS, "mpi_collectives.cpp")], check=True)
+        sides["mpi"] = lambda: mpi_side(arguments, program)
+    else:
+        print("left out: MPI, which has no mpirun or mpicxx here")
+    return {name: run for name, run in sides.items() if name not in arguments.without.split(",")}
+
+
+def collect(arguments, namespaces) -> dict:
+    """(op, bytes) -> side -> seconds of each turn."""
+    sides = sides_of(arguments, namespaces)
+    table = collections.defaultdict(lambda: collections.defaultdict(list))
+    for turn in range(arguments.rounds):
+        for name, run in sides.items():
+            for row in run():
+                table[row["op"], row["bytes"]][name].append(row["seconds"])
+        print(f"# turn {turn + 1} of {arguments.rounds} done", file=sys.stderr)
+    return table
+
+
+def print_table(table: dict):
+    medians = {key: {side: statistics.median(seconds) for side, seconds in row.items()} for key, row in table.items()}
+    names = sorted({side for row in medians.values() for side in row if not side.startswith("athanor")})
+    print(f"{'op':15} {'bytes':>10} {'athanor us':>11}", *(f"{'x ' + name:>22}" for name in names), "  of the copy limit")
+    for (op, size), row in medians.items():
+        if op == "copy" or "athanor" not in row:
+            continue
+        copy = medians.get(("copy", size), {}).get("athanor")
+        for side in ("athanor", "athanor, shared buffers"):
+            if side not in row:
+                continue
+            ratios = [f"{row[name] / row[side]:.2f}" if name in row else "-" for name in names]
+            share = f"{copy / row[side]:.0%}" if copy and op == "all_reduce" and size >= MEDIUM else ""
+            label = op if side == "athanor" else op + " shared"
+            print(f"{label:15} {size:>10} {row[side] * 1e6:>11.2f}", *(f"{ratio:>22}" for ratio in ratios), " ", share)
+
+
+def main():
+    arguments = parse_arguments()
+    with Namespaces() if arguments.network else contextlib.nullcontext() as namespaces:
+        table = collect(arguments, namespaces)
+    print_table(table)
+    folder = os.path.join(arguments.build, "bench")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "collectives.json"), "w") as file:
+        json.dump([{"op": op, "bytes": size, "seconds": row} for (op, size), row in table.items()], file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
