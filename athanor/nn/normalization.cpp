@@ -126,10 +126,11 @@ Tensor BatchNormImplBase<Derived>::forward(const Tensor& input) {
     }
     const bool use_batch = training || !running_mean.defined();
     const bool pass_running = !training || options.track_running_stats();
-    return functional::batch_norm(
-        input, pass_running ? running_mean : Tensor(), pass_running ? running_var : Tensor(),
+    const auto how =
         functional::BatchNormFuncOptions().weight(weight).bias(bias).training(use_batch).momentum(factor).eps(
-            options.eps()));
+            options.eps());
+    const Tensor mean = pass_running ? running_mean : Tensor(), var = pass_running ? running_var : Tensor();
+    return normalize && training ? normalize(input, mean, var, how) : functional::batch_norm(input, mean, var, how);
   });
 }
 

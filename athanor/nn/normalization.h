@@ -129,6 +129,8 @@ class BatchNormImplBase : public Cloneable<Derived> {
 
   BatchNormOptions options;
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+  /// What computes in training; functional::batch_norm if empty. convert_sync_batchnorm puts another in its place.
+  std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const functional::BatchNormFuncOptions&)> normalize;
 };
 
 #define ATHANOR_BATCH_NORM(D)                                                                                      \

@@ -5,6 +5,7 @@
 
 #include "athanor/distributed/groups.h"
 #include "athanor/parallel/agreement.h"
+#include "athanor/parallel/sync_batch_norm.h"
 
 namespace athanor::nn::parallel {
 
@@ -136,7 +137,10 @@ void DistributedDataParallelBase::to(const TensorOptions& options, bool) {
         "places in buckets; call to() on the module before wrapping it");
 }
 
-std::unique_ptr<JoinHook> DistributedDataParallelBase::join_hook(const JoinOptions&) {
+std::unique_ptr<JoinHook> DistributedDataParallelBase::join_hook(const JoinOptions& options) {
+  ATHANOR_CHECK(options.throw_on_early_termination || !has_sync_batchnorm(*wrapped_),
+                "DistributedDataParallel join: SyncBatchNorm communicates in forward, which a rank without inputs "
+                "cannot take part in; set throw_on_early_termination");
   return std::make_unique<Hook>(*this);
 }
 

@@ -160,6 +160,7 @@ void Reducer::lay_out(const Order& order) {
       Slot& slot = slots_[order[b][place]];
       slot.bucket = b;
       slot.place = place;
+      slot.offset = begin;
       slot.home = part(begin, slot.parameter.sizes(), strides_like(slot.parameter));
       begin += padded(slot.parameter.numel(), first.dtype());
     }
@@ -255,13 +256,16 @@ void Reducer::launch() {
 void Reducer::start(std::size_t index) {
   Bucket& bucket = buckets_[index];
   if (hook_) {
-    std::vector<Tensor> gradients, parameters;
+    std::vector<Tensor> parameters;
+    std::vector<std::int64_t> offsets;
+    std::vector<DimVector> strides;
     for (const std::size_t i : bucket.members) {
-      gradients.push_back(slots_[i].home);
       parameters.push_back(slots_[i].parameter);
+      offsets.push_back(slots_[i].offset);
+      strides.emplace_back(slots_[i].home.strides());
     }
-    GradBucket given(index, index + 1 == buckets_.size(), bucket.gradients, std::move(gradients),
-                     std::move(parameters));
+    GradBucket given(index, index + 1 == buckets_.size(), bucket.gradients, std::move(parameters), std::move(offsets),
+                     std::move(strides));
     bucket.result = hook_(given);
     ATHANOR_CHECK(bucket.result.valid(),
                   "DistributedDataParallel: the communication hook returned a future without "

@@ -61,10 +61,11 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     std::string name;
     Tensor parameter, home;
     std::size_t bucket = 0, place = 0;
-    bool used = false;  ///< got a gradient since the last reduction
-    int fired = 0;      ///< times it got one in this backward
-    int expected = 1;   ///< that many, if the graph is static
-    Tensor spared;      ///< what .grad was, if no gradient came
+    std::int64_t offset = 0;  ///< in the bucket, in elements
+    bool used = false;        ///< got a gradient since the last reduction
+    int fired = 0;            ///< times it got one in this backward
+    int expected = 1;         ///< that many, if the graph is static
+    Tensor spared;            ///< what .grad was, if no gradient came
   };
   struct Bucket {
     std::vector<std::size_t> members;
