@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 # Arguments passed on: make test TESTS=Softmax, make demo DEMO="--net tutorial", make bench BENCH="--quick --filter gemm"
 TESTS ?=
-DEMO ?= --net conv --optimizer adadelta --lr 1 --epochs 1 --log-interval 100
+DEMO ?= --ranks 2 --net conv --optimizer adadelta --lr 1 --epochs 1 --log-interval 100
 BENCH ?=
 export CCACHE_MAXSIZE ?= 5G
 
@@ -42,7 +42,7 @@ build-times: ## the slowest steps of the last build
 test: build ## build, then run every test; TESTS=regex for some
 	@$(call run_tests,build)
 
-demo: build ## build, then train a network on MNIST; DEMO="flags" for build/bin/mnist
+demo: build ## build, then train a network on MNIST on two ranks; DEMO="flags" for build/bin/mnist
 	@[[ -x build/bin/mnist ]] || { echo "make demo: examples/mnist.cpp was not built" >&2; exit 1; }
 	@build/bin/mnist $(if $(or $(ATHANOR_DATA),$(findstring --data,$(DEMO))),,$(addprefix --data ,$(wildcard ../shared/data/mnist))) $(DEMO)
 

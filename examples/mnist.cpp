@@ -1,4 +1,6 @@
-// Trains a network on MNIST: the program that shows what the pieces are for. `mnist --help` lists the flags.
+// Trains a network on MNIST: the program that shows what the pieces are for. `mnist --help` lists the flags. Started as
+// one of several ranks (by a launcher, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set) it trains with them;
+// with --ranks it starts them itself.
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -12,12 +14,16 @@
 
 #include "athanor/athanor.h"
 #include "athanor/data/data_loader.h"
+#include "athanor/data/distributed_sampler.h"
 #include "athanor/data/mnist.h"
 #include "athanor/data/synthetic_digits.h"
+#include "athanor/distributed/collectives.h"
+#include "athanor/distributed/spawn.h"
 #include "athanor/io/checkpoint.h"
 #include "athanor/io/file.h"
 #include "athanor/io/progress.h"
 #include "athanor/models/mnist.h"
+#include "athanor/parallel/ddp.h"
 
 namespace {
 
@@ -29,7 +35,7 @@ void on_signal(int signal) { stop_signal = signal; }
 struct Flags {
   std::string net = "conv", optimizer = "sgd", data, backend, log_path, checkpoint, resume, save_model;
   std::int64_t epochs = 4, batch_size = 64, test_batch_size = 1000, log_interval = 100, threads = 0, workers = 1,
-               limit = 0;
+               limit = 0, ranks = 1;
   std::uint64_t seed = 1;
   double lr = 0.01, momentum = 0.5, gamma = 1.0;
   bool dry_run = false, synthetic = false, no_progress = false;
@@ -58,13 +64,15 @@ int parse(int argc, char** argv, Flags& f) {
   app.add_option("--gamma", f.gamma, "factor of the learning rate after each epoch")->check(check_finite);
   app.add_option("--seed", f.seed, "random seed");
   app.add_option("--log-interval", f.log_interval, "steps between log lines")->check(CLI::PositiveNumber);
-  app.add_option("--log-path", f.log_path, "also append the log lines to this file");
+  app.add_option("--log-path", f.log_path, "also append the log lines to this file; ranks other than 0 to FILE.rankN");
   app.add_option("--data", f.data, "folder of the MNIST files; else $ATHANOR_DATA, known places, a download");
   app.add_flag("--synthetic", f.synthetic, "train on generated digits; test on MNIST where it can be had");
   app.add_option("--limit", f.limit, "use only the first N training and test images")->check(CLI::NonNegativeNumber);
   app.add_option("--workers", f.workers, "loader threads")->check(CLI::NonNegativeNumber);
   app.add_option("--threads", f.threads, "threads of kernels, 0 for all cores")->check(CLI::NonNegativeNumber);
   app.add_option("--backend", f.backend, "process-group backend, for several ranks");
+  app.add_option("--ranks", f.ranks, "processes to start here, each with batches of its own")
+      ->check(CLI::Range(1, 1024));
   auto* save = app.add_option("--save-model", f.save_model, "write the parameters (mnist.safetensors)")->expected(0, 1);
   app.add_option("--checkpoint", f.checkpoint, "write all state here after each epoch and on Ctrl-C or SIGTERM");
   app.add_option("--resume", f.resume, "continue from a checkpoint");
@@ -89,18 +97,40 @@ void check_output(const char* flag, const std::string& path) {
                      flag, ": cannot write to the folder of '", path, "'");
 }
 
-/// One process trains alone here: started as one of several, it would train the same model as many times.
-void check_alone() {
-  const char* size = std::getenv("WORLD_SIZE");
-  ATHANOR_CHECK_VALUE(!size || std::string(size) == "1" || std::string(size).empty(), "WORLD_SIZE is ",
-                      size ? size : "", ", but this build trains in one process only; start it with WORLD_SIZE=1");
+/// Who this process is among those that train together.
+struct World {
+  int rank = 0, size = 1;
+  bool leads() const { return rank == 0; }
+  bool alone() const { return size == 1; }
+};
+
+int number_in_environment(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return otherwise;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  ATHANOR_CHECK_VALUE(*end == 0 && value > 0 && value < (1 << 20), name, " is '", text,
+                      "', expected a positive number");
+  return static_cast<int>(value);
+}
+
+/// Meets the other ranks, if the environment says that there are any.
+World meet(const Flags& f) {
+  const int size = number_in_environment("WORLD_SIZE", 1);
+  if (size == 1) return {};
+  // The ranks of a host share its cores, unless somebody has decided.
+  if (f.threads == 0 && !std::getenv("OMP_NUM_THREADS"))
+    set_num_threads(std::max(1, get_num_threads() / number_in_environment("LOCAL_WORLD_SIZE", 1)));
+  distributed::init_process_group(f.backend);
+  return {distributed::get_rank(), distributed::get_world_size()};
 }
 
 /// Lines for people and for collectors, on standard output and in --log-path.
 class Log {
  public:
-  explicit Log(const std::string& path) {
+  Log(std::string path, const World& world) : print_(world.leads()) {
     if (path.empty()) return;
+    if (!world.leads()) path += ".rank" + std::to_string(world.rank);
     file_ = std::fopen(path.c_str(), "a");
     ATHANOR_CHECK_TYPE(IoError, file_, "--log-path: cannot open ", path, " for appending");
   }
@@ -115,7 +145,7 @@ class Log {
     char text[512];
     std::vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    for (std::FILE* f : {stdout, file_}) {
+    for (std::FILE* f : {print_ ? stdout : nullptr, file_}) {
       if (!f) continue;
       std::fprintf(f, "%s\n", text);
       std::fflush(f);
@@ -123,6 +153,7 @@ class Log {
   }
 
  private:
+  const bool print_;
   std::FILE* file_ = nullptr;
 };
 
@@ -136,28 +167,39 @@ struct ToNormalizedFloat : data::transforms::BatchTransform<Batch, Batch> {
   }
 };
 
-auto make_dataset(const data::MnistSplit& split, std::int64_t limit) {
-  const std::int64_t n = limit > 0 ? std::min(limit, split.count()) : split.count();
+/// One of `parts` consecutive parts of the images.
+auto make_dataset(const data::MnistSplit& split, std::int64_t limit, int part = 0, int parts = 1) {
+  const std::int64_t total = limit > 0 ? std::min(limit, split.count()) : split.count();
+  const std::int64_t begin = total * part / parts, n = total * (part + 1) / parts - begin;
   Tensor images = empty({n, 1, 28, 28}, kByte), labels = empty({n}, kLong);
-  std::copy_n(split.images.begin(), n * 784, images.data_ptr<std::uint8_t>());
-  std::copy_n(split.labels.begin(), n, labels.data_ptr<std::int64_t>());
+  std::copy_n(split.images.begin() + begin * 784, n * 784, images.data_ptr<std::uint8_t>());
+  std::copy_n(split.labels.begin() + begin, n, labels.data_ptr<std::int64_t>());
   return data::datasets::TensorPairDataset(images, labels).map(data::transforms::Stack<>()).map(ToNormalizedFloat());
 }
 
-/// Either network behind one call.
+/// Either network behind one call, wrapped where there are other ranks.
 struct Net {
-  explicit Net(const std::string& name) {
+  Net(const std::string& name, const World& world) {
     if (name == "conv")
       conv = models::ConvNet();
     else
       tutorial = models::TutorialNet();
+    if (world.alone()) return;
+    if (name == "conv")
+      parallel = [ddp = nn::parallel::DistributedDataParallel(conv)](const Tensor& x) mutable { return ddp(x); };
+    else
+      parallel = [ddp = nn::parallel::DistributedDataParallel(tutorial)](const Tensor& x) mutable { return ddp(x); };
   }
-  Tensor operator()(const Tensor& x) { return conv.is_empty() ? tutorial(x) : conv(x); }
+  Tensor operator()(const Tensor& x) {
+    if (parallel && module().is_training()) return parallel(x);
+    return conv.is_empty() ? tutorial(x) : conv(x);
+  }
   nn::Module& module() {
     return conv.is_empty() ? static_cast<nn::Module&>(*tutorial) : static_cast<nn::Module&>(*conv);
   }
   models::ConvNet conv{nullptr};
   models::TutorialNet tutorial{nullptr};
+  std::function<Tensor(const Tensor&)> parallel;
 };
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Flags& f, nn::Module& module) {
@@ -169,18 +211,30 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Flags& f, nn::Module& mod
 
 struct Interrupted {};
 
+/// Alone all images in random order, else this rank's share of them.
+template <class Sampler>
+Sampler make_sampler(const Flags& f, const World& world, std::size_t size) {
+  if constexpr (std::is_same_v<Sampler, data::DistributedSampler>)
+    return Sampler(size,
+                   {static_cast<std::size_t>(world.size), static_cast<std::size_t>(world.rank), true, f.seed, false});
+  else
+    return Sampler(size);
+}
+
+template <class Sampler>
 class Trainer {
  public:
-  Trainer(const Flags& flags, const data::MnistData& data)
+  Trainer(const Flags& flags, const World& world, const data::MnistData& data)
       : flags_(flags),
-        log_(flags.log_path),
-        net_(flags.net),
+        world_(world),
+        log_(flags.log_path, world),
+        net_(flags.net, world),
         optimizer_(make_optimizer(flags, net_.module())),
         scheduler_(*optimizer_, 1, flags.gamma),
-        train_(data::make_data_loader(make_dataset(data.train, flags.limit), options(flags.batch_size))),
-        test_(data::make_data_loader<data::samplers::SequentialSampler>(make_dataset(data.test, flags.limit),
-                                                                        options(flags.test_batch_size))),
-        progress_(progress_options(flags)) {
+        train_(make_train_loader(data.train)),
+        test_(data::make_data_loader<data::samplers::SequentialSampler>(
+            make_dataset(data.test, flags.limit, world.rank, world.size), options(flags.test_batch_size))),
+        progress_(progress_options()) {
     if (!flags.resume.empty()) restore();
   }
 
@@ -192,7 +246,7 @@ class Trainer {
       if (!flags_.checkpoint.empty()) save(epoch_ + 1, nullptr);
       if (flags_.dry_run) break;
     }
-    if (!flags_.save_model.empty()) {
+    if (!flags_.save_model.empty() && world_.leads()) {
       io::save_module(flags_.save_model, net_.module());
       log_.line("Saved the model to %s", flags_.save_model.c_str());
     }
@@ -207,6 +261,7 @@ class Trainer {
     const auto state = train_->state();
     save(epoch_, &state);
     log_.line("Interrupted; continue with --resume %s", flags_.checkpoint.c_str());
+    if (!world_.alone()) distributed::barrier();  // whoever starts the ranks ends the others when one is gone
   }
 
  private:
@@ -215,9 +270,14 @@ class Trainer {
   data::DataLoaderOptions options(std::int64_t batch) const {
     return data::DataLoaderOptions(static_cast<std::size_t>(batch)).workers(static_cast<std::size_t>(flags_.workers));
   }
-  static io::ProgressOptions progress_options(const Flags& f) {
+  auto make_train_loader(const data::MnistSplit& split) const {
+    auto dataset = make_dataset(split, flags_.limit);
+    auto sampler = make_sampler<Sampler>(flags_, world_, dataset.size().value());
+    return data::make_data_loader(std::move(dataset), std::move(sampler), options(flags_.batch_size));
+  }
+  io::ProgressOptions progress_options() const {
     io::ProgressOptions o;
-    if (f.no_progress) o.enabled = false;
+    if (flags_.no_progress || !world_.leads()) o.enabled = false;
     o.unit = "images";
     return o;
   }
@@ -225,11 +285,13 @@ class Trainer {
   void train_epoch() {
     net_.module().train();
     const auto total = static_cast<std::int64_t>(train_->dataset().size().value());
+    if constexpr (std::is_same_v<Sampler, data::DistributedSampler>)
+      train_->sampler().set_epoch(static_cast<std::size_t>(epoch_));
     progress_.begin("Epoch " + std::to_string(epoch_), total);
     auto it = resume_here_ ? train_->resume() : train_->begin();
     if (!resume_here_) step_ = 0;
     resume_here_ = false;
-    progress_.update(step_ * flags_.batch_size);
+    progress_.update(step_ * flags_.batch_size * world_.size);
     for (; !(it == train_->end()); next(it)) {
       const auto batch = it->data.size(0);
       optimizer_->zero_grad();
@@ -237,12 +299,21 @@ class Trainer {
       loss.backward();
       optimizer_->step();
       ++step_;
-      progress_.update(batch);
+      progress_.update(batch * world_.size);
       if (step_ % flags_.log_interval == 0 || flags_.dry_run) report(loss.item<double>(), total);
       if (flags_.dry_run) break;
-      if (stop_signal) throw Interrupted{};
+      if (stopped()) throw Interrupted{};
     }
     progress_.end();
+  }
+
+  /// Whether any rank got a signal; all of them stop after the same step.
+  bool stopped() {
+    if (world_.alone()) return stop_signal;
+    Tensor flag = full({1}, static_cast<int>(stop_signal), kInt);
+    distributed::all_reduce(flag, distributed::ReduceOp::MAX);
+    if (const int signal = flag.item<int>()) stop_signal = signal;
+    return stop_signal;
   }
 
   template <class It>
@@ -253,7 +324,7 @@ class Trainer {
 
   void report(double loss, std::int64_t total) {
     progress_.set("loss", loss);
-    const std::int64_t done = std::min(step_ * flags_.batch_size, total);
+    const std::int64_t done = std::min(step_ * flags_.batch_size * world_.size, total);
     log_.line("Train Epoch: %lld [%lld/%lld (%.0f%%)]\tloss=%.4f", static_cast<long long>(epoch_),
               static_cast<long long>(done), static_cast<long long>(total),
               100.0 * static_cast<double>(done) / static_cast<double>(total), loss);
@@ -270,7 +341,15 @@ class Trainer {
       correct += out.argmax(1).eq(it->target).sum().item<std::int64_t>();
       total += it->data.size(0);
       if (flags_.dry_run) break;
-      if (stop_signal) throw Interrupted{};
+      if (world_.alone() && stop_signal) throw Interrupted{};
+    }
+    if (!world_.alone()) {
+      Tensor sums = tensor({loss, static_cast<double>(correct), static_cast<double>(total)}, TensorOptions(kDouble));
+      distributed::all_reduce(sums);
+      loss = sums[0].item<double>();
+      correct = static_cast<std::int64_t>(sums[1].item<double>());
+      total = static_cast<std::int64_t>(sums[2].item<double>());
+      if (stopped()) throw Interrupted{};
     }
     const double n = static_cast<double>(std::max<std::int64_t>(total, 1));
     log_.line("Test set: Average loss: %.4f, Accuracy: %lld/%lld (%.2f%%)", loss / n, static_cast<long long>(correct),
@@ -279,7 +358,9 @@ class Trainer {
   }
 
   void save(std::int64_t epoch, const data::samplers::SamplerState* inside) {
+    if (!world_.leads()) return;
     io::Checkpoint c;
+    c.set("ranks", std::int64_t{world_.size});
     c.set("net", flags_.net);
     c.set("optimizer_name", flags_.optimizer);
     c.set("batch_size", flags_.batch_size);
@@ -307,10 +388,15 @@ class Trainer {
     expect("net", flags_.net);
     expect("optimizer_name", flags_.optimizer);
     expect("batch_size", std::to_string(flags_.batch_size));
+    if (c.contains("ranks")) expect("ranks", std::to_string(world_.size));
     c.load_module("model", net_.module());
     c.load_optimizer("optimizer", *optimizer_);
     c.load_scheduler("scheduler", scheduler_);
     c.load_generator("generator", default_generator());
+    // Rank 0 wrote it; the others' random numbers differ from its by their seeds only.
+    PhiloxState drawn = default_generator().state();
+    drawn.seed += static_cast<std::uint64_t>(world_.rank);
+    default_generator().set_state(drawn);
     const auto within = [&](const char* name, std::int64_t lowest, std::int64_t highest) {
       const std::int64_t value = c.integer(name);
       ATHANOR_CHECK_VALUE(value >= lowest && value <= highest, "--resume: ", flags_.resume, ": ", name, " is ", value,
@@ -331,11 +417,12 @@ class Trainer {
   }
 
   const Flags& flags_;
+  const World world_;
   Log log_;
   Net net_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::StepLR scheduler_;
-  std::unique_ptr<data::DataLoader<Dataset, data::samplers::RandomSampler>> train_;
+  std::unique_ptr<data::DataLoader<Dataset, Sampler>> train_;
   std::unique_ptr<data::DataLoader<Dataset, data::samplers::SequentialSampler>> test_;
   io::Progress progress_;
   std::int64_t epoch_ = 1, step_ = 0;
@@ -357,17 +444,9 @@ data::MnistData load_data(const Flags& f) {
   return d;
 }
 
-int run(const Flags& flags) {
-  if (flags.threads > 0) set_num_threads(static_cast<int>(flags.threads));
-  manual_seed(flags.seed);
-  check_alone();
-  check_output("--save-model", flags.save_model);
-  check_output("--checkpoint", flags.checkpoint);
-  check_output("--log-path", flags.log_path);
-  const auto data = load_data(flags);
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-  Trainer trainer(flags, data);
+template <class Sampler>
+int train(const Flags& flags, const World& world, const data::MnistData& data) {
+  Trainer<Sampler> trainer(flags, world, data);
   try {
     trainer.run();
   } catch (const Interrupted&) {
@@ -377,13 +456,59 @@ int run(const Flags& flags) {
   return 0;
 }
 
+int run(const Flags& flags) {
+  if (flags.threads > 0) set_num_threads(static_cast<int>(flags.threads));
+  check_output("--save-model", flags.save_model);
+  check_output("--checkpoint", flags.checkpoint);
+  check_output("--log-path", flags.log_path);
+  const World world = meet(flags);
+  manual_seed(flags.seed + static_cast<std::uint64_t>(world.rank));
+  const auto data = load_data(flags);
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  if (world.alone()) return train<data::samplers::RandomSampler>(flags, world, data);
+  const int code = train<data::DistributedSampler>(flags, world, data);
+  distributed::destroy_process_group();
+  return code;
+}
+
+/// --ranks: processes of this host, each a rank.
+int run_ranks(const Flags& flags) {
+  ATHANOR_CHECK_VALUE(number_in_environment("WORLD_SIZE", 1) == 1, "--ranks ", flags.ranks,
+                      " starts ranks, but WORLD_SIZE says that this process is one already; leave out one of them");
+  const std::string size = std::to_string(flags.ranks);
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  auto children = distributed::spawn_async(
+      [&](int rank) {
+        setenv("WORLD_SIZE", size.c_str(), 1);
+        setenv("RANK", std::to_string(rank).c_str(), 1);
+        setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);
+        const int code = run(flags);
+        std::fflush(nullptr);
+        if (code != 0) ::_exit(code);
+      },
+      static_cast<int>(flags.ranks));
+  try {
+    bool passed_on = false;
+    while (!children.join(std::chrono::milliseconds(100))) {
+      if (!stop_signal || passed_on) continue;
+      passed_on = true;
+      for (const pid_t pid : children.pids()) ::kill(pid, static_cast<int>(stop_signal));
+    }
+  } catch (const distributed::ProcessExitedError&) {
+    if (!stop_signal) throw;
+  }
+  return stop_signal ? 128 + static_cast<int>(stop_signal) : 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   Flags flags;
   if (const int code = parse(argc, argv, flags); code >= 0) return code;
   try {
-    return run(flags);
+    return flags.ranks > 1 ? run_ranks(flags) : run(flags);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "mnist: %s\n", e.what());
     return 1;
