@@ -361,6 +361,7 @@ class Trainer {
     if (!world_.leads()) return;
     io::Checkpoint c;
     c.set("ranks", std::int64_t{world_.size});
+    if (!world_.alone()) c.set("seed", std::to_string(flags_.seed));  // alone, the generator has it
     c.set("net", flags_.net);
     c.set("optimizer_name", flags_.optimizer);
     c.set("batch_size", flags_.batch_size);
@@ -388,7 +389,8 @@ class Trainer {
     expect("net", flags_.net);
     expect("optimizer_name", flags_.optimizer);
     expect("batch_size", std::to_string(flags_.batch_size));
-    if (c.contains("ranks")) expect("ranks", std::to_string(world_.size));
+    if (c.has("ranks")) expect("ranks", std::to_string(world_.size));
+    if (!world_.alone()) expect("seed", std::to_string(flags_.seed));
     c.load_module("model", net_.module());
     c.load_optimizer("optimizer", *optimizer_);
     c.load_scheduler("scheduler", scheduler_);
@@ -429,8 +431,9 @@ class Trainer {
   bool resume_here_ = false;
 };
 
-data::MnistData load_data(const Flags& f) {
+data::MnistData load_data(const Flags& f, const World& world) {
   data::MnistOptions o;
+  if (!world.leads()) o.log = [](const std::string&) {};
   o.root = f.data;
   if (!f.synthetic) return data::load_mnist(o);
   // Generated digits to train on; the real test set if it is at hand, else generated ones of another series.
@@ -463,7 +466,7 @@ int run(const Flags& flags) {
   check_output("--log-path", flags.log_path);
   const World world = meet(flags);
   manual_seed(flags.seed + static_cast<std::uint64_t>(world.rank));
-  const auto data = load_data(flags);
+  const auto data = load_data(flags, world);
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   if (world.alone()) return train<data::samplers::RandomSampler>(flags, world, data);

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -66,7 +67,10 @@ class Flags(ProgramTest):
     def test_a_job_of_several_ranks_is_not_run_as_many_jobs_of_one(self):
         os.environ["WORLD_SIZE"] = "2"
         self.addCleanup(os.environ.pop, "WORLD_SIZE")
-        self.run_badly(*QUICK, says=("WORLD_SIZE", "2"))
+        self.run_badly(*QUICK, says=("RANK",))
+        self.run_badly(*QUICK, "--ranks", "2", says=("--ranks", "WORLD_SIZE"))
+        os.environ["WORLD_SIZE"] = "two"
+        self.run_badly(*QUICK, says=("WORLD_SIZE", "two"))
         os.environ["WORLD_SIZE"] = "1"
         self.run_well(*QUICK)
 
@@ -250,6 +254,48 @@ class Signals(ProgramTest):
         status, output = self.interrupt(signal.SIGTERM, "--epochs", "50", "--net", "tutorial")
         self.assertEqual(status, 128 + signal.SIGTERM)
         self.assertIn("--checkpoint", output)
+
+
+class Ranks(ProgramTest):
+    digits = (2048, 100)
+    BASE = ("--no-progress", "--epochs", "2", "--net", "tutorial", "--log-interval", "2", "--threads", "1",
+            "--batch-size", "16")
+
+    def command(self, *arguments: str):
+        return [self.program, "--data", self.data, *arguments]
+
+    def test_ranks_started_by_hand_train_the_same_as_those_it_starts(self):
+        output = self.run_well(*self.BASE, "--ranks", "2", "--log-path", self.path("log"), "--save-model",
+                               self.path("m1"))
+        self.assertEqual(output.count("Test set:"), 2, "one rank prints\n" + output)
+        self.assertIn("[2048/2048 (100%)]", output)
+        for name in ("log", "log.rank1"):
+            self.assertEqual(self.read(name).decode().count("Test set:"), 2, name)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+        ranks = [subprocess.Popen(self.command(*self.BASE, "--save-model", self.path("m2")), stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True,
+                                  env={**self.environment(), "RANK": str(rank), "WORLD_SIZE": "2",
+                                       "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}) for rank in (0, 1)]
+        outputs = [rank.communicate(timeout=DEADLINE_S)[0] for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
+        self.assertEqual(outputs[1], "")
+        self.assertEqual(self.read("m1"), self.read("m2"))
+
+    def test_an_interrupted_job_continues_bit_by_bit(self):
+        self.run_well(*self.BASE, "--ranks", "2", "--save-model", self.path("whole"))
+        process = subprocess.Popen(self.command(*self.BASE, "--ranks", "2", "--checkpoint", self.path("stop.ckpt")),
+                                   stdout=subprocess.PIPE, text=True, env=self.environment())
+        lines = [process.stdout.readline() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        lines.append(process.stdout.read())
+        process.stdout.close()
+        self.assertEqual(process.wait(timeout=DEADLINE_S), 128 + signal.SIGTERM, lines)
+        self.assertIn("continue with --resume", "".join(lines))
+        self.run_badly(*self.BASE, "--resume", self.path("stop.ckpt"), says=("ranks 2", "ranks 1"))
+        self.run_well(*self.BASE, "--ranks", "2", "--resume", self.path("stop.ckpt"), "--save-model", self.path("rest"))
+        self.assertEqual(self.read("whole"), self.read("rest"))
 
 
 class ModelTest(ProgramTest):
