@@ -1,0 +1,90 @@
+// Steps of PyTorch's MNIST example on several ranks: what benchmarks/ddp_mnist.py starts.
+//   bench_ddp [--ranks N] [--batch 64] [--threads 1] [--plain] [--overlap | --no-overlap]
+// Prints one JSON line: the median time of a step and the images per second of all ranks together.
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+
+#include "athanor/athanor.h"
+#include "athanor/distributed/collectives.h"
+#include "athanor/distributed/spawn.h"
+#include "athanor/models/mnist.h"
+#include "athanor/parallel/ddp.h"
+
+namespace {
+
+using namespace athanor;
+using Clock = std::chrono::steady_clock;
+
+struct Flags {
+  int ranks = 1, threads = 1, blocks = 9, steps = 10;
+  std::int64_t batch = 64;
+  bool plain = false, overlap = false, no_overlap = false;
+};
+
+void run(const Flags& f, int rank) {
+  set_num_threads(f.threads);
+  if (f.ranks > 1) distributed::init_process_group("tcp", "env://", f.ranks, rank);
+  manual_seed(static_cast<std::uint64_t>(rank));
+  models::ConvNet net;
+  std::function<Tensor(const Tensor&)> forward = [net](const Tensor& x) mutable { return net(x); };
+  if (f.ranks > 1 && !f.plain) {
+    auto options = nn::parallel::DistributedDataParallelOptions();
+    if (f.overlap || f.no_overlap) options.overlap(f.overlap);
+    forward = [ddp = nn::parallel::DistributedDataParallel(net, options)](const Tensor& x) mutable { return ddp(x); };
+  }
+  optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.01).momentum(0.5));
+  const Tensor x = randn({f.batch, 1, 28, 28}), t = randint(10, {f.batch}, kLong);
+  const auto step = [&] {
+    optimizer.zero_grad();
+    nll_loss(forward(x), t).backward();
+    optimizer.step();
+  };
+  const auto together = [&] {
+    if (f.ranks > 1) distributed::barrier();
+  };
+  for (int i = 0; i < 10; ++i) step();
+  std::vector<double> seconds;
+  for (int block = 0; block < f.blocks; ++block) {
+    together();
+    const auto begin = Clock::now();
+    for (int i = 0; i < f.steps; ++i) step();
+    together();
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count() / f.steps);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const double median = seconds[seconds.size() / 2];
+  if (rank == 0)
+    std::printf("{\"ranks\": %d, \"step_ms\": %.3f, \"best_ms\": %.3f, \"images_per_s\": %.1f}\n", f.ranks,
+                median * 1e3, seconds[0] * 1e3, static_cast<double>(f.ranks) * static_cast<double>(f.batch) / median);
+  std::fflush(stdout);
+  if (f.ranks > 1) distributed::destroy_process_group();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags f;
+  CLI::App app{"Times data-parallel training steps"};
+  app.add_option("--ranks", f.ranks, "processes")->check(CLI::Range(1, 64));
+  app.add_option("--threads", f.threads, "threads of each")->check(CLI::Range(1, 1024));
+  app.add_option("--batch", f.batch, "images per rank and step")->check(CLI::PositiveNumber);
+  app.add_option("--blocks", f.blocks, "measurements")->check(CLI::PositiveNumber);
+  app.add_flag("--plain", f.plain, "the ranks train beside each other without exchanging anything");
+  app.add_flag("--overlap", f.overlap, "buckets are reduced by another thread");
+  app.add_flag("--no-overlap", f.no_overlap, "buckets are reduced at the end of backward");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (f.ranks == 1)
+      run(f, 0);
+    else
+      distributed::spawn([&](int rank) { run(f, rank); }, f.ranks);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_ddp: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
