@@ -75,7 +75,15 @@ FlightRecorder::~FlightRecorder() {
   std::erase(recorders().list, this);
 }
 
-std::uint64_t FlightRecorder::note(const Call& call, CallState state, Clock::time_point now) {
+std::uint64_t FlightRecorder::ticks() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  return static_cast<std::uint64_t>(nanoseconds(Clock::now()));
+#endif
+}
+
+std::uint64_t FlightRecorder::note(const Call& call, CallState state) {
   const std::uint64_t ticket = next_.fetch_add(1, std::memory_order_relaxed);
   Slot& slot = slots_[ticket % kCapacity];
   slot.ticket.store(0, std::memory_order_release);
@@ -90,7 +98,7 @@ std::uint64_t FlightRecorder::note(const Call& call, CallState state, Clock::tim
   put(kSequence, call.sequence);
   put(kCount, static_cast<std::uint64_t>(call.count));
   put(kFile, reinterpret_cast<std::uintptr_t>(call.where.file_name()));
-  const auto at = static_cast<std::uint64_t>(nanoseconds(now));
+  const std::uint64_t at = ticks();
   put(kScheduled, at);
   put(kStarted, state == CallState::Scheduled ? 0 : at);
   put(kEnded, 0);
@@ -108,22 +116,30 @@ void FlightRecorder::set_state(Slot& slot, CallState state) {
                           std::memory_order_relaxed);
 }
 
-void FlightRecorder::started(std::uint64_t ticket, Clock::time_point now) {
+void FlightRecorder::started(std::uint64_t ticket) {
   Slot& slot = slots_[ticket % kCapacity];
   if (slot.ticket.load(std::memory_order_relaxed) != ticket) return;  // overwritten by now
-  slot.words[kStarted].store(static_cast<std::uint64_t>(nanoseconds(now)), std::memory_order_relaxed);
+  slot.words[kStarted].store(ticks(), std::memory_order_relaxed);
   set_state(slot, CallState::Started);
 }
 
-void FlightRecorder::ended(std::uint64_t ticket, bool well, Clock::time_point now) {
+void FlightRecorder::ended(std::uint64_t ticket, bool well) {
   Slot& slot = slots_[ticket % kCapacity];
   if (slot.ticket.load(std::memory_order_relaxed) != ticket) return;
-  slot.words[kEnded].store(static_cast<std::uint64_t>(nanoseconds(now)), std::memory_order_relaxed);
+  slot.words[kEnded].store(ticks(), std::memory_order_relaxed);
   set_state(slot, well ? CallState::Completed : CallState::Failed);
 }
 
 std::vector<FlightRecord> FlightRecorder::records() const {
   std::vector<FlightRecord> result;
+  // How long a tick is shows by now.
+  const double passed_ns = static_cast<double>(nanoseconds(Clock::now()) - nanoseconds(first_time_));
+  const double passed_ticks = std::max(1.0, static_cast<double>(ticks() - first_ticks_));
+  const auto time_of = [&](std::uint64_t at) -> std::int64_t {
+    if (at == 0) return 0;
+    const double since = static_cast<double>(at - first_ticks_) / passed_ticks * passed_ns;
+    return nanoseconds(first_time_) + static_cast<std::int64_t>(since);
+  };
   const std::uint64_t end = next_.load(std::memory_order_acquire);
   for (std::uint64_t ticket = end > kCapacity ? end - kCapacity : 1; ticket < end; ++ticket) {
     const Slot& slot = slots_[ticket % kCapacity];
@@ -142,9 +158,9 @@ std::vector<FlightRecord> FlightRecorder::records() const {
     r.sequence = w[kSequence];
     r.count = static_cast<std::int64_t>(w[kCount]);
     r.file = reinterpret_cast<const char*>(static_cast<std::uintptr_t>(w[kFile]));
-    r.scheduled_ns = static_cast<std::int64_t>(w[kScheduled]);
-    r.started_ns = static_cast<std::int64_t>(w[kStarted]);
-    r.ended_ns = static_cast<std::int64_t>(w[kEnded]);
+    r.scheduled_ns = time_of(w[kScheduled]);
+    r.started_ns = time_of(w[kStarted]);
+    r.ended_ns = time_of(w[kEnded]);
     for (int i = 0; i < FlightRecord::kMaxDims; ++i)
       r.shape[static_cast<std::size_t>(i)] = static_cast<std::int64_t>(w[kShape + static_cast<std::size_t>(i)]);
     result.push_back(r);

@@ -48,9 +48,9 @@ class FlightRecorder {
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
   /// Notes a call and returns its ticket, by which it is known from then on. From any thread.
-  std::uint64_t note(const Call& call, CallState state, Clock::time_point now);
-  void started(std::uint64_t ticket, Clock::time_point now);
-  void ended(std::uint64_t ticket, bool well, Clock::time_point now);
+  std::uint64_t note(const Call& call, CallState state);
+  void started(std::uint64_t ticket);
+  void ended(std::uint64_t ticket, bool well);
 
   /// Oldest first. Calls noted meanwhile may be left out.
   std::vector<FlightRecord> records() const;
@@ -70,6 +70,11 @@ class FlightRecorder {
     std::array<std::atomic<std::uint64_t>, kWords> words{};
   };
   void set_state(Slot& slot, CallState state);
+  /// The processor's own count of time where it has one: reading the clock would cost more than all the rest.
+  static std::uint64_t ticks();
+
+  const std::uint64_t first_ticks_ = ticks();
+  const Clock::time_point first_time_ = Clock::now();
 
   std::string group_;
   int rank_, size_;

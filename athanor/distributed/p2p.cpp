@@ -39,17 +39,16 @@ class P2pWork final : public Work {
   }
   /// Hands it to the backend.
   void start() {
-    const auto now = Deadline::Clock::now();
     call_.timeout = group_->timeout;
-    call_.deadline = Deadline(now + group_->timeout);
-    ticket_ = group_->recorder.note(call_, CallState::Started, now);
+    call_.deadline = Deadline::after(group_->timeout);
+    ticket_ = group_->recorder.note(call_, CallState::Started);
     try {
       group_->check_usable(call_);
       const auto tag = static_cast<std::uint32_t>(tag_);
       request_ = call_.op == OpType::Send ? group_->backend->isend(call_, staged_.span(), call_.root, tag)
                                           : group_->backend->irecv(call_, staged_.span(), call_.root, tag);
     } catch (Error& error) {
-      group_->recorder.ended(ticket_, false, Deadline::Clock::now());
+      group_->recorder.ended(ticket_, false);
       error.add_context(context());
       throw;
     }
@@ -114,7 +113,7 @@ class P2pWork final : public Work {
     }
     error_ = std::move(error);
     request_.reset();
-    group_->recorder.ended(ticket_, !error_, Deadline::Clock::now());
+    group_->recorder.ended(ticket_, !error_);
     ended_.store(true, std::memory_order_release);
   }
   template <class Act>

@@ -1,6 +1,7 @@
 #include "athanor/distributed/process_group.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #include "athanor/base/env.h"
 #include "athanor/base/log.h"
@@ -62,6 +63,19 @@ std::vector<int> ranks_or_all(const ProcessGroupOptions& options) {
 
 }  // namespace
 
+Deadline deadline_soon(std::chrono::milliseconds timeout) {
+#ifdef CLOCK_MONOTONIC_COARSE
+  // The same clock as steady_clock, as of the last tick of the system's timer.
+  constexpr std::chrono::milliseconds kTick{10};
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  const auto since = std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+  return Deadline(Deadline::Clock::time_point(since) + kTick + timeout);
+#else
+  return Deadline(Deadline::Clock::now() + timeout);
+#endif
+}
+
 unsigned fork_generation() {
   [[maybe_unused]] static const int registered =
       ::pthread_atfork(nullptr, nullptr, [] { generation_now.fetch_add(1, std::memory_order_relaxed); });
@@ -116,7 +130,7 @@ void ProcessGroup::Impl::throw_unusable(const Call& call) const {
 }
 
 void ProcessGroup::Impl::call_failed(const Call& call, std::uint64_t ticket) {
-  recorder.ended(ticket, false, Deadline::Clock::now());
+  recorder.ended(ticket, false);
   const auto broke = [&](const char* what) {
     const std::lock_guard lock(failure_mutex);
     if (unusable.load()) return false;

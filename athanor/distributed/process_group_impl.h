@@ -20,6 +20,9 @@ class P2pWork;
 /// Counts the forks this process has come through; groups of another generation belong to the parent.
 unsigned fork_generation();
 
+/// `timeout` from now, up to some milliseconds more: by a clock that costs next to nothing to read.
+Deadline deadline_soon(std::chrono::milliseconds timeout);
+
 struct ProcessGroup::Impl {
   Impl(ProcessGroup& group, std::shared_ptr<Store> store, std::unique_ptr<Backend> backend);
   ~Impl();
@@ -51,14 +54,13 @@ struct ProcessGroup::Impl {
   WorkPtr enqueue(const Call& call, TensorList results, Run run);
   template <class Run>
   void carry_out(Call& call, std::uint64_t ticket, Run& run) {
-    const auto now = Deadline::Clock::now();
     call.timeout = timeout;
-    call.deadline = Deadline(now + timeout);
+    call.deadline = deadline_soon(timeout);
     call.fingerprint = mix(call.fingerprint, call.sequence);
     if (ticket == 0)
-      ticket = recorder.note(call, CallState::Started, now);
+      ticket = recorder.note(call, CallState::Started);
     else
-      recorder.started(ticket, now);
+      recorder.started(ticket);
     try {
       check_usable(call);
       if (compare_over_store) compare(call);
@@ -66,7 +68,7 @@ struct ProcessGroup::Impl {
     } catch (...) {
       call_failed(call, ticket);
     }
-    recorder.ended(ticket, true, Deadline::Clock::now());
+    recorder.ended(ticket, true);
   }
   /// Throws if the group is broken, shut down or was made before a fork.
   void check_usable(const Call& call) const {
@@ -126,7 +128,7 @@ class QueuedCollective final : public QueuedCall {
   QueuedCollective(ProcessGroup::Impl& group, const Call& call, TensorList results, Run&& run)
       : QueuedCall(results.vec()), group_(group), call_(call), run_(std::move(run)) {
     call_.background = true;
-    ticket_ = group.recorder.note(call_, CallState::Scheduled, Deadline::Clock::now());
+    ticket_ = group.recorder.note(call_, CallState::Scheduled);
   }
 
  private:
