@@ -106,6 +106,19 @@ RendezvousResult meet(const InitOptions& options) {
   return rendezvous(options.init_method.empty() ? "env://" : options.init_method, wanted);
 }
 
+// The store usually lives in rank 0's process and goes with it: that rank lets the others finish what they do with it.
+void leave_together(ProcessGroup& group) {
+  constexpr std::chrono::milliseconds kPatience{1000};
+  try {
+    Store& store = *group.store();
+    if (store.add("left", 1) == group.size())
+      store.set("all left", "");
+    else if (group.rank() == 0)
+      store.wait({"all left"}, kPatience);
+  } catch (const Error&) {  // the others take longer, or are gone: they are not this rank's business any more
+  }
+}
+
 }  // namespace
 
 void init_process_group(const InitOptions& options) {
@@ -152,11 +165,13 @@ void init_process_group(const std::string& backend, const std::string& init_meth
 void destroy_process_group(const ProcessGroupPtr& given) {
   World& w = world();
   std::vector<ProcessGroupPtr> ending;
+  bool all = false;
   {
     const std::lock_guard lock(w.mutex);
     w.forget_parents_groups();
     ATHANOR_CHECK(w.main, "destroy_process_group: there is no process group; call init_process_group first");
-    if (!given || given == w.main) {
+    all = !given || given == w.main;
+    if (all) {
       ending = std::move(w.others);
       ending.push_back(std::move(w.main));
       w.others.clear();
@@ -170,7 +185,7 @@ void destroy_process_group(const ProcessGroupPtr& given) {
       w.others.erase(found);
     }
   }
-  const bool all = !given || given == ending.back();
+  if (all && ending.back()->usable()) leave_together(*ending.back());
   for (const ProcessGroupPtr& group : ending) group->shutdown();
   if (all && !is_initialized() && !thread_world) internals::stop_flight_signal();
 }

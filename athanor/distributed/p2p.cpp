@@ -33,7 +33,7 @@ std::uint64_t checksum(const Tensor& tensor) {
 class P2pWork final : public Work {
  public:
   P2pWork(ProcessGroup::Impl& group, const Call& call, int tag, const Tensor& tensor, Staged::Use use)
-      : group_(&group), call_(call), tag_(tag), tensor_(tensor), staged_(tensor, use) {
+      : group_(&group), call_(call), tag_(tag), tensor_(tensor), staged_(tensor_, use) {
     call_.shape = {tensor_.sizes().data(), tensor_.sizes().size()};
     if (call.op == OpType::Send && debug_checks()) checksum_ = checksum(tensor);
   }

@@ -277,6 +277,8 @@ void ProcessGroup::shutdown() {
   if (impl_) impl_->shutdown();
 }
 
+bool ProcessGroup::usable() const { return impl_ && !impl_->unusable.load() && impl_->generation == fork_generation(); }
+
 const FlightRecorder& ProcessGroup::flight_recorder() const {
   ATHANOR_CHECK(impl_, "process group '", name_, "': this process is no member");
   return impl_->recorder;

@@ -121,6 +121,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   /// throws.
   void shutdown();
 
+  /// False for outsiders, and once a call has failed or the group was aborted or shut down.
+  bool usable() const;
   const FlightRecorder& flight_recorder() const;
   /// Memory that all ranks of a host may reach, or null: see Backend::allocate_shared.
   std::shared_ptr<void> allocate_shared(std::size_t bytes, Where where = Where::current());

@@ -13,18 +13,18 @@ class Staged {
   enum Use { In = 1, Out = 2, InOut = 3 };
 
   Staged() = default;
-  /// Keeps `tensor` alive. For In and InOut the memory holds its values.
-  Staged(const Tensor& tensor, Use use) : tensor_(tensor), use_(use) {
+  /// `tensor` has to outlive this. For In and InOut the memory holds its values.
+  Staged(const Tensor& tensor, Use use) : tensor_(&tensor), use_(use) {
     if (!direct(tensor)) copy();
   }
   /// After the call: puts what it wrote into the tensor, if that has not happened in place.
   void write_back() {
     if (!copy_.defined() || !(use_ & Out)) return;
     const NoGradGuard no_grad;
-    Tensor(tensor_.data()).copy_(copy_);
+    tensor_->data().copy_(copy_);
   }
   Span span() const {
-    const Tensor& t = copy_.defined() ? copy_ : tensor_;
+    const Tensor& t = copy_.defined() ? copy_ : *tensor_;
     return {athanor::detail::view_of(t).data, t.numel(), t.dtype()};
   }
   static bool direct(const Tensor& t) { return t.device().is_host() && t.is_contiguous(); }
@@ -33,12 +33,13 @@ class Staged {
   void copy() {
     const NoGradGuard no_grad;
     if (use_ & In)
-      copy_ = tensor_.data().to(TensorOptions(Device())).contiguous();
+      copy_ = tensor_->data().to(TensorOptions(Device())).contiguous();
     else
-      copy_ = Tensor(athanor::detail::empty_tensor(tensor_.sizes(), tensor_.dtype(), Device()));
+      copy_ = Tensor(athanor::detail::empty_tensor(tensor_->sizes(), tensor_->dtype(), Device()));
   }
 
-  Tensor tensor_, copy_;
+  const Tensor* tensor_ = nullptr;
+  Tensor copy_;
   Use use_ = InOut;
 };
 
