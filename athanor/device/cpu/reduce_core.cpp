@@ -73,7 +73,8 @@ class States {
  public:
   explicit States(std::int64_t bytes) {
     if (bytes > static_cast<std::int64_t>(sizeof room_)) {
-      heap_.reset(new std::max_align_t[static_cast<std::size_t>(bytes) / sizeof(std::max_align_t) + 1]);
+      heap_ = std::make_unique_for_overwrite<std::max_align_t[]>(
+          static_cast<std::size_t>(bytes) / sizeof(std::max_align_t) + 1);
       data_ = reinterpret_cast<char*>(heap_.get());
     }
   }

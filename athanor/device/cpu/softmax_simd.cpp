@@ -211,7 +211,7 @@ void softmax_columns(void* to, std::int64_t out_stride, const void* from, std::i
   each_row(in, in_stride, n, w, [&](auto x, std::int64_t, std::int64_t c) HWY_ATTR {
     hn::Store(hn::Max(x, hn::Load(d, max + c)), d, max + c);
   });
-  each_row(in, in_stride, n, w, [&](auto x, std::int64_t i, std::int64_t c) HWY_ATTR {
+  each_row(in, in_stride, n, w, [&](auto x, [[maybe_unused]] std::int64_t i, std::int64_t c) HWY_ATTR {
     const auto e = vec_exp_nonpositive(d, hn::Sub(x, hn::Load(d, max + c)));
     hn::Store(hn::Add(e, hn::Load(d, sum + c)), d, sum + c);
     if constexpr (!kLog) store_at(d, e, out + i * out_stride, c, w);
