@@ -27,7 +27,8 @@ int use_team() {
 namespace {
 
 /// Leading dimension and orientation of a row-major operand, if BLAS can express it.
-bool orient(std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols, char& trans, std::int64_t& ld) {
+[[maybe_unused]] bool orient(std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols, char& trans,
+                             std::int64_t& ld) {
   if (col == 1 && row >= cols) {
     trans = 'N';
     ld = row;
