@@ -10,6 +10,7 @@ namespace bench {
 using athanor::InferenceMode;
 }
 
+#include "benchmarks/cpp_resnet.h"
 #include "benchmarks/cpp_rows.h"
 #include "benchmarks/cpp_throughput.h"
 #include "benchmarks/cpp_training.h"
@@ -62,6 +63,7 @@ int main(int argc, char** argv) {
   bench::Program program("athanor", "", athanor::get_num_threads());
   bench::add_overhead_rows(program);
   bench::add_training_rows(program);
+  bench::add_resnet_rows(program);
   bench::add_throughput_rows(program);
   add_loader_rows(program);
   return program.serve();

@@ -101,7 +101,8 @@ struct Gelu : UnaryOfInput<Gelu, UnaryOp::Gelu, ResultType::Floating> {
     return UnaryPointwise::infer(a);
   }
   void run(const Tensor& out, const Tensor& a) {
-    launch(unary_kernel, approximate == "tanh" ? UnaryOp::GeluTanh : UnaryOp::Gelu, out, a, Scalar(0), Scalar(0));
+    launch_elementwise(unary_kernel, approximate == "tanh" ? UnaryOp::GeluTanh : UnaryOp::Gelu, out, a, Scalar(0),
+                       Scalar(0));
   }
   Tensor slope(const Tensor& g, const Tensor& in) const { return gelu_backward(g, in, approximate); }
 };

@@ -76,7 +76,7 @@ struct GeluBackward : FusedBackward<GeluBackward, BinaryOp::GeluBackward> {
   std::string approximate;
   void run(const Tensor& out, const Tensor& g, const Tensor& x) {
     const BinaryOp kind = approximate == "tanh" ? BinaryOp::GeluTanhBackward : BinaryOp::GeluBackward;
-    launch(binary_kernel, kind, out, g, x, Scalar(0), Scalar(0));
+    launch_elementwise(binary_kernel, kind, out, g, x, Scalar(0), Scalar(0));
   }
   Tensor again(const Tensor& g, const Tensor& x) const { return gelu_backward(g, x, approximate); }
   Tensor slope(const Tensor& x) const {

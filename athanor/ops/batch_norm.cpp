@@ -45,6 +45,18 @@ Meta like(const Tensor& t) {
   return {DimVector(t.sizes()), t.dtype(), t.device(), t.is_contiguous() ? DimVector{} : DimVector(t.strides())};
 }
 
+using detail::Stored;
+
+/// The same in the blocks of a hidden `t`.
+Meta like_stored(const Tensor& t) {
+  Meta m = like(t);
+  m.block = static_cast<std::int16_t>(detail::hidden_block(t));
+  return m;
+}
+
+/// An activation for a kernel that works in blocks.
+Stored in_blocks(const Tensor& t, int block) { return t.defined() ? Stored(t, block) : Stored(t); }
+
 /// All dims but the channels.
 DimVector batch_dims(const Tensor& input) {
   DimVector dims{0};
@@ -86,16 +98,22 @@ struct BatchNormBackward {
   ATHANOR_OP(
       "_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? out, Tensor mean, Tensor invstd, Tensor? weight, "
       "Tensor? bias, bool training, int mask) -> (Tensor, Tensor, Tensor) | function");
+  static constexpr bool accepts_hidden = true;
   bool training;
   std::int64_t mask;
   std::array<Meta, 3> infer(const Tensor&, const Tensor& input, const Tensor&, const Tensor&, const Tensor&,
                             const Tensor& weight, const Tensor& bias) {
-    auto wanted = [&](const Tensor& t, int bit) { return mask >> bit & 1 ? like(t) : Meta{}; };
+    auto wanted = [&](const Tensor& t, int bit) { return mask >> bit & 1 ? like_stored(t) : Meta{}; };
     return {wanted(input, 0), wanted(weight, 1), wanted(bias, 2)};
   }
   void run(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& grad, const Tensor& input,
            const Tensor& out, const Tensor& mean, const Tensor& invstd, const Tensor& weight, const Tensor&) {
-    launch<3>(batch_norm_backward_kernel, dx, dw, db, grad, input, out, mean, invstd, weight, training);
+    // The gradient follows the activation.
+    if (const int block = detail::hidden_block(dx.defined() ? dx : input))
+      launch<3>(batch_norm_backward_kernel, Stored(dx), dw, db, in_blocks(grad, block), in_blocks(input, block),
+                in_blocks(out, block), mean, invstd, weight, training);
+    else
+      launch<3>(batch_norm_backward_kernel, dx, dw, db, grad, input, out, mean, invstd, weight, training);
   }
 };
 
@@ -105,6 +123,7 @@ struct BatchNormTrain {
       "_batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
       "float momentum, float eps, bool relu) -> (Tensor, Tensor, Tensor) | function");
   static constexpr const char* grad_name = "NativeBatchNormBackward0";
+  static constexpr bool accepts_hidden = true;
   double momentum, eps;
   bool relu;
   SavedTensor x, w, b, y, mean_, invstd_;
@@ -120,12 +139,16 @@ struct BatchNormTrain {
                         "batch_norm: Expected more than 1 value per channel when training, got input size ",
                         input.sizes());
     const Meta stats{{channels}, statistics_type(input.dtype()), input.device(), {}};
-    return {like(input), stats, stats};
+    return {like_stored(input), stats, stats};
   }
   void run(const Tensor& out, const Tensor& mean, const Tensor& invstd, const Tensor& input, const Tensor& weight,
            const Tensor& bias, const Tensor& running_mean, const Tensor& running_var) {
-    launch<5>(batch_norm_kernel, out, mean, invstd, running_mean, running_var, input, weight, bias, momentum, eps,
-              relu);
+    if (const int block = detail::hidden_block(out))
+      launch<5>(batch_norm_kernel, Stored(out), mean, invstd, running_mean, running_var, Stored(input, block), weight,
+                bias, momentum, eps, relu);
+    else
+      launch<5>(batch_norm_kernel, out, mean, invstd, running_mean, running_var, input, weight, bias, momentum, eps,
+                relu);
     if (running_mean.defined()) running_mean.impl()->bump_version();
     if (running_var.defined()) running_var.impl()->bump_version();
   }
@@ -162,6 +185,7 @@ struct BatchNormEval {
       "_batch_norm_eval(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, "
       "float eps, bool relu) -> Tensor | function");
   static constexpr const char* grad_name = "NativeBatchNormBackward0";
+  static constexpr bool accepts_hidden = true;
   double eps;
   bool relu;
   SavedTensor x, w, b, y, mean_, var_;
@@ -173,10 +197,15 @@ struct BatchNormEval {
     mean = dense(mean);
     var = dense(var);
   }
-  Meta infer(const Tensor& input, const Tensor&, const Tensor&, const Tensor&, const Tensor&) { return like(input); }
+  Meta infer(const Tensor& input, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
+    return like_stored(input);
+  }
   void run(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
            const Tensor& var) {
-    launch(batch_norm_eval_kernel, out, input, weight, bias, mean, var, eps, relu);
+    if (const int block = detail::hidden_block(out))
+      launch(batch_norm_eval_kernel, Stored(out), Stored(input, block), weight, bias, mean, var, eps, relu);
+    else
+      launch(batch_norm_eval_kernel, out, input, weight, bias, mean, var, eps, relu);
   }
   void save(const Node&, const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
             const Tensor& var) {

@@ -147,6 +147,22 @@ DimVector result_strides(const Tensor& input, const Tensor& weight, IntArrayRef 
   return s.empty() && input.dim() == weight.dim() && input.numel() != 0 ? layout_like(weight, sizes) : s;
 }
 
+using detail::Stored;
+
+/// Channels per block in which a call takes its activations; 0: plain. The first two are its operands.
+int block_for(ConvPass pass, const Tensor& input, const Tensor& other, IntArrayRef x, IntArrayRef weight, IntArrayRef y,
+              const ConvParams& params) {
+  if (params.spatial != 2 || params.transposed || !input.is_contiguous() || !other.is_contiguous()) return 0;
+  int block = 0;
+  conv_layout_kernel.get(input.device().type())(block, pass, input.dtype(), x, weight, y, params);
+  return block;
+}
+
+Meta made_in_blocks(Meta m, int block) {
+  if (hidden_layouts_enabled()) m.block = static_cast<std::int16_t>(block);
+  return m;
+}
+
 }  // namespace
 
 /// The general convolution over a batch (batch, channels, spatial…); a transposed one is conv_transpose.
@@ -154,9 +170,11 @@ struct Convolution : ConvArguments {
   ATHANOR_OP(
       "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
       "bool transposed, int[] output_padding, int groups) -> Tensor");
+  static constexpr bool accepts_hidden = true;
   SavedTensor x, w;
   ConvParams params;
   DimVector input_size, weight_size;
+  int block = 0;
   Meta infer(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     check_dtypes(input, weight);
     const int spatial = spatial_dims("convolution", input);
@@ -168,10 +186,14 @@ struct Convolution : ConvArguments {
     input_size = DimVector(input.sizes());
     weight_size = DimVector(weight.sizes());
     const DimVector sizes = output_shape(input, weight, params);
-    return {sizes, input.dtype(), input.device(), result_strides(input, weight, sizes)};
+    block = block_for(ConvPass::Forward, input, weight, input_size, weight_size, sizes, params);
+    return made_in_blocks({sizes, input.dtype(), input.device(), result_strides(input, weight, sizes)}, block);
   }
   void run(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias) {
-    launch(conv_forward_kernel, out, input, weight, bias, params, Epilogue::None);
+    if (block)
+      launch(conv_forward_kernel, Stored(out), Stored(input), weight, bias, params, Epilogue::None);
+    else
+      launch(conv_forward_kernel, out, input, weight, bias, params, Epilogue::None);
   }
   void save(const Node& n, const Tensor& input, const Tensor& weight, const Tensor&) {
     if (n.needs(1)) x.save(input);
@@ -197,19 +219,26 @@ struct ConvolutionBackwardInput : ConvArguments {
       "convolution_backward_input(Tensor grad_output, Tensor weight, int[] input_size, int[] stride, int[] padding, "
       "int[] dilation, bool transposed, int[] output_padding, int groups) -> Tensor");
   static constexpr const char* grad_name = "ConvolutionBackwardBackward0";
+  static constexpr bool accepts_hidden = true;
   DimVector input_size;
   SavedTensor dy, w;
   ConvParams params;
   DimVector weight_size;
+  int block = 0;
   Meta infer(const Tensor& grad_output, const Tensor& weight) {
     check_dtypes(grad_output, weight);
     params = make_params(*this, spatial_dims("convolution_backward_input", weight));
     check_shapes("convolution_backward_input", grad_output.sizes(), input_size, weight.sizes(), params);
     weight_size = DimVector(weight.sizes());
-    return {input_size, weight.dtype(), weight.device(), result_strides(grad_output, weight, input_size)};
+    block = block_for(ConvPass::Input, grad_output, weight, input_size, weight_size, grad_output.sizes(), params);
+    return made_in_blocks(
+        {input_size, weight.dtype(), weight.device(), result_strides(grad_output, weight, input_size)}, block);
   }
   void run(const Tensor& out, const Tensor& grad_output, const Tensor& weight) {
-    launch(conv_backward_input_kernel, out, grad_output, weight, params);
+    if (block)
+      launch(conv_backward_input_kernel, Stored(out), Stored(grad_output), weight, params);
+    else
+      launch(conv_backward_input_kernel, out, grad_output, weight, params);
   }
   void save(const Node& n, const Tensor& grad_output, const Tensor& weight) {
     if (n.needs(1)) dy.save(grad_output);
@@ -227,24 +256,30 @@ struct ConvolutionBackwardWeight : ConvArguments {
       "convolution_backward_weight(Tensor grad_output, Tensor input, int[] weight_size, int[] stride, int[] padding, "
       "int[] dilation, bool transposed, int[] output_padding, int groups, bool with_bias) -> (Tensor, Tensor)");
   static constexpr const char* grad_name = "ConvolutionBackwardBackward0";
+  static constexpr bool accepts_hidden = true;
   DimVector weight_size;
   bool with_bias = false;
   SavedTensor dy, x;
   ConvParams params;
   DimVector input_size, output_size;
+  int block = 0;
   std::array<Meta, 2> infer(const Tensor& grad_output, const Tensor& input) {
     check_dtypes(grad_output, input);
     params = make_params(*this, spatial_dims("convolution_backward_weight", input));
     check_shapes("convolution_backward_weight", grad_output.sizes(), input.sizes(), weight_size, params);
     input_size = DimVector(input.sizes());
     output_size = DimVector(grad_output.sizes());
+    block = block_for(ConvPass::Weight, grad_output, input, input_size, weight_size, output_size, params);
     std::array<Meta, 2> m;
     m[0] = {weight_size, input.dtype(), input.device(), {}};
     if (with_bias) m[1] = {{grad_output.size(1)}, input.dtype(), input.device(), {}};
     return m;
   }
   void run(const Tensor& dw, const Tensor& db, const Tensor& grad_output, const Tensor& input) {
-    launch<2>(conv_backward_weight_kernel, dw, db, grad_output, input, params);
+    if (block)
+      launch<2>(conv_backward_weight_kernel, dw, db, Stored(grad_output), Stored(input), params);
+    else
+      launch<2>(conv_backward_weight_kernel, dw, db, grad_output, input, params);
   }
   void save(const Node& n, const Tensor& grad_output, const Tensor& input) {
     if (n.needs(1)) dy.save(grad_output);

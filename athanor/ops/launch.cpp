@@ -2,11 +2,19 @@
 
 namespace athanor::detail {
 
-OwnedView Capture::operator()(const TensorBase& t) {
+OwnedView Capture::operator()(const TensorBase& t) { return capture(t, view_of(t)); }
+
+OwnedView Capture::operator()(const Stored& s) {
+  // Uses by other queues are noted with the storage, which gives a hidden layout's bytes back without asking.
+  const bool at_home = !s.tensor().defined() || queue_of(s.tensor().device()) == queue_;
+  return capture(s.tensor(), at_home ? s.view() : view_of(s.tensor()));
+}
+
+OwnedView Capture::capture(const TensorBase& t, const View& view) {
   OwnedView o;
   const bool is_output = outputs_left_-- > 0;
   if (!t.defined()) return o;
-  o.view = view_of(t);
+  o.view = view;
   o.dims = DimVector(t.impl()->dims, t.impl()->dims + 2 * t.impl()->ndim);
   Storage& storage = *t.storage();
   if (t.device().is_host()) {

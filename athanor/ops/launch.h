@@ -6,6 +6,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "athanor/ops/hidden.h"
 #include "athanor/ops/kernels/kernel.h"
 #include "athanor/tensor/tensor_base.h"
 
@@ -27,6 +28,7 @@ class ViewArray {
 };
 
 inline View kernel_argument(const TensorBase& t) { return view_of(t); }
+inline View kernel_argument(const Stored& s) { return s.view(); }
 inline ViewArray kernel_argument(const TensorBaseList& list) { return ViewArray(list); }
 inline ViewArray kernel_argument(const std::vector<TensorBase>& list) { return ViewArray(list); }
 template <class T>
@@ -38,6 +40,7 @@ requires(!std::is_convertible_v<T, TensorBaseList> &&
 inline const TensorImpl* queued_impl(const TensorBase& t) {
   return t.impl() && !t.impl()->device.is_host() ? t.impl() : nullptr;
 }
+inline const TensorImpl* queued_impl(const Stored& s) { return queued_impl(s.tensor()); }
 inline const TensorImpl* queued_impl(const TensorBaseList& list) {
   for (const auto& t : list)
     if (const auto* i = queued_impl(t)) return i;
@@ -79,6 +82,7 @@ class Capture {
   /// The first `outputs` tensors are written.
   Capture(Queue* queue, Task* task, int outputs) : queue_(queue), task_(task), outputs_left_(outputs) {}
   OwnedView operator()(const TensorBase& t);
+  OwnedView operator()(const Stored& s);
   OwnedViews operator()(const TensorBaseList& list);
   OwnedViews operator()(const std::vector<TensorBase>& list) { return (*this)(TensorBaseList(list)); }
   template <class T>
@@ -97,6 +101,8 @@ class Capture {
   }
 
  private:
+  OwnedView capture(const TensorBase& t, const View& view);
+
   Queue* queue_;
   Task* task_;
   std::vector<IntrusivePtr<Storage>> foreign_;

@@ -2,6 +2,7 @@
 
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
+#include "athanor/ops/kernels/hidden.h"
 
 namespace athanor::ops {
 
@@ -64,6 +65,10 @@ void check_no_internal_overlap(const Tensor& t, const char* schema) {
     ATHANOR_CHECK(i->dims[d] <= 1 || i->dims[i->ndim + d] != 0, op_name(schema),
                   ": unsupported operation: more than one element of the written-to tensor refers to a single memory "
                   "location. Please clone() the tensor before performing the operation.");
+}
+
+Tensor allocate_hidden(const Meta& m) {
+  return detail::empty_hidden_tensor(m.sizes, m.dtype, m.device, m.block, restore_layout_kernel.get(m.device.type()));
 }
 
 Tensor copy_for_backward(const Tensor& self) { return clone(self); }

@@ -16,8 +16,9 @@
 /// version counting, view bookkeeping. Optional members: `save(const Node&, inputs...)`, called before run;
 /// `save_results(Node*, outputs...)`, called after; `prepare(inputs&...)`, which may replace inputs (type promotion);
 /// `grad_name`, PyTorch's name of the node where it is not the op's own name; `keeps_self`, true (or a function of the
-/// node that returns true) if backward reads self's old values, so that the in-place form saves a copy of them. No
-/// `grad`: not differentiable.
+/// node that returns true) if backward reads self's old values, so that the in-place form saves a copy of them;
+/// `accepts_hidden`, true if run() copes with tensors in hidden layouts (athanor/ops/hidden.h). No `grad`: not
+/// differentiable.
 /// Gradients are written with public ops, so they can be differentiated again; the engine reduces a gradient to its
 /// input's shape and dtype, so broadcasting needs no code.
 ///
@@ -51,6 +52,8 @@ struct Meta {
   DType dtype = DType::Undefined;
   Device device;
   DimVector strides;
+  /// Positive: made in blocks of as many channels, if the op accepts hidden layouts (athanor/ops/hidden.h).
+  std::int16_t block = 0;
 };
 
 /// Geometry of a view.
@@ -187,7 +190,20 @@ IntrusivePtr<OpNode<Op>> make_inplace_node(Op& op, const Tensor& self, const In&
   return node;
 }
 
-inline Tensor allocate(const Meta& m) { return detail::empty_tensor(m.sizes, m.dtype, m.device, m.strides); }
+/// The op declares `static constexpr bool accepts_hidden = true`.
+template <class Op>
+inline constexpr bool accepts_hidden = requires {
+  requires Op::accepts_hidden;
+};
+
+Tensor allocate_hidden(const Meta& m);
+template <class Op>
+inline Tensor allocate(const Meta& m) {
+  if constexpr (accepts_hidden<Op>) {
+    if (__builtin_expect(m.block > 0, 0)) return allocate_hidden(m);
+  }
+  return detail::empty_tensor(m.sizes, m.dtype, m.device, m.strides);
+}
 inline void mark_inference(const Tensor& t) {
   if (__builtin_expect(InferenceMode::is_enabled(), 0)) t.impl()->inference = true;
 }
@@ -235,10 +251,10 @@ std::array<Tensor, N> call_prepared(Op op, const In&... in) {
   std::array<Tensor, N> outs;
   auto spec = op.infer(in...);
   if constexpr (N == 1)
-    outs[0] = allocate(spec);
+    outs[0] = allocate<Op>(spec);
   else
     for (std::size_t i = 0; i < N; ++i)
-      if (spec[i].dtype != DType::Undefined) outs[i] = allocate(spec[i]);
+      if (spec[i].dtype != DType::Undefined) outs[i] = allocate<Op>(spec[i]);
   auto run = [&]<std::size_t... I>(Op & o, std::index_sequence<I...>) { o.run(outs[I]..., in...); };
   constexpr auto indices = std::make_index_sequence<N>();
   if constexpr (is_differentiable<Op>) {

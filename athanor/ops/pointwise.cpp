@@ -35,7 +35,7 @@ struct Add : BinaryPointwise<Add, BinaryOp::Add> {
   Scalar alpha;
   void run(const Tensor& out, const Tensor& a, const Tensor& b) {
     if (!is_one(alpha)) check_alpha("add", out.dtype(), alpha);
-    launch(binary_kernel, BinaryOp::Add, out, a, b, alpha, Scalar(0));
+    launch_elementwise(binary_kernel, BinaryOp::Add, out, a, b, alpha, Scalar(0));
   }
   void grad(GradCall& g) {
     if (g.needs(0)) g.set(0, g.grad());
@@ -48,7 +48,7 @@ struct AddScalar : ScalarPointwise<AddScalar, BinaryOp::Add> {
   Scalar other, alpha;
   void run(const Tensor& out, const Tensor& a) {
     if (!is_one(alpha)) check_alpha("add", out.dtype(), alpha);
-    launch(binary_scalar_kernel, BinaryOp::Add, out, a, other, false, alpha, Scalar(0));
+    launch_elementwise(binary_scalar_kernel, BinaryOp::Add, out, a, other, false, alpha, Scalar(0));
   }
   void grad(GradCall& g) { g.set(0, g.grad()); }
 };
@@ -59,7 +59,7 @@ struct Sub : BinaryPointwise<Sub, BinaryOp::Sub> {
   Scalar alpha;
   void run(const Tensor& out, const Tensor& a, const Tensor& b) {
     if (!is_one(alpha)) check_alpha("sub", out.dtype(), alpha);
-    launch(binary_kernel, BinaryOp::Sub, out, a, b, alpha, Scalar(0));
+    launch_elementwise(binary_kernel, BinaryOp::Sub, out, a, b, alpha, Scalar(0));
   }
   void grad(GradCall& g) {
     if (g.needs(0)) g.set(0, g.grad());
@@ -72,7 +72,7 @@ struct SubScalar : ScalarPointwise<SubScalar, BinaryOp::Sub> {
   Scalar other, alpha;
   void run(const Tensor& out, const Tensor& a) {
     if (!is_one(alpha)) check_alpha("sub", out.dtype(), alpha);
-    launch(binary_scalar_kernel, BinaryOp::Sub, out, a, other, false, alpha, Scalar(0));
+    launch_elementwise(binary_scalar_kernel, BinaryOp::Sub, out, a, other, false, alpha, Scalar(0));
   }
   void grad(GradCall& g) { g.set(0, g.grad()); }
 };
@@ -86,7 +86,7 @@ struct RsubScalar : ScalarPointwise<RsubScalar, BinaryOp::Sub> {
   static constexpr const char* grad_name = "RsubBackward1";
   Scalar other, alpha;
   void run(const Tensor& out, const Tensor& a) {
-    launch(binary_scalar_kernel, BinaryOp::Sub, out, a, other, true, alpha, Scalar(0));
+    launch_elementwise(binary_scalar_kernel, BinaryOp::Sub, out, a, other, true, alpha, Scalar(0));
   }
   void grad(GradCall& g) { g.set(0, mul(g.grad(), -alpha)); }
 };
@@ -141,7 +141,7 @@ struct RdivScalar : ScalarPointwise<RdivScalar, BinaryOp::Div, ResultType::Float
   Scalar other;
   SavedTensor a;
   void run(const Tensor& out, const Tensor& x) {
-    launch(binary_scalar_kernel, BinaryOp::Div, out, x, other, true, Scalar(1), Scalar(0));
+    launch_elementwise(binary_scalar_kernel, BinaryOp::Div, out, x, other, true, Scalar(1), Scalar(0));
   }
   void save(const Node&, const Tensor& x) { a.save(x); }
   void grad(GradCall& g) {

@@ -25,6 +25,31 @@ Scalar second_parameter(const Op& op) {
     return 0;
 }
 
+/// Whether an operand can be brought into the blocks of `out`. Numbers are in every layout.
+inline bool fits_blocks(const Tensor& out, const Tensor& t) {
+  return t.sizes() == out.sizes() && t.dtype() == out.dtype() && t.device() == out.device();
+}
+template <class T>
+bool fits_blocks(const Tensor&, const T&) {
+  return true;
+}
+inline detail::Stored in_blocks(const Tensor& t, int block) { return detail::Stored(t, block); }
+template <class T>
+const T& in_blocks(const T& number, int) {
+  return number;
+}
+
+/// launch() of an element-wise kernel. The order of the elements is nothing to it: if `out` is in blocks of channels,
+/// the operands are brought into the same and it works on the bytes as they are stored.
+template <class K, class Kind, class... Args>
+inline void launch_elementwise(const K& kernel, Kind kind, const Tensor& out, const Args&... args) {
+  const int block = detail::hidden_block(out);
+  if (__builtin_expect(block > 0, 0) && (fits_blocks(out, args) && ...))
+    launch(kernel, kind, detail::Stored(out), in_blocks(args, block)...);
+  else
+    launch(kernel, kind, out, args...);
+}
+
 /// dtype of the result: that of the promoted operands; the same, where only floating operands are taken; that or, for
 /// integers, the default float dtype; bool.
 enum class ResultType { Promoted, Floating, Float, Bool };
@@ -34,6 +59,7 @@ enum class ResultType { Promoted, Floating, Float, Bool };
 /// `Derived` supplies schema. Both operands are tensors.
 template <class Derived, BinaryOp Kind, ResultType Result = ResultType::Promoted>
 struct BinaryPointwise {
+  static constexpr bool accepts_hidden = Result != ResultType::Bool;
   bool ready(const Tensor& a, const Tensor& b) const {
     return a.impl() && b.impl() && a.impl()->dtype == b.impl()->dtype &&
            (Result != ResultType::Float || is_floating_point(a.impl()->dtype));
@@ -46,7 +72,7 @@ struct BinaryPointwise {
     return pointwise_meta(Derived::schema, Result == ResultType::Bool ? DType::Bool : a.impl()->dtype, {&a, &b});
   }
   void run(const Tensor& out, const Tensor& a, const Tensor& b) {
-    launch(binary_kernel, Kind, out, a, b, Scalar(1), Scalar(0));
+    launch_elementwise(binary_kernel, Kind, out, a, b, Scalar(1), Scalar(0));
   }
   static void promote(Tensor& a, Tensor& b) {
     DType t = Promotion().add(a).add(b).type();
@@ -59,6 +85,7 @@ struct BinaryPointwise {
 /// One operand is a number.
 template <class Derived, BinaryOp Kind, ResultType Result = ResultType::Promoted>
 struct ScalarPointwise {
+  static constexpr bool accepts_hidden = Result != ResultType::Bool;
   bool ready(const Tensor& a) const {
     return a.impl() && (a.impl()->dtype == DType::Float || a.impl()->dtype == DType::Double) && a.impl()->ndim > 0;
   }
@@ -75,13 +102,15 @@ struct ScalarPointwise {
     return pointwise_meta(Derived::schema, Result == ResultType::Bool ? DType::Bool : a.impl()->dtype, {&a});
   }
   void run(const Tensor& out, const Tensor& a) {
-    launch(binary_scalar_kernel, Kind, out, a, static_cast<Derived*>(this)->other, false, Scalar(1), Scalar(0));
+    launch_elementwise(binary_scalar_kernel, Kind, out, a, static_cast<Derived*>(this)->other, false, Scalar(1),
+                       Scalar(0));
   }
 };
 
 /// One tensor in, one out. Float: integers are computed in the default dtype.
 template <class Derived, UnaryOp Kind, ResultType Result = ResultType::Float>
 struct UnaryPointwise {
+  static constexpr bool accepts_hidden = Result != ResultType::Bool;
   bool ready(const Tensor& a) const {
     return a.impl() && (Result != ResultType::Float || is_floating_point(a.impl()->dtype));
   }
@@ -97,7 +126,7 @@ struct UnaryPointwise {
   }
   void run(const Tensor& out, const Tensor& a) {
     auto& op = static_cast<Derived&>(*this);
-    launch(unary_kernel, Kind, out, a, first_parameter(op), second_parameter(op));
+    launch_elementwise(unary_kernel, Kind, out, a, first_parameter(op), second_parameter(op));
   }
 };
 
@@ -124,9 +153,17 @@ struct UnaryOfResult : UnaryPointwise<Derived, Kind, Result> {
 template <class Derived, BinaryOp Kind>
 struct FusedBackward : BinaryPointwise<Derived, Kind> {
   SavedTensor incoming, value;
+  /// The gradient follows the activation, which the next backward op has in the same layout.
+  Meta infer(const Tensor& grad, const Tensor& v) {
+    Meta m = BinaryPointwise<Derived, Kind>::infer(grad, v);
+    const int block = detail::hidden_block(v);
+    m.block = static_cast<std::int16_t>(grad.sizes() == v.sizes() ? block : 0);
+    if (m.block) m.strides.clear();
+    return m;
+  }
   void run(const Tensor& out, const Tensor& grad, const Tensor& v) {
     auto& op = static_cast<Derived&>(*this);
-    launch(binary_kernel, Kind, out, grad, v, first_parameter(op), second_parameter(op));
+    launch_elementwise(binary_kernel, Kind, out, grad, v, first_parameter(op), second_parameter(op));
   }
   void save(const Node& n, const Tensor& grad, const Tensor& v) {
     if (n.needs(1)) incoming.save(grad);

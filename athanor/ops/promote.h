@@ -41,7 +41,8 @@ class Promotion {
 inline DType float_type(DType t) { return is_floating_point(t) ? t : get_default_dtype(); }
 
 /// The result of an element-wise op over broadcast inputs: shape, the first queued device, and the strides of a dense
-/// permuted input (channels last, transposed) when all inputs agree.
+/// permuted input (channels last, transposed) when all inputs agree, or the blocks of a hidden one among inputs of one
+/// shape.
 Meta pointwise_meta(const char* schema, DType dtype, std::initializer_list<const Tensor*> inputs);
 
 /// `t` in `dtype`; itself when it has it.

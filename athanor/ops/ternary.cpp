@@ -184,7 +184,7 @@ struct LerpScalar : BinaryPointwise<LerpScalar, BinaryOp::Lerp> {
                   end.dtype());
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& end) {
-    launch(binary_kernel, BinaryOp::Lerp, out, self, end, weight, Scalar(0));
+    launch_elementwise(binary_kernel, BinaryOp::Lerp, out, self, end, weight, Scalar(0));
   }
   void grad(GradCall& g) {
     if (g.needs(0)) g.set(0, mul(g.grad(), 1 - weight.toDouble()));

@@ -10,11 +10,35 @@ namespace athanor {
 namespace {
 
 constexpr std::size_t kHeader = 64;
-std::mutex restore_mutex;  // restoring is rare; one lock serves all storages
+std::mutex hidden_mutex;  // guards who holds a hidden layout; held for moments, so one lock serves all storages
+
+/// Restores in the queue's order. Reads the block by address: whatever reuses it runs later in the same queue.
+struct RestoreTask final : Task {
+  RestoreTask(void* plain, const HiddenLayout& h)
+      : Task("restore_layout"), plain(plain), stored(h.data()), blocks(h.blocks()), restore(h.restore_function()) {}
+  void run() override { restore(plain, stored, blocks); }
+  void* plain;
+  const void* stored;
+  ChannelBlocks blocks;
+  HiddenLayout::Restore restore;
+};
 
 }  // namespace
 
 static_assert(sizeof(Storage) <= kHeader);
+
+HiddenLayout::HiddenLayout(Device device, const ChannelBlocks& blocks, Restore restore)
+    : device_(device),
+      blocks_(blocks),
+      restore_(restore),
+      data_(device.is_host() ? host_allocate(blocks.nbytes()) : detail::queue_of(device)->allocate(blocks.nbytes())) {}
+
+HiddenLayout::~HiddenLayout() {
+  if (device_.is_host())
+    host_deallocate(data_, blocks_.nbytes());
+  else
+    detail::queue_of(device_)->deallocate(data_, blocks_.nbytes(), {});
+}
 
 IntrusivePtr<Storage> Storage::allocate(Device device, std::size_t bytes) {
   if (__builtin_expect(device.is_host(), 1)) {
@@ -50,14 +74,21 @@ IntrusivePtr<Storage> Storage::borrow(void* data, std::size_t bytes, std::functi
   return result;
 }
 
-IntrusivePtr<Storage> Storage::with_hidden(IntrusivePtr<HiddenLayout> hidden, std::size_t bytes) {
+IntrusivePtr<Storage> Storage::with_hidden(Device device, IntrusivePtr<HiddenLayout> hidden) {
   auto* s = new (host_allocate(kHeader)) Storage;
   IntrusivePtr<Storage> result(s);
-  s->nbytes_ = bytes;
+  s->device_ = device;
+  s->nbytes_ = hidden->blocks().nbytes();
   s->data_apart_ = true;
   s->extra().hidden = std::move(hidden);
-  s->has_hidden_ = true;
+  s->is_hidden_.store(true, std::memory_order_release);
   return result;
+}
+
+IntrusivePtr<HiddenLayout> Storage::hidden() const {
+  if (!is_hidden()) return nullptr;
+  const std::lock_guard lock(hidden_mutex);
+  return extra_->hidden;
 }
 
 void Storage::destroy(Storage* s) {
@@ -85,25 +116,44 @@ Storage::Extra& Storage::extra() {
 }
 
 void Storage::restore_plain() {
-  const std::lock_guard lock(restore_mutex);
-  if (!has_hidden_) return;
-  void* plain = host_allocate(nbytes_);
-  extra_->hidden->restore(plain);
-  data_ = plain;
-  block_bytes_ = nbytes_;
-  std::atomic_thread_fence(std::memory_order_release);
-  has_hidden_ = false;
-  extra_->hidden.reset();
+  IntrusivePtr<HiddenLayout> stored = hidden();
+  if (!stored) return;
+  // No lock while the kernel runs, which may wait for threads: of several restorers the first to end counts.
+  const auto publish = [&](void* plain) {
+    data_ = plain;
+    block_bytes_ = nbytes_;
+    is_hidden_.store(false, std::memory_order_release);
+    extra_->hidden.reset();
+  };
+  if (device_.is_host()) {
+    void* plain = host_allocate(nbytes_);
+    stored->restore(plain);
+    const std::unique_lock lock(hidden_mutex);
+    if (is_hidden())
+      publish(plain);
+    else
+      host_deallocate(plain, nbytes_);
+    return;
+  }
+  const std::lock_guard lock(hidden_mutex);
+  if (!is_hidden()) return;
+  Queue* queue = detail::queue_of(device_);
+  void* plain = queue->allocate(nbytes_);
+  auto task = std::make_unique<RestoreTask>(plain, *stored);
+  task->reads.push_back(validity());
+  task->writes.push_back({validity(), true});
+  queue->enqueue(std::move(task));
+  publish(plain);
 }
 
 void Storage::expose_to_host() {
   if (host_exposed_) return;
+  data();  // what restores it joins the queue before the host waits
   if (!device_.is_host()) {
     synchronize(device_);
     for (const Event& e : pending_foreign_uses()) e.synchronize();
     check_valid();
   }
-  data();
   host_exposed_ = true;
 }
 
@@ -115,7 +165,8 @@ const IntrusivePtr<Validity>& Storage::validity() {
 
 void Storage::check_valid() const {
   ATHANOR_CHECK(!extra_ || !extra_->validity || !extra_->validity->invalid.load(std::memory_order_relaxed),
-                "the values of a tensor on ", device_, " were read, but the call that should have made them failed; "
+                "the values of a tensor on ", device_,
+                " were read, but the call that should have made them failed; "
                 "compute or fill it again");
 }
 

@@ -10,18 +10,10 @@
 #include "athanor/base/intrusive_ptr.h"
 #include "athanor/tensor/device.h"
 #include "athanor/tensor/dtype.h"
+#include "athanor/tensor/hidden_layout.h"
 #include "athanor/tensor/stream.h"
 
 namespace athanor {
-
-/// A physical layout other than the logical one, owned by the room that made it (oneDNN's blocked formats). The
-/// storage's plain bytes do not exist until `restore` is asked for.
-class HiddenLayout : public RefCounted {
- public:
-  virtual ~HiddenLayout() = default;
-  /// Writes the plain, row-major values to `plain`.
-  virtual void restore(void* plain) const = 0;
-};
 
 class Storage : public RefCounted {
  public:
@@ -30,13 +22,14 @@ class Storage : public RefCounted {
   static IntrusivePtr<Storage> allocate(Device device, std::size_t bytes);
   /// Bytes owned elsewhere; `deleter(data)` runs when the last tensor is gone. Born host-exposed.
   static IntrusivePtr<Storage> borrow(void* data, std::size_t bytes, std::function<void(void*)> deleter);
-  /// A storage whose values exist only in `hidden` for now; `bytes` is what the plain form will take.
-  static IntrusivePtr<Storage> with_hidden(IntrusivePtr<HiddenLayout> hidden, std::size_t bytes);
+  /// A storage whose values exist only in `hidden` for now.
+  static IntrusivePtr<Storage> with_hidden(Device device, IntrusivePtr<HiddenLayout> hidden);
   static void destroy(Storage* s);
 
-  /// The plain bytes. A hidden layout is restored first.
+  /// The plain bytes. A hidden layout is restored first: on the host at once, on a queued device in the queue's order.
+  /// Version and identity stay. Any number of threads may ask at once.
   void* data() {
-    if (__builtin_expect(has_hidden_, 0)) restore_plain();
+    if (__builtin_expect(is_hidden(), 0)) restore_plain();
     return data_;
   }
   std::size_t nbytes() const { return nbytes_; }
@@ -44,8 +37,9 @@ class Storage : public RefCounted {
   std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// The hidden layout, or nullptr.
-  HiddenLayout* hidden() const { return has_hidden_ ? extra_->hidden.get() : nullptr; }
+  bool is_hidden() const { return is_hidden_.load(std::memory_order_acquire); }
+  /// A share of the hidden layout, which keeps its bytes while another thread restores the storage; null if plain.
+  IntrusivePtr<HiddenLayout> hidden() const;
 
   /// The host holds a raw pointer to the bytes: ops that touch them finish before returning.
   bool host_exposed() const { return host_exposed_; }
@@ -77,8 +71,8 @@ class Storage : public RefCounted {
   std::size_t block_bytes_ = 0;  // 0: not ours
   Device device_;
   bool host_exposed_ = false;
-  bool has_hidden_ = false;
-  bool data_apart_ = false;  // the data is a block of its own
+  std::atomic<bool> is_hidden_{false};  // false once data_ is set
+  bool data_apart_ = false;             // the data is a block of its own
   std::unique_ptr<Extra> extra_;
 };
 

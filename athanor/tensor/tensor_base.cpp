@@ -129,12 +129,12 @@ Scalar TensorBase::item() const {
   const TensorImpl& i = checked();
   ATHANOR_CHECK(i.numel == 1, "a Tensor with ", i.numel,
                 " elements cannot be converted to Scalar; index it down to one element first");
+  const void* p =
+      static_cast<char*>(i.storage->data()) + i.storage_offset * static_cast<std::int64_t>(item_size(i.dtype));
   if (!i.device.is_host()) {
     synchronize(i.device);
     i.storage->check_valid();
   }
-  const void* p =
-      static_cast<char*>(i.storage->data()) + i.storage_offset * static_cast<std::int64_t>(item_size(i.dtype));
   return dispatch_all(i.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     return Scalar(*static_cast<const T*>(p));
@@ -179,6 +179,19 @@ TensorBase empty_tensor(IntArrayRef sizes, DType dtype, Device device, IntArrayR
       elements += static_cast<std::size_t>((sizes[d] - 1) * impl->dims[sizes.size() + d]);
   }
   impl->storage = Storage::allocate(device, elements * item_size(dtype));
+  return TensorBase(std::move(impl));
+}
+
+TensorBase empty_hidden_tensor(IntArrayRef sizes, DType dtype, Device device, int block,
+                               HiddenLayout::Restore restore) {
+  auto impl = new_tensor_impl();
+  impl->set_contiguous(sizes);
+  impl->dtype = dtype;
+  impl->device = device;
+  const std::int64_t images = sizes[0] * sizes[1];
+  const ChannelBlocks blocks{sizes[0], sizes[1], images ? impl->numel / images : 0, block,
+                             static_cast<std::uint32_t>(item_size(dtype))};
+  impl->storage = Storage::with_hidden(device, make_intrusive<HiddenLayout>(device, blocks, restore));
   return TensorBase(std::move(impl));
 }
 

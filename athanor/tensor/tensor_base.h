@@ -140,6 +140,9 @@ namespace detail {
 IntrusivePtr<TensorImpl> new_tensor_impl();
 /// Uninitialized tensor; `strides` empty means row-major.
 TensorBase empty_tensor(IntArrayRef sizes, DType dtype, Device device, IntArrayRef strides = {});
+/// Uninitialized row-major tensor of at least two dims, (samples, channels, spatial…), whose values will be in blocks
+/// of `block` channels; `block` divides the channels.
+TensorBase empty_hidden_tensor(IntArrayRef sizes, DType dtype, Device device, int block, HiddenLayout::Restore restore);
 /// A tensor on `base`'s storage with another geometry and nothing of its autograd state.
 TensorBase alias(const TensorBase& base, IntArrayRef sizes, IntArrayRef strides, std::int64_t storage_offset);
 /// Strides of a tensor of these sizes laid out in `format`.

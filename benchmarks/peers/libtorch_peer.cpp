@@ -11,6 +11,7 @@ namespace bench {
 using c10::InferenceMode;
 }
 
+#include "cpp_resnet.h"
 #include "cpp_rows.h"
 #include "cpp_throughput.h"
 #include "cpp_training.h"
@@ -22,6 +23,7 @@ int main(int argc, char** argv) {
   bench::Program program("libtorch", TORCH_VERSION, torch::get_num_threads());
   bench::add_overhead_rows(program);
   bench::add_training_rows(program);
+  if (argc > 2) bench::add_resnet_rows(program);
   if (argc > 2) bench::add_throughput_rows(program);
   return program.serve();
 }

@@ -227,6 +227,90 @@ def add_conv_rows(program: Program) -> None:
             program.add(f"conv.backward/{name}{suffix}", "FLOP", flop * (1 if first else 2), backward)
 
 
+class ConvNorm:
+    """Convolution and batch norm."""
+
+    def __init__(self, channels, out, kernel, stride, layout):
+        self.stride, self.pad = stride, kernel // 2
+        self.w = (torch.randn(out, channels, kernel, kernel) * 0.05).contiguous(memory_format=layout)
+        self.gamma, self.beta = torch.ones(out), torch.zeros(out)
+        self.mean, self.var = torch.zeros(out), torch.ones(out)
+
+    def forward(self, x, training):
+        y = F.conv2d(x, self.w, None, self.stride, self.pad)
+        return F.batch_norm(y, self.mean, self.var, self.gamma, self.beta, training, 0.1, 1e-5)
+
+
+class ResidualBlock:
+    """relu(x + f(x)) with f of two 3 x 3 layers, or of 1 x 1, 3 x 3, 1 x 1 with a quarter of the channels inside."""
+
+    def __init__(self, bottleneck, channels, out, stride, layout):
+        inner = out // 4 if bottleneck else out
+        shapes = [(channels, inner, 1, 1)] if bottleneck else []
+        shapes += [(inner if bottleneck else channels, inner, 3, stride), (inner, out, 1 if bottleneck else 3, 1)]
+        self.layers = [ConvNorm(*s, layout) for s in shapes]
+        self.shortcut = [ConvNorm(channels, out, 1, stride, layout)] if channels != out or stride != 1 else []
+
+    def forward(self, x, training):
+        y = x
+        for layer in self.layers:
+            y = layer.forward(y, training)
+            if layer is not self.layers[-1]:
+                y.relu_()
+        return (y + (self.shortcut[0].forward(x, training) if self.shortcut else x)).relu_()
+
+
+# Two blocks in a row: bottleneck or not, channels, size, channels of the result, stride of the first block.
+RESIDUAL_STAGES = [
+    (False, 64, 56, 64, 1), (False, 128, 28, 128, 1), (False, 256, 14, 256, 1), (False, 512, 7, 512, 1),
+    (True, 256, 56, 256, 1), (True, 512, 28, 512, 1), (True, 512, 28, 1024, 2), (True, 1024, 14, 1024, 1),
+    (True, 1024, 14, 2048, 2), (True, 2048, 7, 2048, 1),
+]
+
+
+def residual_body(stage, step, layout):
+    bottleneck, channels, size, out, stride = stage
+    blocks = [ResidualBlock(bottleneck, channels, out, stride, layout), ResidualBlock(bottleneck, out, out, 1, layout)]
+    x = torch.randn(RESNET_BATCH, channels, size, size).contiguous(memory_format=layout)
+
+    def forward(training):
+        y = x
+        for block in blocks:
+            y = block.forward(y, training)
+        return y
+
+    if not step:
+        return without_grad(lambda: forward(False))
+    wanted = [x] + [t for b in blocks for layer in b.layers + b.shortcut for t in (layer.w, layer.gamma, layer.beta)]
+    for tensor in wanted:
+        tensor.requires_grad_()
+    gradient = torch.randn(RESNET_BATCH, out, size // stride, size // stride).contiguous(memory_format=layout)
+    return lambda: torch.autograd.grad(forward(True), wanted, gradient)
+
+
+def residual_flop(stage) -> float:
+    bottleneck, channels, size, out, stride = stage
+    total = 0.0
+    for block in (ResidualBlock(bottleneck, channels, out, stride, torch.contiguous_format),
+                  ResidualBlock(bottleneck, out, out, 1, torch.contiguous_format)):
+        for layer in block.layers:
+            size //= layer.stride
+            total += 2.0 * RESNET_BATCH * layer.w.numel() * size * size
+        total += sum(2.0 * RESNET_BATCH * layer.w.numel() * size * size for layer in block.shortcut)
+    return total
+
+
+def add_resnet_rows(program: Program) -> None:
+    for stage in RESIDUAL_STAGES:
+        bottleneck, channels, size, out, stride = stage
+        name = f"{'bottleneck' if bottleneck else 'basic'}.b{RESNET_BATCH}c{channels}x{size}k{out}s{stride}"
+        flop = residual_flop(stage)
+        for suffix, layout in (("", torch.contiguous_format), ("@channels_last", torch.channels_last)):
+            for kind, step in (("forward", False), ("step", True)):
+                program.add(f"resnet.{kind}/{name}{suffix}", "FLOP", flop * (3 if step else 1),
+                            lambda stage=stage, step=step, layout=layout: residual_body(stage, step, layout))
+
+
 class ConvNet(nn.Module):
     """Two convolutions of 3 x 3 and two linear layers: 1.2 million parameters."""
 
@@ -340,6 +424,7 @@ def main() -> None:
         add_movement_rows(program, size, n)
     add_gemm_rows(program)
     add_conv_rows(program)
+    add_resnet_rows(program)
     add_training_rows(program)
     add_loader_rows(program)
     program.serve()

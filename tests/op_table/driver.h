@@ -11,7 +11,8 @@ std::vector<std::string> check_row(const Row& row);
 /// Whether a sample is for the dtype.
 bool takes(const Sample& s, DType t);
 
-enum class Layout { Contiguous, Transposed, Strided, Expanded };
+/// Hidden: in blocks of channels, or a view of a storage that is.
+enum class Layout { Contiguous, Transposed, Strided, Expanded, Hidden };
 /// A sample's inputs in the dtype, laid out in memory as asked for.
 Tensors inputs_of(const Sample& s, DType t, Layout l = Layout::Contiguous);
 

@@ -1,6 +1,7 @@
 // Runs the op table, checks that every op has a row, and that a wrong gradient is found.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "athanor/autograd/function.h"
@@ -46,6 +47,22 @@ class OpTable : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(OpTable, DoesWhatItsRowSays) {
   for (const std::string& fault : check_row(all_rows()[GetParam()])) ADD_FAILURE() << fault;
+}
+
+TEST(OpTableInputs, AreHiddenForEveryOp) {
+  std::vector<std::string> without;
+  for (const Row& row : all_rows()) {
+    bool takes_tensors = false, hidden = false;
+    for (const Case& c : row.cases)
+      for (const Sample& s : c.samples) {
+        for (const Input& in : s.inputs) takes_tensors = takes_tensors || in.array.numel() > 0;
+        const auto t = std::find_if(row.dtypes.begin(), row.dtypes.end(), [&](DType d) { return takes(s, d); });
+        if (hidden || t == row.dtypes.end()) continue;
+        for (const Tensor& x : inputs_of(s, *t, Layout::Hidden)) hidden = hidden || x.storage()->is_hidden();
+      }
+    if (takes_tensors && !hidden) without.push_back(full_name(row.name, row.overload));
+  }
+  EXPECT_TRUE(without.empty()) << testing::PrintToString(without);
 }
 
 TEST_P(OpTable, HasTheFormsOfItsSchema) {

@@ -5,7 +5,9 @@
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/conv_shape.h"
 #include "athanor/device/cpu/conv_winograd.h"
+#include "athanor/device/cpu/host_buffer.h"
 #include "athanor/device/cpu/onednn_conv.h"
+#include "athanor/ops/kernels/hidden.h"
 
 namespace athanor {
 namespace {
@@ -19,6 +21,7 @@ using detail::kAxes;
 ConvData data_of(const View& v, int spatial) {
   ConvData d;
   d.data = v.data;
+  d.block = v.block;
   d.batch_step = v.stride(0);
   d.channel_step = v.stride(1);
   for (int e = 0; e < spatial; ++e) d.step[kAxes - spatial + e] = v.stride(2 + e);
@@ -83,17 +86,66 @@ void run_taps(const ConvCall& c, bool forward) {
     detail::tap_conv_int(c, taps);
 }
 
+/// A call's activation in plain order, for the kernels that take no other; a copy if it is in blocks of channels.
+class PlainActivation {
+ public:
+  explicit PlainActivation(const View& given) : given_(given), plain_(given) {
+    if (!given.block) return;
+    room_ = cpu::HostBuffer<char>(given.numel * static_cast<std::int64_t>(given.item_size()));
+    plain_.data = room_.data();
+    plain_.block = 0;
+    plain_.contiguous = true;
+  }
+  PlainActivation& read() {
+    if (given_.block) relayout_kernel.get(DeviceType::CPU)(plain_, given_);
+    return *this;
+  }
+  void write() const {
+    if (given_.block) relayout_kernel.get(DeviceType::CPU)(given_, plain_);
+  }
+  const View& view() const { return plain_; }
+
+ private:
+  View given_, plain_;
+  cpu::HostBuffer<char> room_;
+};
+
+void conv_layout_cpu(int& block, ConvPass pass, DType dtype, IntArrayRef x, IntArrayRef weight, IntArrayRef y,
+                     const ConvParams& params) {
+  block = 0;
+  if (params.spatial != 2 || params.transposed || params.groups != 1) return;
+  const auto view = [&](IntArrayRef sizes, std::array<std::int64_t, 4>& strides) {
+    View v;
+    strides = {sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1};
+    v.sizes = sizes.data();
+    v.strides = strides.data();
+    v.dtype = dtype;
+    v.ndim = 4;
+    return v;
+  };
+  std::array<std::int64_t, 4> steps[3];
+  block = onednn::conv_block(call_of(view(x, steps[0]), view(y, steps[1]), view(weight, steps[2]), params), pass);
+}
+
 void conv_forward_cpu(const View& out, const View& in, const View& weight, const View& bias, const ConvParams& params,
                       Epilogue epilogue) {
   ConvCall c = params.transposed ? call_of(out, in, weight, params) : call_of(in, out, weight, params);
   set_bias(c, bias);
   c.epilogue = epilogue;
-  run_taps(c, !params.transposed);
+  if (!out.block && !in.block) return run_taps(c, !params.transposed);
+  if (!params.transposed && onednn::conv_forward(c)) return;
+  const PlainActivation to(out);
+  conv_forward_cpu(to.view(), PlainActivation(in).read().view(), weight, bias, params, epilogue);
+  to.write();
 }
 
 void conv_backward_input_cpu(const View& din, const View& dout, const View& weight, const ConvParams& params) {
   const ConvCall c = params.transposed ? call_of(dout, din, weight, params) : call_of(din, dout, weight, params);
-  run_taps(c, params.transposed);
+  if (!din.block && !dout.block) return run_taps(c, params.transposed);
+  if (!params.transposed && onednn::conv_input(c)) return;
+  const PlainActivation to(din);
+  conv_backward_input_cpu(to.view(), PlainActivation(dout).read().view(), weight, params);
+  to.write();
 }
 
 /// Sums of every channel, in one order whatever the number of threads.
@@ -128,6 +180,12 @@ void sum_channels(const View& out, const View& in) {
 void conv_backward_weight_cpu(const View& dweight, const View& dbias, const View& dout, const View& in,
                               const ConvParams& params) {
   ConvCall c = params.transposed ? call_of(dout, in, dweight, params) : call_of(in, dout, dweight, params);
+  if (dout.block || in.block) {
+    if (!params.transposed) set_bias(c, dbias);
+    if (!params.transposed && onednn::conv_weight(c)) return;
+    return conv_backward_weight_cpu(dweight, dbias, PlainActivation(dout).read().view(),
+                                    PlainActivation(in).read().view(), params);
+  }
   // The bias belongs to the channels of dout, which are the plain convolution's input if it is transposed.
   if (!params.transposed)
     set_bias(c, dbias);
@@ -145,6 +203,7 @@ void conv_backward_weight_cpu(const View& dweight, const View& dbias, const View
     detail::conv_weight_int(c);
 }
 
+ATHANOR_REGISTER_KERNEL(conv_layout_kernel, CPU, &conv_layout_cpu);
 ATHANOR_REGISTER_KERNEL(conv_forward_kernel, CPU, &conv_forward_cpu);
 ATHANOR_REGISTER_KERNEL(conv_backward_input_kernel, CPU, &conv_backward_input_cpu);
 ATHANOR_REGISTER_KERNEL(conv_backward_weight_kernel, CPU, &conv_backward_weight_cpu);

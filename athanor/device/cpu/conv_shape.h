@@ -31,6 +31,7 @@ struct ConvData {
   void* data = nullptr;
   std::int64_t batch_step = 0, channel_step = 0;
   std::array<std::int64_t, kAxes> step{0, 0, 0};
+  int block = 0;  ///< View::block; the steps are those of the plain layout
 };
 
 /// A weight (y channels × x channels × kernel) of all groups.

@@ -10,16 +10,21 @@
 namespace athanor::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 16384;  // elements for which a second thread pays
-constexpr std::int64_t kTile = 256;     // columns that a row of few channels is repeated to
+constexpr std::int64_t kGrain = 16384;      // elements for which a second thread pays
+constexpr std::int64_t kTile = 256;         // columns that a row of few channels is repeated to
+constexpr std::int64_t kMostTogether = 64;  // channels of the largest block
 
-/// Activations as samples of `channels` planes of `plane` elements; with `last`, the channel runs fastest.
+/// Activations as samples of `channels` planes of `plane` elements; with `last`, the channel runs fastest. With
+/// `block`, as many channels are interleaved in each plane.
 struct Channels {
-  std::int64_t samples = 1, channels = 1, plane = 1;
+  std::int64_t samples = 1, channels = 1, plane = 1, block = 0;
   bool last = false;
 
   std::int64_t rows() const { return last ? samples * plane : samples * channels; }
   std::int64_t per_channel() const { return samples * plane; }
+  /// Channels of one run of memory, and the elements of that run.
+  std::int64_t together() const { return block ? block : 1; }
+  std::int64_t run() const { return plane * together(); }
 };
 
 bool is_channels_last(const View& v) {
@@ -39,6 +44,8 @@ Channels channels_of(const View& in, const char* op) {
   c.samples = in.sizes[0];
   c.channels = in.sizes[1];
   for (int d = 2; d < in.ndim; ++d) c.plane *= in.sizes[d];
+  c.block = in.block;
+  if (c.block) return c;
   c.last = !in.contiguous || c.plane == 1;
   ATHANOR_CHECK_TYPE(NotImplementedError, in.contiguous || in.numel == 0 || is_channels_last(in), op,
                      ": activations must be contiguous or channels-last; make them so first");
@@ -88,20 +95,21 @@ std::int64_t repeats_of(const Channels& c) {
   return c.last && c.channels > 0 && c.channels < kTile ? kTile / c.channels : 1;
 }
 
-/// Calls body(start, n, channel) for pieces of memory that cover all activations: runs of a plane, whose channel is
-/// given, or whole rows of channels (`channel` is 0, n at most channels * repeats). Pieces have at most kNormPiece
-/// elements if `small`.
+/// Calls body(start, n, channel) for pieces of memory that cover all activations: runs of a plane, whose (first)
+/// channel is given, or whole rows of channels (`channel` is 0, n at most channels * repeats). Pieces have at most
+/// kNormPiece elements if `small`.
 template <class F>
 void each_piece(const Channels& c, std::int64_t repeats, bool small, F&& body) {
-  const std::int64_t row = c.last ? c.channels * repeats : c.plane;
+  const std::int64_t row = c.last ? c.channels * repeats : c.run();
   const std::int64_t total = c.samples * c.channels * c.plane, rows = row ? (total + row - 1) / row : 0;
+  const std::int64_t runs = c.channels / c.together();
   const std::int64_t most = small ? kNormPiece : row;
   parallel_for(0, rows, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, row)),
                [&](std::int64_t b, std::int64_t e) {
                  for (; b < e; ++b) {
                    const std::int64_t start = b * row, n = std::min(row, total - start);
                    for (std::int64_t i = 0; i < n; i += most)
-                     body(start + i, std::min(most, n - i), c.last ? i : b % c.channels);
+                     body(start + i, std::min(most, n - i), c.last ? i : b % runs * c.together());
                  }
                  block_ops().stream_fence();
                });
@@ -118,14 +126,48 @@ void apply(const Channels& c, const View& out, const View& in, const std::vector
   const auto affine = c.last ? norm_fns(t).affine_columns : norm_fns(t).affine_row;
   each_piece(c, repeats, !native, [&](std::int64_t start, std::int64_t n, std::int64_t channel) {
     alignas(64) double room[kNormPiece];
-    affine(dense_output(out, start, t, room), dense_input(in, start, n, t, room), n, params.from(channel), relu,
-           stream);
+    void* const to = dense_output(out, start, t, room);
+    const void* const from = dense_input(in, start, n, t, room);
+    if (c.block)
+      norm_fns(t).affine_blocks(to, from, n, c.block, params.from(channel), relu, stream);
+    else
+      affine(to, from, n, params.from(channel), relu, stream);
     finish_output(out, start, n, t, room);
   });
 }
 
-/// Mean and sum of squared deviations of every channel.
-void batch_moments(const View& in, DType t, std::vector<double>& mean, std::vector<double>& m2) {
+/// Mean and sum of squared deviations of every channel of activations in blocks, a block of channels at a time: float32
+/// over pieces of kNormPiece elements, float64 between them.
+void block_moments(const Channels& c, const View& in, DType t, std::vector<double>& mean, std::vector<double>& m2) {
+  const std::int64_t row = c.run(), runs = c.channels / c.block, most = kNormPiece / c.block * c.block;
+  parallel_for(0, runs, std::max<std::int64_t>(1, kGrain / (c.samples * row + 1)), [&](std::int64_t b, std::int64_t e) {
+    alignas(64) double room[kNormPiece], piece[2][kMostTogether];
+    for (; b < e; ++b) {
+      std::int64_t count = 0;
+      for (std::int64_t s = 0; s < c.samples; ++s)
+        for (std::int64_t i = 0; i < row; i += most) {
+          const std::int64_t n = std::min(most, row - i), k = n / c.block;
+          norm_fns(t).moments_blocks(piece[0], piece[1], dense_input(in, (s * runs + b) * row + i, n, t, room), n,
+                                     c.block);
+          double means[kMostTogether], squares[kMostTogether];
+          convert_line(means, DType::Double, piece[0], t, c.block);
+          convert_line(squares, DType::Double, piece[1], t, c.block);
+          const double all = static_cast<double>(count + k), part = static_cast<double>(k);
+          for (std::int64_t j = 0; j < c.block; ++j) {  // Chan's update
+            const auto at = static_cast<std::size_t>(b * c.block + j);
+            const double delta = means[j] - mean[at];
+            m2[at] += squares[j] + delta * delta * (part * static_cast<double>(count) / all);
+            mean[at] += delta * (part / all);
+          }
+          count += k;
+        }
+    }
+  });
+}
+
+/// The same for every layout.
+void batch_moments(const Channels& c, const View& in, DType t, std::vector<double>& mean, std::vector<double>& m2) {
+  if (c.block) return block_moments(c, in, t, mean, m2);
   const Reducer reducer = moments_reducer(t);
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(in.ndim), 1), strides(sizes);
   sizes[1] = in.sizes[1];
@@ -158,7 +200,7 @@ void batch_norm_cpu(const View& out, const View& save_mean, const View& save_inv
                       in.shape());
   const auto channels = static_cast<std::size_t>(c.channels);
   std::vector<double> mean(channels), m2(channels), invstd(channels), scale = to_doubles(weight, 1, c.channels);
-  batch_moments(in, t, mean, m2);
+  batch_moments(c, in, t, mean, m2);
   for (std::size_t i = 0; i < channels; ++i) {
     invstd[i] = 1 / std::sqrt(m2[i] / static_cast<double>(n) + eps);
     m2[i] /= static_cast<double>(n - 1);
@@ -190,7 +232,9 @@ class ChannelSums {
               DType t)
       : c_(c), grad_(grad), in_(in), out_(out), mean_(mean), t_(t), sum_g(mean.size()), sum_gx(mean.size()) {
     if (in.numel == 0) return;
-    if (c.last)
+    if (c.block)
+      by_blocks();
+    else if (c.last)
       by_columns();
     else
       by_planes();
@@ -206,6 +250,32 @@ class ChannelSums {
   std::vector<double> sum_g, sum_gx;
 
  private:
+  void by_blocks() {
+    const std::int64_t row = c_.run(), runs = c_.channels / c_.block, most = kNormPiece / c_.block * c_.block;
+    ChannelParams centers(t_, c_.channels, 1);
+    centers.set(0, mean_);
+    parallel_for(0, runs, std::max<std::int64_t>(1, kGrain / (c_.samples * row + 1)),
+                 [&](std::int64_t b, std::int64_t e) {
+                   alignas(64) double room[3][kNormPiece], piece[2][kMostTogether];
+                   for (; b < e; ++b)
+                     for (std::int64_t s = 0; s < c_.samples; ++s)
+                       for (std::int64_t i = 0; i < row; i += most) {
+                         const std::int64_t n = std::min(most, row - i), at = (s * runs + b) * row + i;
+                         norm_fns(t_).dot_blocks(piece[0], piece[1], dense_input(grad_, at, n, t_, room[0]),
+                                                 dense_input(in_, at, n, t_, room[1]),
+                                                 out_.defined() ? dense_input(out_, at, n, t_, room[2]) : nullptr, n,
+                                                 c_.block, centers.from(b * c_.block).center);
+                         double g[kMostTogether], gx[kMostTogether];
+                         convert_line(g, DType::Double, piece[0], t_, c_.block);
+                         convert_line(gx, DType::Double, piece[1], t_, c_.block);
+                         for (std::int64_t j = 0; j < c_.block; ++j) {
+                           sum_g[static_cast<std::size_t>(b * c_.block + j)] += g[j];
+                           sum_gx[static_cast<std::size_t>(b * c_.block + j)] += gx[j];
+                         }
+                       }
+                 });
+  }
+
   /// Each channel's samples are cut into parts of a fixed size, whose sums are added in order.
   void by_planes() {
     const std::int64_t per_part = std::max<std::int64_t>(1, 65536 / std::max<std::int64_t>(1, c_.plane));
@@ -317,9 +387,13 @@ void batch_norm_backward_cpu(const View& din, const View& dweight, const View& d
   const bool native = in.dtype == t && grad.dtype == t;
   each_piece(c, repeats, !native, [&](std::int64_t start, std::int64_t m, std::int64_t channel) {
     alignas(64) double room[3][kNormPiece];
-    gradient(dense_output(to, start, t, room[0]), dense_input(g, start, m, t, room[0]),
-             dense_input(x, start, m, t, room[1]), y.defined() ? dense_input(y, start, m, t, room[2]) : nullptr, m,
-             params.from(channel));
+    void* const dx = dense_output(to, start, t, room[0]);
+    const void *const dy = dense_input(g, start, m, t, room[0]), *const in_x = dense_input(x, start, m, t, room[1]),
+                      *const in_y = y.defined() ? dense_input(y, start, m, t, room[2]) : nullptr;
+    if (c.block)
+      norm_fns(t).gradient_blocks(dx, dy, in_x, in_y, m, c.block, params.from(channel));
+    else
+      gradient(dx, dy, in_x, in_y, m, params.from(channel));
     finish_output(to, start, m, t, room[0]);
   });
 }

@@ -212,10 +212,110 @@ void layer_gradient_row(void* to, void* dweight, void* dbias, const void* grad, 
   });
 }
 
+/// Calls body(j, load, store) for every vector of columns j of a block, with functions that load and store one.
+template <class T, class F>
+HWY_INLINE void each_column(std::int64_t block, F&& body) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t L = hn::MaxLanes(d);
+  using V = hn::Vec<decltype(d)>;
+  std::int64_t j = 0;
+  for (; j + L <= block; j += L)
+    body(
+        j, [&](const T* p) HWY_ATTR { return hn::LoadU(d, p); }, [&](V v, T* p) HWY_ATTR { hn::StoreU(v, d, p); });
+  if (const std::int64_t rest = block - j)
+    body(
+        j, [&](const T* p) HWY_ATTR { return load_tail(d, p, rest); },
+        [&](V v, T* p) HWY_ATTR { store_tail(d, v, p, rest); });
+}
+
+template <class T, bool kRelu>
+HWY_INLINE void affine_blocks_loop(T* out, const T* x, std::int64_t n, std::int64_t block, const NormParams& params,
+                                   bool stream) {
+  const hn::ScalableTag<T> d;
+  const auto *center = static_cast<const T*>(params.center), *scale = static_cast<const T*>(params.scale),
+             *shift = static_cast<const T*>(params.shift);
+  stream = may_stream(out, stream) && block % static_cast<std::int64_t>(hn::MaxLanes(d)) == 0;
+  each_column<T>(block, [&](std::int64_t j, auto load, auto store) HWY_ATTR {
+    const auto c = load(center + j), s = load(scale + j), b = load(shift + j), zero = hn::Zero(d);
+    const auto value = [&](std::int64_t i) HWY_ATTR {
+      const auto y = hn::MulAdd(hn::Sub(load(x + i), c), s, b);
+      return kRelu ? hn::Max(zero, y) : y;  // as in affine_loop
+    };
+    std::int64_t i = j;
+    if (stream)
+      for (; i < n; i += block) hn::Stream(value(i), d, out + i);
+    for (; i < n; i += block) store(value(i), out + i);
+  });
+}
+
+template <class T>
+void affine_blocks(void* out, const void* x, std::int64_t n, std::int64_t block, const NormParams& p, bool relu,
+                   bool stream) {
+  if (relu)
+    affine_blocks_loop<T, true>(static_cast<T*>(out), static_cast<const T*>(x), n, block, p, stream);
+  else
+    affine_blocks_loop<T, false>(static_cast<T*>(out), static_cast<const T*>(x), n, block, p, stream);
+}
+
+template <class T>
+void gradient_blocks(void* dx, const void* grad, const void* in, const void* out, std::int64_t n, std::int64_t block,
+                     const NormParams& params) {
+  const hn::ScalableTag<T> d;
+  const auto *g = static_cast<const T*>(grad), *x = static_cast<const T*>(in), *y = static_cast<const T*>(out);
+  const auto *center = static_cast<const T*>(params.center), *scale = static_cast<const T*>(params.scale),
+             *slope = static_cast<const T*>(params.slope), *shift = static_cast<const T*>(params.shift);
+  each_column<T>(block, [&](std::int64_t j, auto load, auto store) HWY_ATTR {
+    const auto c = load(center + j), s = load(scale + j), r = load(slope + j), b = load(shift + j);
+    for (std::int64_t i = j; i < n; i += block) {
+      auto v = load(g + i);
+      if (y) v = gate(d, v, load(y + i));
+      store(hn::MulAdd(v, s, hn::MulAdd(hn::Sub(load(x + i), c), r, b)), static_cast<T*>(dx) + i);
+    }
+  });
+}
+
+template <class T>
+void moments_blocks(void* mean, void* m2, const void* in, std::int64_t n, std::int64_t block) {
+  const hn::ScalableTag<T> d;
+  const auto* x = static_cast<const T*>(in);
+  const auto share = hn::Set(d, T(1) / static_cast<T>(n / block));
+  each_column<T>(block, [&](std::int64_t j, auto load, auto store) HWY_ATTR {
+    auto sum = hn::Zero(d), squares = sum;
+    for (std::int64_t i = j; i < n; i += block) sum = hn::Add(sum, load(x + i));
+    const auto center = hn::Mul(sum, share);
+    for (std::int64_t i = j; i < n; i += block) {
+      const auto e = hn::Sub(load(x + i), center);
+      squares = hn::MulAdd(e, e, squares);
+    }
+    store(center, static_cast<T*>(mean) + j);
+    store(squares, static_cast<T*>(m2) + j);
+  });
+}
+
+template <class T>
+void dot_blocks(void* sum_g, void* sum_gx, const void* grad, const void* in, const void* out, std::int64_t n,
+                std::int64_t block, const void* centers) {
+  const hn::ScalableTag<T> d;
+  const auto *g = static_cast<const T*>(grad), *x = static_cast<const T*>(in), *y = static_cast<const T*>(out);
+  each_column<T>(block, [&](std::int64_t j, auto load, auto store) HWY_ATTR {
+    const auto c = load(static_cast<const T*>(centers) + j);
+    auto s = hn::Zero(d), t = s;
+    for (std::int64_t i = j; i < n; i += block) {
+      auto v = load(g + i);
+      if (y) v = gate(d, v, load(y + i));
+      s = hn::Add(s, v);
+      t = hn::MulAdd(v, hn::Sub(load(x + i), c), t);
+    }
+    store(s, static_cast<T*>(sum_g) + j);
+    store(t, static_cast<T*>(sum_gx) + j);
+  });
+}
+
 template <class T>
 void fill(NormFns& f) {
-  f = {&affine<T, false>, &affine<T, true>, &gradient<T, false>, &gradient<T, true>,
-       &dot_row<T>,       &dot_columns<T>,  &layer_row<T>,       &layer_gradient_row<T>};
+  f = {&affine<T, false>, &affine<T, true>,    &gradient<T, false>, &gradient<T, true>,
+       &dot_row<T>,       &dot_columns<T>,     &layer_row<T>,       &layer_gradient_row<T>,
+       &affine_blocks<T>, &gradient_blocks<T>, &moments_blocks<T>,  &dot_blocks<T>};
 }
 void fill_norm(DType t, NormFns& f) { t == DType::Double ? fill<double>(f) : fill<float>(f); }
 

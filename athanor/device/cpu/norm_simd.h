@@ -35,6 +35,16 @@ struct NormFns {
   /// 0 unless `centred`; dweight += g h; dbias += g. Each of weight, dx, dweight, dbias may be null; dx may be g.
   void (*layer_gradient_row)(void* dx, void* dweight, void* dbias, const void* g, const void* x, const void* weight,
                              std::int64_t n, double mean, double rstd, bool centred);
+  // Blocks of channels: rows of `block` columns, n elements in all, one parameter per column.
+  void (*affine_blocks)(void* out, const void* x, std::int64_t n, std::int64_t block, const NormParams& p, bool relu,
+                        bool stream);
+  void (*gradient_blocks)(void* dx, const void* g, const void* x, const void* y, std::int64_t n, std::int64_t block,
+                          const NormParams& p);
+  /// Vectors of `block` T: mean and sum of squared deviations of every column.
+  void (*moments_blocks)(void* mean, void* m2, const void* x, std::int64_t n, std::int64_t block);
+  /// The same for sum g and sum g * (x - center).
+  void (*dot_blocks)(void* sum_g, void* sum_gx, const void* g, const void* x, const void* y, std::int64_t n,
+                     std::int64_t block, const void* center);
 };
 /// For Float or Double.
 const NormFns& norm_fns(DType compute);

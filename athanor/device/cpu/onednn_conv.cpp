@@ -9,6 +9,7 @@
 namespace athanor::onednn {
 #ifdef ATHANOR_STD_THREAD_POOL
 
+int conv_block(const detail::ConvCall&, ConvPass) { return 0; }
 bool conv_forward(const detail::ConvCall&) { return false; }
 bool conv_input(const detail::ConvCall&) { return false; }
 bool conv_weight(const detail::ConvCall&) { return false; }
@@ -21,13 +22,13 @@ using detail::ConvData;
 using detail::ConvShape;
 using dnnl::memory;
 
-enum class Pass : std::int64_t { Forward, Input, Weight };
+using Pass = ConvPass;
 /// How activations are handed over: as they are, or in blocks of channels after a reorder.
 enum class Layout : std::int64_t { None, AsGiven, Blocked };
 
 bool channels_last(const ConvData& d, const ConvShape& s, const std::array<std::int64_t, 3>& size,
                    std::int64_t channels) {
-  return channels * s.groups > 1 && d.channel_step == 1 && d.step[2] == channels * s.groups &&
+  return !d.block && channels * s.groups > 1 && d.channel_step == 1 && d.step[2] == channels * s.groups &&
          d.step[1] == size[2] * d.step[2] && d.batch_step == size[1] * d.step[1];
 }
 bool channels_first(const ConvData& d, const ConvShape& s, const std::array<std::int64_t, 3>& size,
@@ -37,7 +38,7 @@ bool channels_first(const ConvData& d, const ConvShape& s, const std::array<std:
 }
 
 /// The rule. Winograd's 3 × 3 and the kernels for few channels are ours; the rest of the large ones are oneDNN's.
-Layout layout_for(const ConvCall& call, Pass pass) {
+Layout layout_for_plain(const ConvCall& call, Pass pass) {
   const ConvShape& s = call.shape;
   const bool half = call.dtype == DType::BFloat16;
   if ((call.dtype != DType::Float && !half) || call.epilogue != Epilogue::None) return Layout::None;
@@ -64,6 +65,14 @@ Layout layout_for(const ConvCall& call, Pass pass) {
     return s.y_pixels() > 400 ? Layout::AsGiven : Layout::Blocked;
   }
   return strided || s.y_channels > 32 ? Layout::Blocked : Layout::None;
+}
+
+bool known_block(const ConvData& d) { return d.block == 0 || d.block == 8 || d.block == 16; }
+
+Layout layout_for(const ConvCall& call, Pass pass) {
+  if (!known_block(call.x) || !known_block(call.y)) return Layout::None;
+  const Layout l = layout_for_plain(call, pass);
+  return l == Layout::AsGiven && (call.x.block || call.y.block) ? Layout::Blocked : l;
 }
 
 /// Everything a primitive depends on.
@@ -97,6 +106,7 @@ struct Geometry {
 };
 
 memory::desc given_desc(const memory::dims& dims, memory::data_type type, const ConvData& d) {
+  if (d.block) return {dims, type, d.block == 16 ? memory::format_tag::nChw16c : memory::format_tag::nChw8c};
   return {dims, type, {d.batch_step, d.channel_step, d.step[1], d.step[2]}};
 }
 
@@ -188,7 +198,7 @@ Primitive make(const ConvCall& call, Pass pass, Layout layout) {
 Key key_of(const ConvCall& c, Pass pass, Layout layout, int team) {
   const ConvShape& s = c.shape;
   // The strides of the activations follow from the sizes: they are channels-first or channels-last throughout.
-  return {static_cast<std::int64_t>(pass),
+  return {static_cast<std::int64_t>(pass) + 4 * (c.x.block + 32 * c.y.block),
           static_cast<std::int64_t>(layout),
           static_cast<std::int64_t>(c.dtype) * 4 + (c.bias ? 2 : 0) + (c.x.step[2] == 1 ? 1 : 0),
           team,
@@ -275,8 +285,26 @@ bool convolve(const ConvCall& call, Pass pass) {
   return true;
 }
 
+/// The blocks that oneDNN's kernels for this processor like.
+int block_of_processor() {
+  static const int block = [] {
+    const auto isa = dnnl::get_effective_cpu_isa();
+    const auto at_least = [&](dnnl::cpu_isa wanted) {
+      return (static_cast<unsigned>(isa) & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+    };
+    return at_least(dnnl::cpu_isa::avx512_core) ? 16 : at_least(dnnl::cpu_isa::avx2) ? 8 : 0;
+  }();
+  return block;
+}
+
 }  // namespace
 
+int conv_block(const ConvCall& call, ConvPass pass) {
+  const int block = block_of_processor();
+  const ConvShape& s = call.shape;
+  if (!block || s.x_channels % block || s.y_channels % block) return 0;
+  return layout_for(call, pass) == Layout::Blocked ? block : 0;
+}
 bool conv_forward(const ConvCall& call) { return convolve(call, Pass::Forward); }
 bool conv_input(const ConvCall& call) { return convolve(call, Pass::Input); }
 bool conv_weight(const ConvCall& call) { return convolve(call, Pass::Weight); }

@@ -7,6 +7,10 @@
 
 namespace athanor::onednn {
 
+/// Channels per block of the layout that oneDNN gives activations in such a call with plain ones, 0 where the call is
+/// not oneDNN's or it takes them as they are.
+int conv_block(const detail::ConvCall& call, ConvPass pass);
+
 /// y from x with the bias; epilogue None. Returns false, having done nothing, where the rule or oneDNN declines.
 bool conv_forward(const detail::ConvCall& call);
 /// x from y.

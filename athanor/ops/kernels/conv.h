@@ -1,6 +1,7 @@
 #pragma once
 /// Seam of the convolutions over 1 to 3 spatial dimensions. Activations are (batch, channels, spatial…), any strides;
-/// contiguous and channels-last ones are fastest. All operands of a call have one dtype (every dtype but bool); sums
+/// contiguous and channels-last ones are fastest; those of two spatial dimensions may be in blocks of channels
+/// (View::block), each on its own. All operands of a call have one dtype (every dtype but bool); sums
 /// are formed as in matmul.h. Empty batches are fine: weight gradients of nothing are zero.
 
 #include <array>
@@ -22,6 +23,15 @@ struct ConvParams {
   std::int64_t groups = 1;
   bool transposed = false;
 };
+
+enum class ConvPass : std::int8_t { Forward, Input, Weight };
+
+/// Sets `block` to the number of channels in whose blocks a call should find its row-major activations and leave its
+/// result, 0 if they are best plain. x, weight, y: the shapes of the convolution's input, weight and output. Not
+/// launched: the answer is needed at once.
+extern Kernel<void(int& block, ConvPass pass, DType dtype, IntArrayRef x, IntArrayRef weight, IntArrayRef y,
+                   const ConvParams& params)>
+    conv_layout_kernel;
 
 /// out = epilogue(conv(in, weight) + bias); bias (out_channels) or absent.
 extern Kernel<void(const View& out, const View& in, const View& weight, const View& bias, const ConvParams& params,

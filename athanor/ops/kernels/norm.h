@@ -31,7 +31,8 @@ extern Kernel<void(const View& din, const View& dweight, const View& grad, const
                    const View& weight, std::int64_t rows)>
     rms_norm_backward_kernel;
 
-// ---- per channel: activations (N, C) or (N, C, spatial…), contiguous or channels-last (all of a call alike); weight,
+// ---- per channel: activations (N, C) or (N, C, spatial…), contiguous, channels-last or (batch norm) in blocks of
+// channels (View::block), all of a call alike; weight,
 // bias and statistics have C elements.
 
 /// Training: statistics of this batch. save_mean and save_invstd = 1 / sqrt(var + eps), var biased, are required;

@@ -1,0 +1,8 @@
+#include "athanor/ops/kernels/hidden.h"
+
+namespace athanor {
+
+constinit Kernel<void(const View&, const View&)> relayout_kernel{"relayout"};
+constinit Kernel<void(void*, const void*, const ChannelBlocks&)> restore_layout_kernel{"restore_layout"};
+
+}  // namespace athanor

@@ -1,0 +1,47 @@
+#pragma once
+/// Hidden layouts: a storage may keep its values in another physical order than the logical, row-major one, because the
+/// kernels that make and read them are faster so. Only ops that accept hidden layouts meet them (athanor/ops/hidden.h);
+/// for everybody else Storage::data() restores the plain bytes.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "athanor/base/intrusive_ptr.h"
+#include "athanor/tensor/device.h"
+
+namespace athanor {
+
+/// Activations (samples, channels, plane) stored as (samples, channels / block, plane, block); `block` divides
+/// `channels`, so both orders take the same bytes.
+struct ChannelBlocks {
+  std::int64_t samples = 0, channels = 0, plane = 0;
+  std::int32_t block = 0;
+  std::uint32_t item_size = 0;  ///< bytes of an element
+  std::size_t nbytes() const { return static_cast<std::size_t>(samples * channels * plane) * item_size; }
+};
+
+/// Bytes in blocks of channels. Kept by the storage until it is restored, and by ops that are reading them meanwhile.
+class HiddenLayout : public RefCounted {
+ public:
+  /// Writes what `stored` means, in row-major order, to `plain`.
+  using Restore = void (*)(void* plain, const void* stored, const ChannelBlocks& blocks);
+  /// Uninitialized bytes on `device`. Throws OutOfMemoryError.
+  HiddenLayout(Device device, const ChannelBlocks& blocks, Restore restore);
+  ~HiddenLayout();
+  HiddenLayout(const HiddenLayout&) = delete;
+  HiddenLayout& operator=(const HiddenLayout&) = delete;
+
+  const ChannelBlocks& blocks() const { return blocks_; }
+  void* data() const { return data_; }
+  void restore(void* plain) const { restore_(plain, data_, blocks_); }
+  /// The same at another time: nothing of the object is needed once restore has been copied.
+  Restore restore_function() const { return restore_; }
+
+ private:
+  Device device_;
+  ChannelBlocks blocks_;
+  Restore restore_;
+  void* data_;
+};
+
+}  // namespace athanor
