@@ -68,32 +68,52 @@ Tensor normalize(const Tensor& input, const NormalizeFuncOptions& o) {
 
 }  // namespace functional
 
+namespace {
+
+// What batch and instance norm have in common: a scale and a shift, and running statistics, each if the options say so.
+template <class M>
+void reset_running_norm(M& m) {
+  const std::int64_t n = m.options.num_features();
+  m.weight = m.register_parameter("weight", m.options.affine() ? empty({n}) : Tensor());
+  m.bias = m.register_parameter("bias", m.options.affine() ? empty({n}) : Tensor());
+  const bool track = m.options.track_running_stats();
+  m.running_mean = m.register_buffer("running_mean", track ? zeros({n}) : Tensor());
+  m.running_var = m.register_buffer("running_var", track ? ones({n}) : Tensor());
+  m.num_batches_tracked = m.register_buffer("num_batches_tracked", track ? zeros({}, kLong) : Tensor());
+  m.reset_parameters();
+}
+
+template <class M>
+void reset_statistics(M& m) {
+  if (!m.options.track_running_stats()) return;
+  init::zeros_(m.running_mean);
+  init::ones_(m.running_var);
+  init::zeros_(m.num_batches_tracked);
+}
+
+template <class M>
+void reset_scale_and_shift(M& m) {
+  m.reset_running_stats();
+  if (!m.options.affine()) return;
+  init::ones_(m.weight);
+  init::zeros_(m.bias);
+}
+
+}  // namespace
+
 template <class Derived>
 void BatchNormImplBase<Derived>::reset() {
-  const std::int64_t n = options.num_features();
-  weight = this->register_parameter("weight", options.affine() ? empty({n}) : Tensor());
-  bias = this->register_parameter("bias", options.affine() ? empty({n}) : Tensor());
-  const bool track = options.track_running_stats();
-  running_mean = this->register_buffer("running_mean", track ? zeros({n}) : Tensor());
-  running_var = this->register_buffer("running_var", track ? ones({n}) : Tensor());
-  num_batches_tracked = this->register_buffer("num_batches_tracked", track ? zeros({}, kLong) : Tensor());
-  reset_parameters();
+  reset_running_norm(*this);
 }
 
 template <class Derived>
 void BatchNormImplBase<Derived>::reset_running_stats() {
-  if (!options.track_running_stats()) return;
-  init::zeros_(running_mean);
-  init::ones_(running_var);
-  init::zeros_(num_batches_tracked);
+  reset_statistics(*this);
 }
 
 template <class Derived>
 void BatchNormImplBase<Derived>::reset_parameters() {
-  reset_running_stats();
-  if (!options.affine()) return;
-  init::ones_(weight);
-  init::zeros_(bias);
+  reset_scale_and_shift(*this);
 }
 
 template <class Derived>
@@ -140,30 +160,17 @@ template class BatchNormImplBase<BatchNorm3dImpl>;
 
 template <class Derived>
 void InstanceNormImplBase<Derived>::reset() {
-  const std::int64_t n = options.num_features();
-  weight = this->register_parameter("weight", options.affine() ? empty({n}) : Tensor());
-  bias = this->register_parameter("bias", options.affine() ? empty({n}) : Tensor());
-  const bool track = options.track_running_stats();
-  running_mean = this->register_buffer("running_mean", track ? zeros({n}) : Tensor());
-  running_var = this->register_buffer("running_var", track ? ones({n}) : Tensor());
-  num_batches_tracked = this->register_buffer("num_batches_tracked", track ? zeros({}, kLong) : Tensor());
-  reset_parameters();
+  reset_running_norm(*this);
 }
 
 template <class Derived>
 void InstanceNormImplBase<Derived>::reset_running_stats() {
-  if (!options.track_running_stats()) return;
-  init::zeros_(running_mean);
-  init::ones_(running_var);
-  init::zeros_(num_batches_tracked);
+  reset_statistics(*this);
 }
 
 template <class Derived>
 void InstanceNormImplBase<Derived>::reset_parameters() {
-  reset_running_stats();
-  if (!options.affine()) return;
-  init::ones_(weight);
-  init::zeros_(bias);
+  reset_scale_and_shift(*this);
 }
 
 template <class Derived>
