@@ -30,7 +30,7 @@ FLOORS = {
 # The umbrella headers (athanor/athanor.h …) stand above all rooms; no room includes them.
 UMBRELLA_FLOOR = 8
 # Folders outside the library use it from above, and nothing in the library includes them.
-OUTSIDE = ("cli", "python", "examples", "tests", "benchmarks")
+OUTSIDE = ("cli", "plugins", "python", "examples", "tests", "benchmarks")
 
 # Headers that are not part of the interface: kernels and the like. Others must be free of PRIVATE_INCLUDES.
 PRIVATE_HEADERS = ("athanor/device/",)

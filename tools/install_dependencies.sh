@@ -13,6 +13,8 @@ packages=(
   # what the library is built on; libcurl, libpng and libjpeg are loaded when used
   libdnnl-dev libhwy-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
   libcurl4-openssl-dev libpng-dev libjpeg62-turbo-dev
+  # the plug-ins gloo and mpi
+  libgloo-dev libopenmpi-dev openmpi-bin
   # tests, benchmarks, style
   libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy
 )

@@ -2,6 +2,7 @@
 #include "distributed/conformance.h"
 
 #include <gmock/gmock.h>
+#include <stdlib.h>
 
 #include "distributed/ranks.h"
 
@@ -11,11 +12,27 @@ namespace {
 struct Setting {
   const char* backend;
   int ranks;
+  const char* transport = "auto";
+};
+
+// An environment variable for the length of a scope.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~ScopedVariable() { ::unsetenv(name_); }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  const char* name_;
 };
 
 class Conformance : public testing::TestWithParam<Setting> {};
 
 TEST_P(Conformance, AllCollectivesGiveWhatPlainLoopsGive) {
+  store_backend::register_once();
+  if (!is_backend_available(GetParam().backend)) GTEST_SKIP() << "backend " << GetParam().backend << " is not here";
+  const ScopedVariable transport("ATHANOR_TRANSPORT", GetParam().transport);
   ProcessGroupOptions options;
   options.backend = GetParam().backend;
   run_ranks(GetParam().ranks, conformance::run_all, options);
@@ -29,6 +46,16 @@ INSTANTIATE_TEST_SUITE_P(Store, Conformance,
 INSTANTIATE_TEST_SUITE_P(Tcp, Conformance,
                          testing::Values(Setting{"tcp", 1}, Setting{"tcp", 2}, Setting{"tcp", 3}, Setting{"tcp", 4},
                                          Setting{"tcp", 8}),
+                         [](const auto& info) { return athanor::detail::str("ranks", info.param.ranks); });
+
+INSTANTIATE_TEST_SUITE_P(TcpSockets, Conformance,
+                         testing::Values(Setting{"tcp", 2, "tcp"}, Setting{"tcp", 3, "tcp"}, Setting{"tcp", 4, "tcp"},
+                                         Setting{"tcp", 8, "tcp"}),
+                         [](const auto& info) { return athanor::detail::str("ranks", info.param.ranks); });
+
+INSTANTIATE_TEST_SUITE_P(Gloo, Conformance,
+                         testing::Values(Setting{"gloo", 1}, Setting{"gloo", 2}, Setting{"gloo", 3}, Setting{"gloo", 4},
+                                         Setting{"gloo", 8}),
                          [](const auto& info) { return athanor::detail::str("ranks", info.param.ranks); });
 
 // A backend that adds 1 to one element of one rank's result.

@@ -1,6 +1,10 @@
 // env:// — the launcher says everything in environment variables.
 #include "athanor/base/env.h"
 
+#include <unistd.h>
+
+#include <functional>
+
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
 #include "athanor/distributed/rendezvous/rendezvous.h"
@@ -32,6 +36,15 @@ int number(const char* const (&names)[4], int given, const char* what) {
   return given;
 }
 
+// What all processes of an mpirun share and others do not; empty if there is no mpirun, or some of them are elsewhere.
+std::string mpi_job_on_one_host(int world_size) {
+  for (const char* local : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})
+    if (env::integer(local, 1, INT32_MAX).value_or(0) == world_size)
+      for (const char* job : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "HYDI_CONTROL_FD", "PMI_JOBID"})
+        if (const auto name = env::text(job)) return str(*name, "/", ::getppid());
+  return "";
+}
+
 }  // namespace
 
 RendezvousResult meeting::rendezvous_env(const RendezvousUrl& url, const RendezvousOptions& given) {
@@ -43,11 +56,13 @@ RendezvousResult meeting::rendezvous_env(const RendezvousUrl& url, const Rendezv
   check_rank(url, options, false);
   const Deadline deadline = Deadline::after(options.timeout);
   std::string host = env::text("MASTER_ADDR").value_or(slurm::first_host());
-  if (host.empty() && (options.rank == 0 || options.world_size == 1)) host = "127.0.0.1";
+  const std::string mpi_job = mpi_job_on_one_host(options.world_size);
+  if (host.empty() && (options.rank == 0 || options.world_size == 1 || !mpi_job.empty())) host = "127.0.0.1";
   ATHANOR_CHECK_VALUE(!host.empty(), "init_method 'env://': environment variable MASTER_ADDR is not set on rank ",
                       options.rank, ": it names the host of rank 0");
   auto port = env::integer("MASTER_PORT", 1, 65535);
   if (!port) port = slurm::port();
+  if (!port && !mpi_job.empty()) port = 20000 + static_cast<std::int64_t>(std::hash<std::string>()(mpi_job) % 20000);
   ATHANOR_CHECK_VALUE(port, "init_method 'env://': environment variable MASTER_PORT is not set");
 
   // Under torchrun the agent serves a store at that address already; whoever would bind it finds it taken.

@@ -1,0 +1,424 @@
+// The backend "mpi": collectives of an MPI library (Open MPI, MPICH). Everything is started without blocking and asked
+// after until its deadline, since a wait inside MPI could not be given up.
+// The C++ bindings that MPI gave up long ago.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "athanor/base/log.h"
+#include "athanor/distributed/plugin.h"
+#include "athanor/distributed/transport/wait.h"
+#include "plugins/prepared.h"
+
+namespace athanor::distributed::plugins {
+namespace {
+
+using athanor::detail::str;
+using std::chrono::milliseconds;
+
+void check(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw DistBackendError(str("backend 'mpi': ", what, ": ", std::string_view(text, static_cast<std::size_t>(length))),
+                         ATHANOR_WHERE);
+}
+
+MPI_Datatype mpi_type(DType dtype) {
+  switch (dtype) {
+    case DType::Byte:
+    case DType::Bool:
+      return MPI_UINT8_T;
+    case DType::Char:
+      return MPI_INT8_T;
+    case DType::Short:
+      return MPI_INT16_T;
+    case DType::Int:
+      return MPI_INT32_T;
+    case DType::Long:
+      return MPI_INT64_T;
+    case DType::Float:
+      return MPI_FLOAT;
+    case DType::Double:
+      return MPI_DOUBLE;
+    default:
+      return MPI_UINT16_T;  // halves, which are only moved
+  }
+}
+
+// Our own operators throughout: MPI's MIN and MAX lose NaN, it knows nothing of bool, and Open MPI 4.1's sums of 8 and
+// 16 bit integers stop at the largest value instead of going round. One function for each, since an operator of MPI is
+// a plain function.
+using Function = void (*)(void*, void*, int*, MPI_Datatype*);
+template <cpu::Combine kCombine, DType kType>
+void combine(void* in, void* inout, int* count, MPI_Datatype*) {
+  const void* both[] = {inout, in};
+  cpu::combine(inout, both, 2, *count, kType, kCombine);
+}
+template <cpu::Combine kCombine>
+Function function_for(DType dtype) {
+  return dispatch_all(
+      dtype, [](auto tag) -> Function { return &combine<kCombine, dtype_of_v<typename decltype(tag)::type>>; });
+}
+Function function_for(cpu::Combine combine, DType dtype) {
+  switch (combine) {
+    case cpu::Combine::Sum:
+      return function_for<cpu::Combine::Sum>(dtype);
+    case cpu::Combine::Product:
+      return function_for<cpu::Combine::Product>(dtype);
+    case cpu::Combine::Min:
+      return function_for<cpu::Combine::Min>(dtype);
+    case cpu::Combine::Max:
+      return function_for<cpu::Combine::Max>(dtype);
+    case cpu::Combine::And:
+      return function_for<cpu::Combine::And>(dtype);
+    case cpu::Combine::Or:
+      return function_for<cpu::Combine::Or>(dtype);
+    default:
+      return function_for<cpu::Combine::Xor>(dtype);
+  }
+}
+
+thread_local const ReduceOp* user_op = nullptr;
+thread_local DType user_dtype = DType::Float;
+void combine_by_user(void* in, void* inout, int* count, MPI_Datatype*) {
+  user_op->function()(inout, in, *count, user_dtype);
+}
+
+class Operator {
+ public:
+  Operator(const ReduceOp& op, DType dtype) {
+    const bool users = op == ReduceOp::USER;
+    if (users) {
+      user_op = &op;
+      user_dtype = dtype;
+    }
+    check(MPI_Op_create(users ? &combine_by_user : function_for(combine_of(op.kind()), dtype), 1, &op_),
+          "MPI_Op_create");
+  }
+  ~Operator() {
+    MPI_Op_free(&op_);
+    user_op = nullptr;
+  }
+  Operator(const Operator&) = delete;
+  Operator& operator=(const Operator&) = delete;
+  MPI_Op get() const { return op_; }
+
+ private:
+  MPI_Op op_ = MPI_OP_NULL;
+};
+
+// Starts MPI if the program has not, and ends it with the process. Threads beside each other need MPI_THREAD_MULTIPLE;
+// with less, one call at a time enters MPI.
+class Library {
+ public:
+  static Library& get() {
+    static Library library;
+    return library;
+  }
+  std::unique_lock<std::mutex> enter() {
+    return multiple_ ? std::unique_lock<std::mutex>() : std::unique_lock<std::mutex>(mutex_);
+  }
+
+ private:
+  Library() {
+    int running = 0, provided = MPI_THREAD_SINGLE;
+    MPI_Initialized(&running);
+    if (running == 0) {
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+      std::atexit([] {
+        int finalized = 0;
+        MPI_Finalized(&finalized);
+        if (finalized == 0 && !broken) MPI_Finalize();
+      });
+    } else {
+      MPI_Query_thread(&provided);
+    }
+    multiple_ = provided == MPI_THREAD_MULTIPLE;
+    if (!multiple_)
+      ATHANOR_LOG(Warning, "backend 'mpi': this MPI does not let several threads in at once; they take turns");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  }
+
+ public:
+  /// After a failure others may be gone, and MPI_Finalize would wait for them.
+  static inline std::atomic<bool> broken{false};
+
+ private:
+  bool multiple_ = false;
+  std::mutex mutex_;
+};
+
+// Asks until it is done. Throws at the deadline; the request is left to MPI, which has no way to give it up.
+void finish(MPI_Request& request, MPI_Status* status, Deadline deadline, bool background, const std::string& what,
+            const std::atomic<bool>& aborted) {
+  Patience patience(true, background);
+  while (true) {
+    int done = 0;
+    {
+      const auto turn = Library::get().enter();
+      check(MPI_Test(&request, &done, status), what.c_str());
+    }
+    if (done != 0) return;
+    if (aborted) throw DistBackendError(str("backend 'mpi': ", what, ": the group was aborted"), ATHANOR_WHERE);
+    if (deadline.expired()) {
+      Library::broken = true;
+      throw DistBackendError(
+          str("backend 'mpi': ", what, ": not done in time; another rank did not come, hangs or is gone"),
+          ATHANOR_WHERE);
+    }
+    if (!patience.endure()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+class MpiRequest final : public P2pRequest {
+ public:
+  MpiRequest(MPI_Request request, std::string what, const std::atomic<bool>& aborted)
+      : request_(request), what_(std::move(what)), aborted_(aborted) {}
+  ~MpiRequest() override {
+    if (done_) return;
+    const auto turn = Library::get().enter();
+    MPI_Cancel(&request_);
+    MPI_Request_free(&request_);
+  }
+  bool test() override {
+    if (done_) return true;
+    const auto turn = Library::get().enter();
+    int done = 0;
+    check(MPI_Test(&request_, &done, &status_), what_.c_str());
+    return done_ = done != 0;
+  }
+  void wait(Deadline deadline) override {
+    if (!done_) finish(request_, &status_, deadline, false, what_, aborted_);
+    done_ = true;
+  }
+  int source_rank() const override { return status_.MPI_SOURCE; }
+
+ private:
+  MPI_Request request_;
+  MPI_Status status_{};
+  std::string what_;
+  const std::atomic<bool>& aborted_;
+  bool done_ = false;
+};
+
+int int_count(std::int64_t count, const Call& call) {
+  ATHANOR_CHECK_TYPE(NotImplementedError, count <= INT_MAX, "backend 'mpi': ", call.text(), ": ", count,
+                     " elements, but MPI counts to ", INT_MAX, " only: split the tensor");
+  return static_cast<int>(count);
+}
+
+// Counts and places of parts that lie one after the other, in bytes.
+struct Layout {
+  std::vector<int> counts, places;
+  Layout(Parts parts, const Call& call) {
+    std::int64_t at = 0;
+    for (const Span& part : parts) {
+      counts.push_back(int_count(static_cast<std::int64_t>(part.bytes()), call));
+      places.push_back(int_count(at, call));
+      at += static_cast<std::int64_t>(part.bytes());
+    }
+  }
+};
+
+class MpiBackend final : public Backend {
+ public:
+  explicit MpiBackend(const BackendOptions& options) : Backend(options.rank, options.size) {
+    Library::get();
+    int world_size = 0, world_rank = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    std::vector<int> members = options.global_ranks;
+    if (members.empty())
+      for (int r = 0; r < size(); ++r) members.push_back(r);
+    for (const int member : members)
+      ATHANOR_CHECK_TYPE(DistError, member < world_size, "backend 'mpi': rank ", member, " is wanted, but MPI has ",
+                         world_size, " processes. Start the program with mpirun -n ", size());
+    ATHANOR_CHECK_TYPE(DistError, members[static_cast<std::size_t>(rank())] == world_rank,
+                       "backend 'mpi': this process is rank ", world_rank, " of MPI, not ",
+                       members[static_cast<std::size_t>(rank())]);
+    MPI_Group world = MPI_GROUP_NULL, own = MPI_GROUP_NULL;
+    check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+    check(MPI_Group_incl(world, size(), members.data(), &own), "MPI_Group_incl");
+    const int code = MPI_Comm_create_group(
+        MPI_COMM_WORLD, own, static_cast<int>(std::hash<std::string>()(options.group_name) % 30000), &communicator_);
+    MPI_Group_free(&own);
+    MPI_Group_free(&world);
+    check(code, "MPI_Comm_create_group");
+    MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
+  }
+  ~MpiBackend() override {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized == 0 && !Library::broken && !aborted_) MPI_Comm_free(&communicator_);
+  }
+
+  std::string name() const override { return "mpi"; }
+  bool supports(const ReduceOp& op, DType dtype) const override {
+    return op == ReduceOp::USER || Backend::supports(op, dtype);
+  }
+
+  void barrier(const Call& call) override {
+    run(call, [&](MPI_Request* request) { return MPI_Ibarrier(communicator_, request); });
+  }
+
+  void broadcast(const Call& call, Span data, int root) override {
+    const int count = int_count(data.count, call);
+    run(call, [&](MPI_Request* request) {
+      return MPI_Ibcast(data.data, count, mpi_type(data.dtype), root, communicator_, request);
+    });
+  }
+
+  void all_reduce(const Call& call, Span data, const ReduceOp& op) override {
+    const Prepared prepared(data, op, false);
+    sum_up(call, prepared.values(), op);
+    prepared.finish(data, size());
+  }
+
+  void reduce(const Call& call, Span data, const ReduceOp& op, int root) override {
+    const Prepared prepared(data, op, true);
+    const Span& values = prepared.values();
+    const Operator operation(op, values.dtype);
+    const int count = int_count(values.count, call);
+    run(call, [&](MPI_Request* request) {
+      return rank() == root ? MPI_Ireduce(MPI_IN_PLACE, values.data, count, mpi_type(values.dtype), operation.get(),
+                                          root, communicator_, request)
+                            : MPI_Ireduce(values.data, nullptr, count, mpi_type(values.dtype), operation.get(), root,
+                                          communicator_, request);
+    });
+    if (rank() == root) prepared.finish(data, size());
+  }
+
+  void all_gather(const Call& call, Parts out, Span in) override {
+    Joined all(out, false);
+    const Layout layout(out, call);
+    // A copy, in case the input lies in the output.
+    Joined own(Parts(&in, 1), true);
+    run(call, [&](MPI_Request* request) {
+      return MPI_Iallgatherv(own.data(), int_count(static_cast<std::int64_t>(in.bytes()), call), MPI_BYTE, all.data(),
+                             layout.counts.data(), layout.places.data(), MPI_BYTE, communicator_, request);
+    });
+    all.take_apart();
+  }
+
+  void gather(const Call& call, Parts out, Span in, int root) override {
+    const Parts parts = rank() == root ? out : Parts();
+    Joined all(parts, false);
+    const Layout layout(parts, call);
+    run(call, [&](MPI_Request* request) {
+      return MPI_Igatherv(in.data, int_count(static_cast<std::int64_t>(in.bytes()), call), MPI_BYTE, all.data(),
+                          layout.counts.data(), layout.places.data(), MPI_BYTE, root, communicator_, request);
+    });
+    all.take_apart();
+  }
+
+  void scatter(const Call& call, Span out, Parts in, int root) override {
+    const Parts parts = rank() == root ? in : Parts();
+    Joined all(parts, true);
+    const Layout layout(parts, call);
+    run(call, [&](MPI_Request* request) {
+      return MPI_Iscatterv(all.data(), layout.counts.data(), layout.places.data(), MPI_BYTE, out.data,
+                           int_count(static_cast<std::int64_t>(out.bytes()), call), MPI_BYTE, root, communicator_,
+                           request);
+    });
+  }
+
+  void reduce_scatter(const Call& call, Span out, Parts in, const ReduceOp& op) override {
+    Joined all(in, true);
+    Span everything{all.data(), 0, out.dtype};
+    std::vector<int> counts;
+    for (const Span& part : in) {
+      everything.count += part.count;
+      counts.push_back(int_count(part.count, call));
+    }
+    const Prepared prepared(everything, op, false);
+    const Span& values = prepared.values();
+    const Operator operation(op, values.dtype);
+    std::vector<char> mine(static_cast<std::size_t>(out.count) * item_size(values.dtype));
+    run(call, [&](MPI_Request* request) {
+      return MPI_Ireduce_scatter(values.data, mine.data(), counts.data(), mpi_type(values.dtype), operation.get(),
+                                 communicator_, request);
+    });
+    // The values are in their wide form still: what is left is what finish does to a whole result.
+    prepared.finish_part({mine.data(), out.count, values.dtype}, out, size());
+  }
+
+  void all_to_all(const Call& call, Parts out, Parts in) override {
+    Joined to(in, true), from(out, false);
+    const Layout sends(in, call), receives(out, call);
+    run(call, [&](MPI_Request* request) {
+      return MPI_Ialltoallv(to.data(), sends.counts.data(), sends.places.data(), MPI_BYTE, from.data(),
+                            receives.counts.data(), receives.places.data(), MPI_BYTE, communicator_, request);
+    });
+    from.take_apart();
+  }
+
+  std::unique_ptr<P2pRequest> isend(const Call& call, Span data, int to, std::uint32_t tag) override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    const auto turn = Library::get().enter();
+    check(MPI_Isend(data.data, int_count(static_cast<std::int64_t>(data.bytes()), call), MPI_BYTE, to,
+                    static_cast<int>(tag), communicator_, &request),
+          "MPI_Isend");
+    return std::make_unique<MpiRequest>(request, call.text(), aborted_);
+  }
+
+  std::unique_ptr<P2pRequest> irecv(const Call& call, Span data, int from, std::uint32_t tag) override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    const auto turn = Library::get().enter();
+    check(MPI_Irecv(data.data, int_count(static_cast<std::int64_t>(data.bytes()), call), MPI_BYTE,
+                    from == kAnySource ? MPI_ANY_SOURCE : from, static_cast<int>(tag), communicator_, &request),
+          "MPI_Irecv");
+    return std::make_unique<MpiRequest>(request, call.text(), aborted_);
+  }
+
+  void progress(milliseconds patience) override {
+    {
+      const auto turn = Library::get().enter();
+      int there = 0;
+      MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &there, MPI_STATUS_IGNORE);
+    }
+    std::this_thread::sleep_for(std::min(patience, milliseconds(1)));
+  }
+
+  void abort(const std::string&) noexcept override {
+    Library::broken = true;
+    aborted_ = true;
+  }
+
+ private:
+  void sum_up(const Call& call, const Span& values, const ReduceOp& op) {
+    const Operator operation(op, values.dtype);
+    const int count = int_count(values.count, call);
+    run(call, [&](MPI_Request* request) {
+      return MPI_Iallreduce(MPI_IN_PLACE, values.data, count, mpi_type(values.dtype), operation.get(), communicator_,
+                            request);
+    });
+  }
+
+  template <class Start>
+  void run(const Call& call, Start&& start) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    {
+      const auto turn = Library::get().enter();
+      check(start(&request), op_name(call.op));
+    }
+    finish(request, MPI_STATUS_IGNORE, call.deadline, call.background, call.text(), aborted_);
+  }
+
+  MPI_Comm communicator_ = MPI_COMM_NULL;
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace
+}  // namespace athanor::distributed::plugins
+
+ATHANOR_BACKEND_PLUGIN(register_backend("mpi", [](const BackendOptions& options) {
+                         return std::unique_ptr<Backend>(new athanor::distributed::plugins::MpiBackend(options));
+                       });)
