@@ -66,6 +66,14 @@ class StaticNodes(NodesTest):
                 self.assertEqual(sorted((jobs[0].out + jobs[1].out).splitlines()),
                                  [f"rank {r} of 4 met" for r in range(4)])
 
+    def test_process_groups_form_on_one_node_on_two_and_after_a_restart(self):
+        self.assertEqual(self.run_well("--nproc-per-node=3", self.worker, "reduce"), "sum 3\n" * 3)
+        jobs = [self.node(i, "--nproc-per-node=2", "--max-restarts=1", self.worker, "reduce", "+0", "@3", "exit", 1,
+                          "+0", "hang") for i in (0, 1)]
+        self.all_end(jobs, 0)
+        for job in jobs:
+            self.assertEqual(job.out.splitlines()[-2:], ["sum 6", "sum 6"])
+
     def test_workers_meet_through_the_store_of_rank_0(self):
         jobs = [self.node(i, self.worker, "meet", TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1") for i in (0, 1)]
         self.all_end(jobs, 0)

@@ -4,6 +4,7 @@
 //   args WORD...      prints the rest of its arguments, each in brackets
 //   out TEXT, err TEXT, raw TEXT   a line on stdout, on stderr; raw: on stderr without an end of line
 //   meet              comes together with the others through env://, prints "rank R of N met"
+//   reduce            sums the ranks of all in a process group, prints "sum S"
 //   exit N, raise N   ends with an exit code, by a signal
 //   hang              until a signal ends it
 //   ignore, polite    SIGTERM does nothing; SIGTERM prints "saved" and ends with exit code 0
@@ -26,6 +27,9 @@
 #include <thread>
 #include <vector>
 
+#include "athanor/athanor.h"
+#include "athanor/distributed/collectives.h"
+#include "athanor/distributed/groups.h"
 #include "athanor/distributed/rendezvous/rendezvous.h"
 
 namespace {
@@ -79,6 +83,15 @@ void meet() {
   if (met.rank == 0) met.store->get_text("all");
 }
 
+void reduce() {
+  namespace dist = athanor::distributed;
+  dist::init_process_group();
+  const athanor::Tensor sum = athanor::full({3}, static_cast<double>(dist::get_rank()));
+  dist::all_reduce(sum);
+  std::printf("sum %g\n", sum[2].item<double>());
+  dist::destroy_process_group();
+}
+
 std::string with_rank(std::string text) {
   const std::size_t at = text.find("{r}");
   return at == std::string::npos ? text : text.replace(at, 3, variable("RANK"));
@@ -101,6 +114,7 @@ int act(const std::vector<std::string>& words) {
   const std::map<std::string, std::function<void()>> plain = {
       {"env", print_environment},
       {"meet", meet},
+      {"reduce", reduce},
       {"hang", hang},
       {"ignore", [] { std::signal(SIGTERM, SIG_IGN); }},
       {"polite", [] { std::signal(SIGTERM, on_polite_term); }},
