@@ -29,7 +29,7 @@ std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   std::istringstream folders(env::text("PATH").value_or("/usr/local/bin:/usr/bin:/bin"));
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string path = (folder.empty() ? "." : folder) + "/" + name;
+    std::string path = (folder.empty() ? "." : folder) + "/" + name;
     if (can_execute(path)) return path;
   }
   return can_execute("./" + name) ? "./" + name : std::string();
@@ -39,7 +39,7 @@ namespace {
 
 std::string find_python() {
   const auto chosen = env::text("PYTHON_EXEC");
-  const std::string found = find_program(chosen.value_or("python3"));
+  std::string found = find_program(chosen.value_or("python3"));
   ATHANOR_CHECK_VALUE(!found.empty() && can_execute(found), "a Python program needs ", chosen.value_or("python3"),
                       ", which is not in PATH: set PYTHON_EXEC to an interpreter");
   return found;
@@ -71,7 +71,7 @@ Command::Command(const LaunchOptions& options) {
     program_.path = find_python();
     program_.words = {program_.path, "-u"};
     if (options.module) {
-      program_.words.push_back("-m");
+      program_.words.emplace_back("-m");
       source = file_of_module(name);
     } else {
       ATHANOR_CHECK_VALUE(::access(name.c_str(), R_OK) == 0, "cannot read the program '", name,

@@ -8,8 +8,6 @@
 
 namespace athanor::launch {
 
-using athanor::detail::str;
-
 bool share_store() { return !env::flag("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", false); }
 
 namespace {

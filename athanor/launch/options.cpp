@@ -1,12 +1,12 @@
 #include "athanor/launch/options.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -276,7 +276,8 @@ void read_rest(const Flags& f, LaunchOptions& o) {
   const std::string grace =
       !f.shutdown_timeout.empty() ? f.shutdown_timeout : env::text("TORCH_ELASTIC_SHUTDOWN_TIMEOUT").value_or("30");
   o.kill_grace = parse_seconds(grace, "--shutdown-timeout");
-  if (!f.ignored.empty()) o.notes.push_back("--event-log-handler, --logs-specs and --numa-binding have no effect here");
+  if (!f.ignored.empty())
+    o.notes.emplace_back("--event-log-handler, --logs-specs and --numa-binding have no effect here");
   if (!f.logdir.empty()) {
     o.log_dir = f.logdir;
     o.plain_log_names = true;
@@ -305,7 +306,7 @@ std::vector<Host> read_hostfile(const std::string& path) {
     if (!(words >> name)) continue;
     words >> slots;
     if (slots.starts_with("slots=")) slots = slots.substr(6);
-    hosts.push_back(parse_host(slots.empty() ? name : name + ":" + slots, "--hostfile"));
+    hosts.push_back(parse_host(slots.empty() ? name : str(name, ":", slots), "--hostfile"));
   }
   ATHANOR_CHECK_VALUE(!hosts.empty(), "--hostfile: '", path, "' names no host");
   return hosts;

@@ -1,12 +1,12 @@
 #include "athanor/launch/output.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 
 #include "athanor/base/error.h"
 #include "athanor/base/log.h"

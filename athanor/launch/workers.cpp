@@ -152,7 +152,7 @@ std::vector<std::string> WorkerGroup::environment(const Placement& p, const Work
     const std::string variable = *entry;
     if (own.count(variable.substr(0, variable.find('='))) == 0) all.push_back(variable);
   }
-  for (const auto& [name, value] : own) all.push_back(name + "=" + value);
+  for (const auto& [name, value] : own) all.push_back(str(name, "=", value));
   return all;
 }
 
