@@ -72,16 +72,15 @@ Tensor empty_permuted(IntArrayRef size, IntArrayRef physical_layout, const Tenso
       physical_layout.size() == n, "empty_permuted: Number of dimensions in size does not match the length of ",
       "the physical_layout; i.e. len(size) = ", n, " is not equal to len(physical_layout) = ", physical_layout.size());
   DimVector strides(n);
-  std::uint64_t seen = 0;
-  std::int64_t step = 1;
+  std::uint64_t seen = 0, step = 1;  // steps of sizes that empty_strided refuses wrap
   for (std::size_t i = n; i-- > 0;) {
     const std::int64_t d = physical_layout[i];
     ATHANOR_CHECK(d >= 0 && d < static_cast<std::int64_t>(n), "empty_permuted: Dimension out of range (expected to be ",
                   "between 0 and ", static_cast<std::int64_t>(n) - 1, ", but got ", d, " at index ", i, ")");
     ATHANOR_CHECK(!(seen >> d & 1), "empty_permuted: Duplicate dim not allowed: ", d, " in ", physical_layout);
     seen |= std::uint64_t{1} << d;
-    strides[static_cast<std::size_t>(d)] = step;
-    step *= std::max<std::int64_t>(size[static_cast<std::size_t>(d)], 1);
+    strides[static_cast<std::size_t>(d)] = static_cast<std::int64_t>(step);
+    step *= static_cast<std::uint64_t>(std::max<std::int64_t>(size[static_cast<std::size_t>(d)], 1));
   }
   return empty_strided(size, strides, options);
 }

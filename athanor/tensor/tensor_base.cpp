@@ -33,11 +33,11 @@ void TensorImpl::set_contiguous(IntArrayRef sizes) {
   ATHANOR_CHECK(n <= 64, "tensors have at most 64 dimensions, got ", n);
   if (n > kInlineDims) dims = new std::int64_t[2 * static_cast<std::size_t>(n)];
   ndim = static_cast<std::int8_t>(n);
-  std::int64_t step = 1;
+  std::uint64_t step = 1;  // wraps for sizes that are refused below, and beside a size of 0
   for (int d = n - 1; d >= 0; --d) {
     dims[d] = sizes[static_cast<std::size_t>(d)];
-    dims[n + d] = step;
-    step *= dims[d] > 1 ? dims[d] : 1;
+    dims[n + d] = static_cast<std::int64_t>(step);
+    step *= dims[d] > 1 ? static_cast<std::uint64_t>(dims[d]) : 1;
   }
   numel = checked_numel(sizes, "tensor");
   contiguous = true;
@@ -46,12 +46,12 @@ void TensorImpl::set_contiguous(IntArrayRef sizes) {
 namespace {
 
 bool is_row_major(IntArrayRef sizes, const std::int64_t* strides) {
-  std::int64_t expected = 1;
+  std::uint64_t expected = 1;  // wraps as in set_contiguous
   for (std::size_t d = sizes.size(); d-- > 0;) {
     if (sizes[d] == 0) return true;
     if (sizes[d] == 1) continue;
-    if (strides[d] != expected) return false;
-    expected *= sizes[d];
+    if (strides[d] != static_cast<std::int64_t>(expected)) return false;
+    expected *= static_cast<std::uint64_t>(sizes[d]);
   }
   return true;
 }
