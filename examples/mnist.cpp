@@ -312,8 +312,10 @@ class Trainer {
     if (world_.alone()) return stop_signal;
     Tensor flag = full({1}, static_cast<int>(stop_signal), kInt);
     distributed::all_reduce(flag, distributed::ReduceOp::MAX);
-    if (const int signal = flag.item<int>()) stop_signal = signal;
-    return stop_signal;
+    // Not this rank's own, which may have changed since the others heard of it.
+    const int agreed = flag.item<int>();
+    if (agreed != 0) stop_signal = agreed;
+    return agreed != 0;
   }
 
   template <class It>
