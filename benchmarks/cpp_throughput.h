@@ -147,6 +147,11 @@ inline void add_movement_rows(Program& program, const Size& size) {
   add("unique", "element", static_cast<double>(n),
       [n]() -> Body { return [x = torch::randint(0, 1000, {n}, torch::kLong)] { auto r = torch::_unique2(x); }; });
   line("unique.float", [](const Tensor& x) { auto r = torch::_unique2(x); });
+  add("searchsorted", "element", static_cast<double>(n), [n]() -> Body {
+    return [keys = std::get<0>(torch::sort(torch::randn({100000}))), x = torch::randn({n})] {
+      Tensor r = torch::searchsorted(keys, x);
+    };
+  });
   add("randperm", "element", static_cast<double>(n), [n]() -> Body { return [n] { Tensor r = torch::randperm(n); }; });
   add("uniform.fill", "element", static_cast<double>(n),
       [n]() -> Body { return [x = torch::zeros({n})]() mutable { x.uniform_(); }; });

@@ -10,7 +10,10 @@
 #include "benchmarks/protocol.h"
 
 #ifdef __x86_64__
+#include <cpuid.h>
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace {
@@ -152,6 +155,55 @@ LIMITS_BF16 float dot_bf16_512(std::int64_t steps) {
   return total;
 }
 
+#define LIMITS_AMX __attribute__((target("amx-tile,amx-bf16")))
+
+/// True if this processor has matrix units for bfloat16 and the system lets the process use them.
+bool may_use_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kBf16 = 1U << 22, kTile = 1U << 24;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kBf16) == 0 || (d & kTile) == 0) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+/// Products of tiles of 16 × 32 and 32 × 16, four sums side by side: 4 × 16384 FLOP a step.
+LIMITS_AMX float dot_amx(std::int64_t steps) {
+  struct alignas(64) Config {
+    std::uint8_t palette = 1, start = 0, reserved[14] = {};
+    std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } const config;
+  _tile_loadconfig(&config);
+  alignas(64) std::uint16_t ones[512];
+  for (auto& x : ones) x = 0x3c00;  // 2^-7
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_loadd(4, ones, 64);
+  _tile_loadd(5, ones, 64);
+  _tile_loadd(6, ones, 64);
+  _tile_loadd(7, ones, 64);
+  for (std::int64_t s = 0; s < steps; ++s) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  alignas(64) float sums[256];
+  float total = 0;
+  _tile_stored(0, sums, 64);
+  total += sums[0];
+  _tile_stored(1, sums, 64);
+  total += sums[0];
+  _tile_stored(2, sums, 64);
+  total += sums[0];
+  _tile_stored(3, sums, 64);
+  total += sums[0];
+  _tile_release();
+  return total;
+}
+
 LIMITS_AVX2 float fma_256(std::int64_t steps) {
   __m256 a[kChains];
   for (int i = 0; i < kChains; ++i) a[i] = _mm256_set1_ps(0.1f * static_cast<float>(i));
@@ -234,12 +286,12 @@ void add_memory_rows(bench::Program& program) {
 
 #ifdef __x86_64__
 template <class F>
-void add_arithmetic_row(bench::Program& program, const std::string& name, double flop_per_step, F kernel) {
-  constexpr std::int64_t kSteps = 2000000;
-  program.add(name, "FLOP", flop_per_step * kChains * kSteps * omp_get_max_threads(), [=] {
+void add_arithmetic_row(bench::Program& program, const std::string& name, double flop_per_step, F kernel,
+                        std::int64_t steps = 2000000) {
+  program.add(name, "FLOP", flop_per_step * static_cast<double>(steps * omp_get_max_threads()), [=] {
     return [=] {
 #pragma omp parallel
-      sink = static_cast<double>(kernel(kSteps));
+      sink = static_cast<double>(kernel(steps));
     };
   });
 }
@@ -247,12 +299,13 @@ void add_arithmetic_row(bench::Program& program, const std::string& name, double
 void add_arithmetic_rows(bench::Program& program) {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
-    add_arithmetic_row(program, "limit.fma.f32", 32, fma_512);
-    add_arithmetic_row(program, "limit.fma.f64", 16, fma_f64_512);
+    add_arithmetic_row(program, "limit.fma.f32", 32 * kChains, fma_512);
+    add_arithmetic_row(program, "limit.fma.f64", 16 * kChains, fma_f64_512);
   }
-  if (__builtin_cpu_supports("avx512bf16")) add_arithmetic_row(program, "limit.fma.bf16", 64, dot_bf16_512);
+  if (__builtin_cpu_supports("avx512bf16")) add_arithmetic_row(program, "limit.fma.bf16", 64 * kChains, dot_bf16_512);
+  if (may_use_amx()) add_arithmetic_row(program, "limit.fma.bf16@amx", 4 * 16384, dot_amx, 50000);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    add_arithmetic_row(program, "limit.fma.f32@256", 16, fma_256);
+    add_arithmetic_row(program, "limit.fma.f32@256", 16 * kChains, fma_256);
 }
 #else
 void add_arithmetic_rows(bench::Program&) {}

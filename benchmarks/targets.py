@@ -21,7 +21,7 @@ TARGETS = [
     (r"mlp\.step/b64", 1 / 0.68, "libtorch"),
     (r"mnist\.conv/b64", 1.5, ""),
     (r"mnist\.tutorial/b128", 2.0, ""),
-    (r"(cumsum|topk|median|unique|randperm)\b.*", 1.0, ""),
+    (r"(cumsum|topk|median|unique|searchsorted|randperm)\b.*", 1.0, ""),
     (r"(tanh|exp|gelu|softmax|log_softmax|layer_norm|max_index|argmax|sum\.first|transpose|sort|uniform|normal)\b.*",
      2.0, ""),
     (r"(sum|mean|amax)\..*", 0.95, ""),
@@ -61,7 +61,7 @@ def target_of(row: str):
 
 def limit_of(row: str):
     """Name of the row of bench_limits that bounds this row, or None. Sorting and selecting have no simple bound."""
-    if row.startswith(("sort", "index_elements", "gather.", "topk", "median", "unique", "randperm")):
+    if row.startswith(("sort", "index_elements", "gather.", "topk", "median", "unique", "searchsorted", "randperm")):
         return None
     entry = first_match(LIMITS, row)
     return entry[1].format(size=row.rsplit("/", 1)[-1]) if entry else None

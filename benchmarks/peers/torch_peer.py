@@ -168,6 +168,10 @@ def add_movement_rows(program: Program, size: str, n: int) -> None:
         x = torch.randint(0, 1000, (n,))
         return lambda: torch.unique(x)
 
+    def search():
+        keys, x = torch.sort(torch.randn(100000))[0], torch.randn(n)
+        return lambda: torch.searchsorted(keys, x)
+
     add("sort.last", "element", rows * WIDTH, order(lambda m: torch.sort(m, 1), True))
     add("cumsum", "element", n, order(lambda x: torch.cumsum(x, 0)))
     add("cumsum.last", "element", rows * WIDTH, order(lambda m: torch.cumsum(m, 1), True))
@@ -177,6 +181,7 @@ def add_movement_rows(program: Program, size: str, n: int) -> None:
     add("median.last", "element", rows * WIDTH, order(lambda m: torch.median(m, 1), True))
     add("unique", "element", n, few_values)
     add("unique.float", "element", n, order(lambda x: torch.unique(x)))
+    add("searchsorted", "element", n, search)
     add("randperm", "element", n, lambda: lambda: torch.randperm(n))
     add("uniform.fill", "element", n, fill("uniform_"))
     add("normal.fill", "element", n, fill("normal_"))

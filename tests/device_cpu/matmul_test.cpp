@@ -179,7 +179,8 @@ TEST(Gemm, IntegersWrapAround) {
 TEST(Gemm, SameBitsOnAnyNumberOfThreads) {
   const int before = get_num_threads();
   // Transposed b with few rows: ours in float32 too. Larger float32 products are left to oneDNN.
-  for (const Shape& s : {Shape{60, 410, 900}, Shape{1, 3000, 2000}, Shape{2000, 1, 3000}, Shape{64, 128, 784}})
+  for (const Shape& s : {Shape{60, 410, 900}, Shape{1, 3000, 2000}, Shape{2000, 1, 3000}, Shape{64, 128, 784},
+                         Shape{1, 128, 784}, Shape{128, 784, 1}, Shape{4, 500, 100}})
     for (DType t : {DType::Float, DType::Double, DType::Half}) {
       StridedArray a(t, {s.m, s.k}), b(t, {s.k, s.n}, {1, 0}), c(t, {s.m, s.n});
       a.fill(1), b.fill(2);

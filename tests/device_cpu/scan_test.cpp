@@ -74,6 +74,24 @@ TEST(Scan, HasTheSameBitsForAnyNumberOfThreads) {
     }
 }
 
+TEST(Scan, SumsLinesOfAnyLengthAndKeepsWhatStandsBeforeAnInfinity) {
+  for (const DType t : {DType::Float, DType::Double})
+    for (std::int64_t n = 1; n <= 40; ++n) {
+      StridedArray in(t, {n}), out(t, {n});
+      double sum = 0;
+      for (std::int64_t i = 0; i < n; ++i)
+        in.put({i}, i == 29 ? INFINITY : i == 33 ? -INFINITY : 3.0 * static_cast<double>(i) - 7);
+      scan(ScanOp::CumSum, out.view(), in.view(), 0, false);
+      for (std::int64_t i = 0; i < n; ++i) {
+        sum += in.at({i});
+        if (std::isnan(sum))
+          ASSERT_TRUE(std::isnan(out.at({i}))) << n << " at " << i;
+        else
+          ASSERT_EQ(out.at({i}), sum) << n << " at " << i;
+      }
+    }
+}
+
 TEST(Scan, MayOverwriteItsInput) {
   StridedArray in(DType::Float, {300000}), out(DType::Float, {300000});
   in.fill(3);

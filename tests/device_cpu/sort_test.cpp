@@ -166,7 +166,7 @@ TEST(Select, FindsTheSameAsASortOnAnyNumberOfThreads) {
       const std::vector<double> v = in.values();
       for (const bool largest : {true, false}) {
         const auto want = stable_order(v, largest);
-        for (const std::int64_t k : {1, 50, 20000}) {
+        for (const std::int64_t k : {1, 50, 100, 8000, 20000}) {
           StridedArray values(t, {k}), indices(DType::Long, {k});
           topk_kernel.get(DeviceType::CPU)(values.view(), indices.view(), in.view(), 0, largest, true);
           const std::vector<double> places = indices.values(), found = values.values();
@@ -188,6 +188,37 @@ TEST(Select, FindsTheSameAsASortOnAnyNumberOfThreads) {
     }
   }
   set_num_threads(threads);
+}
+
+TEST(Select, FindsTheBestOfLinesInWhichEachElementBeatsTheLast) {
+  constexpr std::int64_t kLength = 20000, k = 200;
+  StridedArray in(DType::Int, {kLength}), values(DType::Int, {k}), indices(DType::Long, {k});
+  for (std::int64_t i = 0; i < kLength; ++i) in.put({i}, static_cast<double>(i / 2));  // pairs of equals
+  topk_kernel.get(DeviceType::CPU)(values.view(), indices.view(), in.view(), 0, true, true);
+  for (std::int64_t i = 0; i < k; ++i) {
+    ASSERT_EQ(values.at({i}), static_cast<double>(kLength / 2 - 1 - i / 2)) << i;
+    ASSERT_EQ(indices.at({i}), static_cast<double>(kLength - 2 - i / 2 * 2 + i % 2)) << i;
+  }
+}
+
+TEST(SearchSorted, CountsWhatIsLessForAnyLengthsOfRows) {
+  for (const std::int64_t n : {0, 1, 2, 3, 15, 16, 17, 40})
+    for (const std::int64_t m : {1, 15, 16, 17, 33})
+      for (const bool right : {false, true}) {
+        StridedArray keys(DType::Float, {2, n}), wanted(DType::Float, {2, m}), out(DType::Long, {2, m});
+        for (std::int64_t r = 0; r < 2; ++r) {
+          for (std::int64_t i = 0; i < n; ++i) keys.put({r, i}, static_cast<double>(i / 2 + r));  // pairs of equals
+          for (std::int64_t i = 0; i < m; ++i) wanted.put({r, i}, static_cast<double>(i * 7 % 23) - 1);
+        }
+        searchsorted_kernel.get(DeviceType::CPU)(out.view(), keys.view(), wanted.view(), View(), right);
+        for (std::int64_t r = 0; r < 2; ++r)
+          for (std::int64_t i = 0; i < m; ++i) {
+            const double x = wanted.at({r, i});
+            double before = 0;
+            for (std::int64_t j = 0; j < n; ++j) before += keys.at({r, j}) < x || (right && keys.at({r, j}) == x);
+            ASSERT_EQ(out.at({r, i}), before) << n << " keys, " << m << " values, row " << r << " at " << i;
+          }
+      }
 }
 
 TEST(Unique, HandlesManyValuesFewValuesAndNaN) {

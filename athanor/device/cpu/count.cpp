@@ -4,6 +4,7 @@
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/dense_line.h"
+#include "athanor/device/cpu/host_buffer.h"
 #include "athanor/device/cpu/order_key.h"
 #include "athanor/device/cpu/order_lines.h"
 #include "athanor/device/cpu/owned_view.h"
@@ -16,50 +17,68 @@ constexpr std::int64_t kPiece = 1024;         // elements brought to dense memor
 constexpr std::int64_t kShare = 1 << 18;      // elements counted by one thread into a table of its own
 constexpr std::int64_t kMostTable = 1 << 16;  // entries of such a table
 
-/// The number of leading keys that are less than `key`, or with `right` not greater. Without a branch that depends on
-/// the keys, so that neighbouring searches overlap.
-template <class Key>
-std::int64_t search(const Key* keys, std::int64_t n, Key key, bool right) {
-  if (n == 0) return 0;
-  const Key* base = keys;
-  while (n > 1) {
-    const std::int64_t half = n / 2;
-    base += (base[half - 1] < key || (right && base[half - 1] == key)) ? half : 0;
-    n -= half;
+constexpr std::int64_t kTogether = 16;  // searches that go in step
+
+/// places[i] = the number of leading keys key_at(0), key_at(1), … of n that are less than wanted[i], or with `right`
+/// not greater, for m <= kTogether. Without a branch that depends on the keys, and in step, so that the searches wait
+/// for memory together.
+template <class Key, class KeyAt>
+void search(const KeyAt& key_at, std::int64_t n, const Key* wanted, std::int64_t m, bool right, std::int64_t* places) {
+  std::fill_n(places, m, std::int64_t{0});
+  if (n == 0) return;
+  const auto passes = [right](Key key, Key sought) { return key < sought || (right && key == sought); };
+  for (std::int64_t left = n; left > 1;) {
+    const std::int64_t half = left / 2;
+    for (std::int64_t i = 0; i < m; ++i) places[i] += passes(key_at(places[i] + half - 1), wanted[i]) ? half : 0;
+    left -= half;
   }
-  return base - keys + (*base < key || (right && *base == key));
+  for (std::int64_t i = 0; i < m; ++i) places[i] += passes(key_at(places[i]), wanted[i]);
+}
+
+/// The places of `values` among keys; keys_of_row(r)(i): the i-th of the n keys of row r.
+template <class T, class KeysOfRow>
+void search_values(const View& out, const View& values, const KeysOfRow& keys_of_row, std::int64_t n, std::int64_t row,
+                   bool right) {
+  parallel_for(0, (values.numel + kPiece - 1) / kPiece, 1, [&](std::int64_t b, std::int64_t e) {
+    T piece[kPiece];
+    std::int64_t places[kPiece];
+    KeyOf<T> wanted[kTogether];
+    for (; b < e; ++b) {
+      const std::int64_t first = b * kPiece, m = std::min(kPiece, values.numel - first);
+      load_range(piece, values.dtype, values, first, m);
+      for (std::int64_t i = 0; i < m;) {
+        const std::int64_t at = first + i, count = std::min({m - i, kTogether, row - at % row});
+        for (std::int64_t k = 0; k < count; ++k) wanted[k] = order_key(piece[i + k]);
+        search(keys_of_row(at / row), n, wanted, count, right, places + i);
+        i += count;
+      }
+      store_range(out, first, places, DType::Long, m);
+    }
+  });
 }
 
 template <class T>
 void search_sorted(const View& out, const View& sequence, const View& values, const View& sorter, bool right) {
-  using Key = KeyOf<T>;
   const Dense dense(sequence);
-  std::vector<Key> keys(static_cast<std::size_t>(sequence.numel));
-  const T* from = dense.as<T>();
+  const T* const from = dense.as<T>();
   const std::int64_t n = sequence.size(-1);
-  if (sorter.defined()) {
-    const Dense order(sorter);
-    for (std::int64_t i = 0; i < sequence.numel; ++i) {
-      const std::int64_t at = order.as<std::int64_t>()[i];
-      ATHANOR_CHECK_INDEX(at >= 0 && at < n, "torch.searchsorted(): sorter index out of range: ", at,
-                          " for a sequence of size ", n);
-      keys[static_cast<std::size_t>(i)] = order_key(from[i / n * n + at]);
-    }
-  } else {
-    for (std::int64_t i = 0; i < sequence.numel; ++i) keys[static_cast<std::size_t>(i)] = order_key(from[i]);
-  }
   const std::int64_t row = sequence.ndim > 1 ? values.size(-1) : std::max<std::int64_t>(1, values.numel);
-  parallel_for(0, (values.numel + kPiece - 1) / kPiece, 4, [&](std::int64_t b, std::int64_t e) {
-    T piece[kPiece];
-    std::int64_t places[kPiece];
-    for (; b < e; ++b) {
-      const std::int64_t first = b * kPiece, m = std::min(kPiece, values.numel - first);
-      load_range(piece, values.dtype, values, first, m);
-      for (std::int64_t i = 0; i < m; ++i)
-        places[i] = search(keys.data() + (first + i) / row * n, n, order_key(piece[i]), right);
-      store_range(out, first, places, DType::Long, m);
-    }
-  });
+  if (!sorter.defined()) {
+    const auto keys_of_row = [&](std::int64_t r) {
+      return [p = from + r * n](std::int64_t i) { return order_key(p[i]); };
+    };
+    return search_values<T>(out, values, keys_of_row, n, row, right);
+  }
+  const Dense order(sorter);
+  const HostBuffer<KeyOf<T>> keys(sequence.numel);
+  for (std::int64_t i = 0; i < sequence.numel; ++i) {
+    const std::int64_t at = order.as<std::int64_t>()[i];
+    ATHANOR_CHECK_INDEX(at >= 0 && at < n, "torch.searchsorted(): sorter index out of range: ", at,
+                        " for a sequence of size ", n);
+    keys[i] = order_key(from[i / n * n + at]);
+  }
+  const auto keys_of_row = [&](std::int64_t r) { return [p = keys.data() + r * n](std::int64_t i) { return p[i]; }; };
+  search_values<T>(out, values, keys_of_row, n, row, right);
 }
 
 void searchsorted_cpu(const View& out, const View& sequence, const View& values, const View& sorter, bool right) {

@@ -90,16 +90,19 @@ struct Grid {
   std::int64_t rows = 1, cols = 1;
 };
 
-/// Cuts for `team` threads so that the packing done twice is least.
-Grid cut(const GemmProblem& g, std::int64_t team) {
+/// Cuts for `team` threads so that the packing done twice is least; without packing, by rows where there are enough:
+/// the shares are those of an element-wise operation on the result.
+Grid cut(const GemmProblem& g, const GemmPlan& plan, std::int64_t team) {
   Grid best;
   double least = -1;
   for (std::int64_t r = 1; r <= team; ++r) {
     if (team % r != 0) continue;
     const std::int64_t c = team / r;
     if (r > (g.m + 7) / 8 || c > (g.n + 15) / 16) continue;
+    const bool packs = plan.form != GemmPlan::Form::FewSteps;
     const double cost =
-        static_cast<double>(r) * static_cast<double>(g.n) + static_cast<double>(c) * static_cast<double>(g.m);
+        packs ? static_cast<double>(r) * static_cast<double>(g.n) + static_cast<double>(c) * static_cast<double>(g.m)
+              : static_cast<double>(c);
     if (least < 0 || cost < least) {
       least = cost;
       best = {r, c};
@@ -136,14 +139,17 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   if (onednn::matmul_bf16(g, distance)) return;
   const detail::GemmPlan plan = detail::plan_gemm(g);
 
-  constexpr double kWorkPerThread = 400e3;  // multiply-adds that pay for waking a thread
+  // Multiply-adds that pay for waking a thread. Thin products move more memory for each; besides, the optimizer splits
+  // their weights and gradients over the threads, and fetching those from another core's cache is dear.
+  const bool thin = plan.form != detail::GemmPlan::Form::Tiles;
+  const double per_thread = thin ? 40e3 : 400e3;
   const double work =
       static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<std::int64_t>(g.k, 1));
   const double all = work * static_cast<double>(batch.count);
   std::int64_t team = in_parallel_region() ? 1 : get_num_threads();
-  if (all < kWorkPerThread * static_cast<double>(team))
-    team = std::max<std::int64_t>(1, static_cast<std::int64_t>(all / kWorkPerThread));
-  const detail::Grid grid = detail::cut(g, batch.count >= 4 * team ? 1 : team);
+  if (all < per_thread * static_cast<double>(team))
+    team = std::max<std::int64_t>(1, static_cast<std::int64_t>(all / per_thread));
+  const detail::Grid grid = detail::cut(g, plan, batch.count >= 4 * team ? 1 : team);
   const std::int64_t pieces = grid.rows * grid.cols;
   const std::int64_t tasks = pieces * batch.count;
   const auto run = [&](std::int64_t begin, std::int64_t end) {

@@ -8,6 +8,7 @@
 #include "athanor/device/cpu/dense_line.h"
 #include "athanor/device/cpu/host_buffer.h"
 #include "athanor/device/cpu/order_lines.h"
+#include "athanor/device/cpu/scan_simd.h"
 #include "athanor/ops/kernels/scan_sort.h"
 
 namespace athanor::cpu {
@@ -91,6 +92,8 @@ class LineScan {
   /// Scans chunk c and returns what its elements come to, `before` not included.
   Acc chunk(std::int64_t c, std::int64_t chunks, Acc before, bool store) const {
     const std::int64_t begin = c * kChunk, end = c + 1 == chunks ? n_ : begin + kChunk;
+    if constexpr (kMayBePlain)
+      if (is_plain()) return plain(begin, end, before, store);
     alignas(64) Acc stage[kScanBlock];
     Acc within = identity();
     for (std::int64_t i = begin; i < end; i += kScanBlock) {
@@ -105,6 +108,17 @@ class LineScan {
     return within;
   }
 
+  /// Sums from front to back of elements that need no conversion.
+  static constexpr bool kMayBePlain = std::is_same_v<Op, Sum> && std::is_same_v<Acc, double>;
+  bool is_plain() const { return !reverse_ && in_type_ == out_type_ && !is_half(in_type_); }
+  double plain(std::int64_t begin, std::int64_t end, double before, bool store) const {
+    const auto run = [&](auto scan, auto* out, const auto* in) {
+      return scan(store ? out + begin : nullptr, in + begin, end - begin, before, 0);
+    };
+    if (in_type_ == DType::Float) return run(scan_fns().f32, static_cast<float*>(out_), static_cast<const float*>(in_));
+    return run(scan_fns().f64, static_cast<double*>(out_), static_cast<const double*>(in_));
+  }
+
   /// Elements as what `out` would hold, widened.
   void load(Acc* stage, std::int64_t at, std::int64_t m) const {
     const void* from = element(const_cast<void*>(in_), at, item_size(in_type_));
@@ -116,7 +130,9 @@ class LineScan {
 
   /// p[i] = before op within op p[0] op … op p[i]; returns within op p[0] op … op p[m - 1].
   static Acc block(Acc* p, std::int64_t m, Acc before, Acc within) {
-    if constexpr (!Op::kSplits) {
+    if constexpr (kMayBePlain) {
+      return scan_fns().f64(p, p, m, before, within);
+    } else if constexpr (!Op::kSplits) {
       // One chunk: `before` is the identity.
       for (std::int64_t i = 0; i < m; ++i) p[i] = within = Op::join(within, p[i]);
       return within;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "athanor/device/cpu/host_buffer.h"
 #include "athanor/device/cpu/order_lines.h"
 #include "athanor/device/cpu/sort_line.h"
 #include "athanor/ops/kernels/scan_sort.h"
@@ -9,10 +10,13 @@
 namespace athanor::cpu {
 namespace {
 
-constexpr std::int64_t kSelectFew = 128;  // ranks that are selected from by comparing them
-constexpr std::int64_t kKeepSorted = 64;  // results up to which a sorted list is kept while the line is read
-constexpr std::int64_t kLookBlock = 128;  // elements of which the best is compared with the worst result
-constexpr std::int64_t kShare = 1 << 18;  // elements of a long line that one thread counts at a time
+constexpr std::int64_t kSelectFew = 128;      // ranks that are selected from by comparing them
+constexpr std::int64_t kKeepSorted = 64;      // results up to which a sorted list is kept while the line is read
+constexpr std::int64_t kLookBlock = 128;      // elements of which the best is compared with the worst result
+constexpr std::int64_t kShortLine = 16384;    // lines up to which that are fewer
+constexpr std::int64_t kShare = 1 << 18;      // elements of a long line that one thread counts at a time
+constexpr std::int64_t kSiftShare = 1 << 17;  // and sifts
+constexpr std::int64_t kSiftRatio = 32;       // elements per result from which sifting is faster than counting
 
 /// The k-th (from 0) least of `ranks`, whose bits above `bits` are the same. Reorders them.
 template <class Key>
@@ -128,18 +132,30 @@ struct Candidate {
   bool operator<(const Candidate& o) const { return rank < o.rank || (rank == o.rank && index < o.index); }
 };
 
-/// The best k <= kKeepSorted of in[begin, end), best first. Whole blocks are passed over by their least key.
-template <class T>
-std::int64_t best_of_part(Candidate<T>* list, const T* in, std::int64_t begin, std::int64_t end, std::int64_t k,
-                          const Ranker<T>& ranker, bool largest) {
-  std::int64_t count = 0;
+/// Calls fn(b, e) for the blocks of in[begin, end) that may hold an element with a rank below bound(); whole blocks are
+/// passed over by their best key.
+template <class T, class Bound, class F>
+void each_promising_block(const T* in, std::int64_t begin, std::int64_t end, const Ranker<T>& ranker, bool largest,
+                          const Bound& bound, const F& fn) {
   const auto look = order_fns().key_range[static_cast<int>(dtype_of_v<T>)];
-  for (std::int64_t b = begin; b < end; b += kLookBlock) {
-    const std::int64_t e = std::min(end, b + kLookBlock);
-    if (count == k) {
+  const std::int64_t block = end - begin <= kShortLine ? kLookBlock / 4 : kLookBlock;
+  for (std::int64_t b = begin; b < end; b += block) {
+    const std::int64_t e = std::min(end, b + block);
+    if (const KeyOf<T>* const least = bound()) {
       const KeyRange range = look(in + b, e - b);
-      if (ranker.rank(static_cast<KeyOf<T>>(largest ? range.greatest : range.least)) >= list[k - 1].rank) continue;
+      if (ranker.rank(static_cast<KeyOf<T>>(largest ? range.greatest : range.least)) >= *least) continue;
     }
+    fn(b, e);
+  }
+}
+
+/// The best k <= kKeepSorted of in[begin, end), best first, in a list kept sorted. Returns how many there are.
+template <class T>
+std::int64_t insert_best(Candidate<T>* list, const T* in, std::int64_t begin, std::int64_t end, std::int64_t k,
+                         const Ranker<T>& ranker, bool largest) {
+  std::int64_t count = 0;
+  const auto bound = [&] { return count == k ? &list[k - 1].rank : nullptr; };
+  each_promising_block(in, begin, end, ranker, largest, bound, [&](std::int64_t b, std::int64_t e) {
     for (std::int64_t i = b; i < e; ++i) {
       const KeyOf<T> r = ranker(in[i]);
       if (count == k && r >= list[k - 1].rank) continue;
@@ -147,21 +163,59 @@ std::int64_t best_of_part(Candidate<T>* list, const T* in, std::int64_t begin, s
       for (; at > 0 && r < list[at - 1].rank; --at) list[at] = list[at - 1];
       list[at] = {r, i};
     }
-  }
+  });
+  return count;
+}
+
+/// The same for any k, in no order: what beats the worst of the best so far is gathered, and thinned out when it has
+/// become several times k.
+template <class T>
+std::int64_t sift_best(Candidate<T>* list, const T* in, std::int64_t begin, std::int64_t end, std::int64_t k,
+                       const Ranker<T>& ranker, bool largest) {
+  const std::int64_t most = std::max<std::int64_t>(4 * k, 512);
+  const HostBuffer<Candidate<T>> found(most + kLookBlock);
+  std::int64_t count = 0;
+  KeyOf<T> worst{};
+  bool bounded = false;
+  const auto thin_out = [&] {
+    if (count <= k) return;
+    std::nth_element(found.data(), found.data() + k - 1, found.data() + count);
+    count = k;
+    worst = found[k - 1].rank;
+    bounded = true;
+  };
+  const auto bound = [&] { return bounded ? &worst : nullptr; };
+  each_promising_block(in, begin, end, ranker, largest, bound, [&](std::int64_t b, std::int64_t e) {
+    for (std::int64_t i = b; i < e; ++i) {
+      // Of equals the first is the best: a later one does not replace it.
+      const KeyOf<T> r = ranker(in[i]);
+      found[count] = {r, i};
+      count += !bounded || r < worst;
+    }
+    if (count >= most) thin_out();
+  });
+  thin_out();
+  std::copy_n(found.data(), count, list);
   return count;
 }
 
 /// The best k of the line in the order of their ranks.
 template <class T>
 std::vector<Candidate<T>> best_few(const T* in, std::int64_t n, std::int64_t k, const Ranker<T>& ranker, bool largest) {
-  const std::int64_t shares = std::max<std::int64_t>(1, n / kShare);
+  const bool inserts = k <= kKeepSorted;
+  const std::int64_t shares = std::max<std::int64_t>(1, n / std::max(kSiftShare, kSiftRatio * k));
   std::vector<Candidate<T>> lists(static_cast<std::size_t>(shares * k));
   parallel_for(0, shares, 1, [&](std::int64_t b, std::int64_t e) {
-    for (; b < e; ++b)
-      best_of_part(&lists[static_cast<std::size_t>(b * k)], in, b * kShare, b + 1 == shares ? n : (b + 1) * kShare, k,
-                   ranker, largest);
+    for (; b < e; ++b) {
+      const std::int64_t begin = n * b / shares, end = n * (b + 1) / shares;
+      Candidate<T>* const list = &lists[static_cast<std::size_t>(b * k)];
+      if (inserts)
+        insert_best(list, in, begin, end, k, ranker, largest);
+      else
+        sift_best(list, in, begin, end, k, ranker, largest);
+    }
   });
-  if (shares > 1) std::partial_sort(lists.begin(), lists.begin() + k, lists.end());
+  if (shares > 1 || !inserts) std::partial_sort(lists.begin(), lists.begin() + k, lists.end());
   lists.resize(static_cast<std::size_t>(k));
   return lists;
 }
@@ -187,7 +241,7 @@ void topk_of_line(const T* in, std::int64_t n, std::int64_t k, bool largest, boo
   if (k == 0) return;
   if (k == n && sorted) return sort_line(in, n, largest, values, indices);
   // The range of the keys only saves digits where they are counted.
-  const bool few = k <= kKeepSorted;
+  const bool few = k <= kKeepSorted || k <= n / kSiftRatio;
   constexpr std::uint64_t kAllKeys = static_cast<KeyOf<T>>(~KeyOf<T>{0});
   const Ranker<T> ranker(few ? KeyRange{0, kAllKeys, kAllKeys} : line_key_range(in, dtype_of_v<T>, n), largest);
   auto list = few ? best_few(in, n, k, ranker, largest) : best_many(in, n, k, ranker);
