@@ -24,10 +24,11 @@ struct RankEnd {
 };
 
 /// Runs body(rank) in `ranks` processes of their own. `started` gets their process ids. A rank that has not ended after
-/// `patience` is killed, which shows in its status.
+/// `patience` is killed, which shows in its status; `victim` is killed as soon as the others have ended.
 inline std::vector<RankEnd> run_processes(int ranks, const std::function<void(int)>& body,
                                           std::chrono::milliseconds patience = std::chrono::seconds(60),
-                                          const std::function<void(const std::vector<pid_t>&)>& started = {}) {
+                                          const std::function<void(const std::vector<pid_t>&)>& started = {},
+                                          int victim = -1) {
   const Deadline deadline = Deadline::after(patience);
   std::vector<pid_t> pids;
   std::vector<int> pipes;
@@ -52,7 +53,12 @@ inline std::vector<RankEnd> run_processes(int ranks, const std::function<void(in
   }
   if (started) started(pids);
   std::vector<RankEnd> result(pids.size());
-  for (std::size_t rank = 0; rank < pids.size(); ++rank) {
+  std::vector<std::size_t> order;
+  for (int rank = 0; rank < ranks; ++rank)
+    if (rank != victim) order.push_back(static_cast<std::size_t>(rank));
+  if (victim >= 0) order.push_back(static_cast<std::size_t>(victim));
+  for (const std::size_t rank : order) {
+    if (static_cast<int>(rank) == victim) ::kill(pids[rank], SIGKILL);
     while (true) {
       pollfd p{pipes[rank], POLLIN, 0};
       if (::poll(&p, 1, deadline.poll_milliseconds()) <= 0) break;
