@@ -363,6 +363,17 @@ TEST(HiddenKernels, ConvolutionsTakeBlocksWhereNoFastKernelDoes) {
   }
 }
 
+TEST(HiddenKernels, PointwiseGradientsAgreeWithDoubleOnes) {
+  const Tensor x = values({2, 64, 14, 14}, kFloat, 1), w = values({256, 64, 1, 1}, kFloat, 2);
+  const auto gradients = [&](DType t) {
+    const Tensor a = x.to(t).requires_grad_(), b = w.to(t).requires_grad_();
+    const Tensor y = conv2d(a, b);
+    return autograd::grad({y}, {a, b}, {values(y.sizes(), kFloat, 3).to(t)});
+  };
+  const auto single = gradients(kFloat), exact = gradients(kDouble);
+  for (std::size_t i = 0; i < 2; ++i) expect_close(single[i], exact[i], 1e-4, 1e-4);
+}
+
 TEST(HiddenKernels, BatchNormOfBlocksEqualsThatOfPlanes) {
   for (const DType t : {kFloat, kDouble, kBFloat16, kHalf}) {
     const double tolerance = t == kDouble ? 1e-10 : t == kFloat ? 1e-5 : 1e-2;

@@ -1,8 +1,11 @@
 #include "athanor/device/cpu/onednn_conv.h"
 
+#include <cstring>
 #include <unordered_map>
 
+#include "athanor/base/parallel.h"
 #include "athanor/device/cpu/conv_winograd.h"
+#include "athanor/device/cpu/copy_blocks.h"
 #include "athanor/device/cpu/onednn_cache.h"
 #include "athanor/tensor/allocator.h"
 
@@ -78,11 +81,16 @@ Layout layout_for(const ConvCall& call, Pass pass) {
 /// Everything a primitive depends on.
 using Key = std::array<std::int64_t, 24>;
 
+/// Weights of 1 × 1 in tiles of 16 × 16, which oneDNN's reorders move far below the memory's speed: the gradient that
+/// backward_weights makes, and what backward_data reads.
+enum class Tiles { None, Gradient, Input };
+
 struct Primitive {
   dnnl::primitive run;
   memory::desc x, y, w, bias;              ///< as the primitive wants them
   memory::desc given_x, given_y, given_w;  ///< as the tensors have them
   dnnl::reorder in_x, in_y, in_w, out;     ///< between the two, where they differ
+  Tiles tiles = Tiles::None;               ///< instead of in_w or out
   bool usable = false;
 };
 
@@ -163,6 +171,42 @@ dnnl::reorder reorder_between(const memory::desc& from, const memory::desc& to) 
   return dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), from, cpu_engine(), to));
 }
 
+Tiles tiles_of(const Primitive& p, const ConvCall& call, const Geometry& g, Pass pass) {
+  const ConvShape& s = call.shape;
+  const bool dense = call.w.x_step == 1 && call.w.y_step == s.x_channels;
+  if (s.taps() != 1 || s.groups != 1 || !dense || call.dtype != DType::Float || pass == Pass::Forward)
+    return Tiles::None;
+  if (s.x_channels % 16 || s.y_channels % 16) return Tiles::None;
+  const bool input = pass == Pass::Input;
+  const auto tag = input ? memory::format_tag::IOhw16o16i : memory::format_tag::OIhw16i16o;
+  if (!(p.w == memory::desc(g.w, memory::data_type::f32, tag))) return Tiles::None;
+  return input ? Tiles::Input : Tiles::Gradient;
+}
+
+constexpr std::int64_t kTile = 16, kTileGrain = 8;
+
+/// `from`, (y / 16, x / 16, 16 of x, 16 of y), as rows of x.
+void rows_from_tiles(float* to, const float* from, std::int64_t y, std::int64_t x) {
+  const auto transpose = cpu::block_ops().transpose[2];
+  parallel_for(0, y / kTile, kTileGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (; begin < end; ++begin)
+      for (std::int64_t i = 0; i < x / kTile; ++i)
+        transpose(to + begin * kTile * x + i * kTile, x, from + (begin * (x / kTile) + i) * kTile * kTile, kTile, kTile,
+                  kTile, false);
+  });
+}
+
+/// Rows of x as (x / 16, y / 16, 16 of y, 16 of x).
+void tiles_from_rows(float* to, const float* from, std::int64_t y, std::int64_t x) {
+  parallel_for(0, y / kTile, kTileGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (; begin < end; ++begin)
+      for (std::int64_t i = 0; i < x / kTile; ++i)
+        for (std::int64_t r = 0; r < kTile; ++r)
+          std::memcpy(to + ((i * (y / kTile) + begin) * kTile + r) * kTile, from + (begin * kTile + r) * x + i * kTile,
+                      kTile * sizeof(float));
+  });
+}
+
 Primitive make(const ConvCall& call, Pass pass, Layout layout) {
   Primitive p;
   try {
@@ -182,6 +226,7 @@ Primitive make(const ConvCall& call, Pass pass, Layout layout) {
     if (pass == Pass::Forward) choose_forward(p, g);
     if (pass == Pass::Input) choose_input(p, g);
     if (pass == Pass::Weight) choose_weight(p, g);
+    p.tiles = tiles_of(p, call, g, pass);
     if (pass != Pass::Input) p.in_x = reorder_between(p.given_x, p.x);
     if (pass != Pass::Forward) p.in_y = reorder_between(p.given_y, p.y);
     if (pass != Pass::Weight) p.in_w = reorder_between(p.given_w, p.w);
@@ -256,7 +301,11 @@ void execute(const Primitive& p, const ConvCall& call, Pass pass) {
       given_w(p.given_w, cpu_engine(), call.w.data);
   move(stream, p.in_x, given_x, x.get());
   move(stream, p.in_y, given_y, y.get());
-  move(stream, p.in_w, given_w, w.get());
+  if (p.tiles == Tiles::Input)
+    tiles_from_rows(static_cast<float*>(w.get().get_data_handle()), static_cast<const float*>(call.w.data),
+                    call.shape.y_channels, call.shape.x_channels);
+  else
+    move(stream, p.in_w, given_w, w.get());
   std::unordered_map<int, memory> arguments;
   const auto put = [&](int plain, int gradient, bool is_gradient, const memory& m) {
     arguments.emplace(is_gradient ? gradient : plain, m);
@@ -270,7 +319,11 @@ void execute(const Primitive& p, const ConvCall& call, Pass pass) {
   p.run.execute(stream, arguments);
   if (pass == Pass::Forward) move(stream, p.out, y.get(), given_y);
   if (pass == Pass::Input) move(stream, p.out, x.get(), given_x);
-  if (pass == Pass::Weight) move(stream, p.out, w.get(), given_w);
+  if (p.tiles == Tiles::Gradient)
+    rows_from_tiles(static_cast<float*>(call.w.data), static_cast<const float*>(w.get().get_data_handle()),
+                    call.shape.y_channels, call.shape.x_channels);
+  else if (pass == Pass::Weight)
+    move(stream, p.out, w.get(), given_w);
 }
 
 bool convolve(const ConvCall& call, Pass pass) {
