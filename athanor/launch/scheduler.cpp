@@ -1,5 +1,6 @@
 // Slurm, MPI launchers and Kubeflow: who starts several agents tells each which one it is.
 #include <dirent.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -80,9 +81,12 @@ Scheduler mpi() {
   found.node_rank = rank;
   const auto local_size = number({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
   agents_are_tasks(found, number({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}), local_size);
-  if (local_size == size) found.master_host = "127.0.0.1";
+  const bool one_host = local_size == size;
+  if (one_host) found.master_host = "127.0.0.1";
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PMI_PORT", "HYDI_CONTROL_FD"})
-    if (const auto job = env::text(name); job && !found.master_port) found.master_port = port_of_job(*job);
+    if (const auto job = env::text(name); job && !found.master_port)
+      // The names of some launchers are the same in every job; on one host the launcher's process is not.
+      found.master_port = port_of_job(one_host ? str(*job, "/", ::getppid()) : *job);
   return found;
 }
 
