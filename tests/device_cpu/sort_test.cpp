@@ -208,14 +208,15 @@ TEST(SearchSorted, CountsWhatIsLessForAnyLengthsOfRows) {
         StridedArray keys(DType::Float, {2, n}), wanted(DType::Float, {2, m}), out(DType::Long, {2, m});
         for (std::int64_t r = 0; r < 2; ++r) {
           for (std::int64_t i = 0; i < n; ++i) keys.put({r, i}, static_cast<double>(i / 2 + r));  // pairs of equals
-          for (std::int64_t i = 0; i < m; ++i) wanted.put({r, i}, static_cast<double>(i * 7 % 23) - 1);
+          for (std::int64_t i = 0; i < m; ++i) wanted.put({r, i}, i == 12 ? NAN : static_cast<double>(i * 7 % 23) - 1);
         }
         searchsorted_kernel.get(DeviceType::CPU)(out.view(), keys.view(), wanted.view(), View(), right);
         for (std::int64_t r = 0; r < 2; ++r)
           for (std::int64_t i = 0; i < m; ++i) {
             const double x = wanted.at({r, i});
             double before = 0;
-            for (std::int64_t j = 0; j < n; ++j) before += keys.at({r, j}) < x || (right && keys.at({r, j}) == x);
+            for (std::int64_t j = 0; j < n; ++j)
+              before += std::isnan(x) || keys.at({r, j}) < x || (right && keys.at({r, j}) == x);
             ASSERT_EQ(out.at({r, i}), before) << n << " keys, " << m << " values, row " << r << " at " << i;
           }
       }

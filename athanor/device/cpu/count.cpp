@@ -19,20 +19,19 @@ constexpr std::int64_t kMostTable = 1 << 16;  // entries of such a table
 
 constexpr std::int64_t kTogether = 16;  // searches that go in step
 
-/// places[i] = the number of leading keys key_at(0), key_at(1), … of n that are less than wanted[i], or with `right`
-/// not greater, for m <= kTogether. Without a branch that depends on the keys, and in step, so that the searches wait
-/// for memory together.
+/// places[i] = the number of leading keys key_at(0), key_at(1), … of n that are less than wanted[i], for m <=
+/// kTogether. Without a branch that depends on the keys, and in step, so that the searches wait for memory together.
 template <class Key, class KeyAt>
-void search(const KeyAt& key_at, std::int64_t n, const Key* wanted, std::int64_t m, bool right, std::int64_t* places) {
+void search(const KeyAt& key_at, std::int64_t n, const Key* wanted, std::int64_t m, std::int64_t* places) {
   std::fill_n(places, m, std::int64_t{0});
   if (n == 0) return;
-  const auto passes = [right](Key key, Key sought) { return key < sought || (right && key == sought); };
   for (std::int64_t left = n; left > 1;) {
     const std::int64_t half = left / 2;
-    for (std::int64_t i = 0; i < m; ++i) places[i] += passes(key_at(places[i] + half - 1), wanted[i]) ? half : 0;
+    for (std::int64_t i = 0; i < m; ++i)
+      places[i] += half & -static_cast<std::int64_t>(key_at(places[i] + half - 1) < wanted[i]);
     left -= half;
   }
-  for (std::int64_t i = 0; i < m; ++i) places[i] += passes(key_at(places[i]), wanted[i]);
+  for (std::int64_t i = 0; i < m; ++i) places[i] += key_at(places[i]) < wanted[i];
 }
 
 /// The places of `values` among keys; keys_of_row(r)(i): the i-th of the n keys of row r.
@@ -48,8 +47,11 @@ void search_values(const View& out, const View& values, const KeysOfRow& keys_of
       load_range(piece, values.dtype, values, first, m);
       for (std::int64_t i = 0; i < m;) {
         const std::int64_t at = first + i, count = std::min({m - i, kTogether, row - at % row});
-        for (std::int64_t k = 0; k < count; ++k) wanted[k] = order_key(piece[i + k]);
-        search(keys_of_row(at / row), n, wanted, count, right, places + i);
+        // Not greater than a key is less than the next key; what is not greater than the last key is all.
+        for (std::int64_t k = 0; k < count; ++k) wanted[k] = static_cast<KeyOf<T>>(order_key(piece[i + k]) + right);
+        search(keys_of_row(at / row), n, wanted, count, places + i);
+        for (std::int64_t k = 0; k < count; ++k)
+          if (right && wanted[k] == 0) places[i + k] = n;
         i += count;
       }
       store_range(out, first, places, DType::Long, m);
