@@ -27,7 +27,7 @@ Tensor get_total_norm(const std::vector<Tensor>& gradients, double norm_type, bo
     norms.push_back(g.detach().flatten().norm(norm_type).to(TensorOptions(home)));
   }
   if (norms.empty()) return zeros({});
-  const Tensor total = norms.size() == 1 ? norms[0] : stack(norms).norm(norm_type);
+  Tensor total = norms.size() == 1 ? norms[0] : stack(norms).norm(norm_type);
   if (error_if_nonfinite) {
     const double value = total.item<double>();
     ATHANOR_CHECK(std::isfinite(value), "The total norm of order ", norm_type,

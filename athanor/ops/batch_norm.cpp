@@ -27,7 +27,7 @@ Tensor activations(const Tensor& t) { return t.is_contiguous() || is_channels_la
 /// `t` in the layout of `like`.
 Tensor in_layout_of(const Tensor& t, const Tensor& like) {
   if (t.strides() == like.strides()) return t;
-  const Tensor out = empty_like(like, {});
+  Tensor out = empty_like(like, {});
   copy_(out, t);
   return out;
 }
@@ -261,7 +261,7 @@ Tensor run_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& b
   check_batch_norm(input, weight, bias);
   const RunningStatistic mean("running_mean", running_mean, input), var("running_var", running_var, input);
   if (training) {
-    const Tensor out =
+    Tensor out =
         std::get<0>(_batch_norm_train(input, weight, bias, mean.used(), var.used(), momentum, eps, relu));
     mean.write_back();
     var.write_back();
