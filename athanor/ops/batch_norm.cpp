@@ -261,8 +261,7 @@ Tensor run_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& b
   check_batch_norm(input, weight, bias);
   const RunningStatistic mean("running_mean", running_mean, input), var("running_var", running_var, input);
   if (training) {
-    Tensor out =
-        std::get<0>(_batch_norm_train(input, weight, bias, mean.used(), var.used(), momentum, eps, relu));
+    Tensor out = std::get<0>(_batch_norm_train(input, weight, bias, mean.used(), var.used(), momentum, eps, relu));
     mean.write_back();
     var.write_back();
     return out;
