@@ -87,7 +87,8 @@ void CallQueue::stop() {
 }
 
 void CallQueue::forget_thread() {
-  if (thread_.joinable()) thread_.detach();
+  // Neither joined nor detached: the system knows no such thread.
+  if (thread_.joinable()) new std::thread(std::move(thread_));
 }
 
 }  // namespace athanor::distributed

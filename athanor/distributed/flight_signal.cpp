@@ -11,6 +11,7 @@
 #include "athanor/base/env.h"
 #include "athanor/distributed/flight_recorder.h"
 #include "athanor/distributed/net/socket.h"
+#include "athanor/distributed/process_group_impl.h"
 
 namespace athanor::distributed {
 
@@ -19,6 +20,7 @@ namespace {
 struct SignalWatch {
   std::mutex mutex;
   bool running = false;
+  unsigned generation = 0;  // of the process that started the thread
   std::thread thread;
   Descriptor read_end, write_end;
   struct sigaction previous {};
@@ -45,6 +47,10 @@ void on_signal(int number, siginfo_t* info, void* context) {
   }
 }
 
+bool is_ours(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == on_signal;
+}
+
 void print_when_told(int fd) {
   for (;;) {
     struct pollfd entry = {fd, POLLIN, 0};
@@ -61,7 +67,9 @@ void print_when_told(int fd) {
 void internals::start_flight_signal() {
   SignalWatch& w = watch();
   const std::lock_guard lock(w.mutex);
-  if (w.running || !env::flag("ATHANOR_FLIGHT_RECORDER_SIGNAL", true)) return;
+  const bool inherited = w.running && w.generation != fork_generation();
+  if ((w.running && !inherited) || !env::flag("ATHANOR_FLIGHT_RECORDER_SIGNAL", true)) return;
+  if (inherited) new std::thread(std::move(w.thread));  // the parent's: not here, so neither joined nor ended
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return;  // no descriptor to spare: the program matters more
   w.read_end = Descriptor(ends[0]);
@@ -78,19 +86,22 @@ void internals::start_flight_signal() {
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   sigemptyset(&action.sa_mask);
-  ::sigaction(SIGUSR1, nullptr, &w.previous);
+  struct sigaction now {};
+  ::sigaction(SIGUSR1, nullptr, &now);
+  if (!is_ours(now)) w.previous = now;  // a forked process has ours already
   ::sigaction(SIGUSR1, &action, nullptr);
   w.running = true;
+  w.generation = fork_generation();
 }
 
 void internals::stop_flight_signal() {
   SignalWatch& w = watch();
   const std::lock_guard lock(w.mutex);
-  if (!w.running) return;
+  if (!w.running || w.generation != fork_generation()) return;
   // A handler that the program has put in since stays.
   struct sigaction now {};
   ::sigaction(SIGUSR1, nullptr, &now);
-  if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_signal) ::sigaction(SIGUSR1, &w.previous, nullptr);
+  if (is_ours(now)) ::sigaction(SIGUSR1, &w.previous, nullptr);
   wake_fd.store(-1);
   const char quit = 'q';
   [[maybe_unused]] const auto written = ::write(w.write_end.get(), &quit, 1);

@@ -208,7 +208,7 @@ void ProcessGroup::Impl::abort(const std::string& reason) noexcept {
 void ProcessGroup::Impl::shutdown() {
   if (generation != fork_generation()) {  // the parent's threads and connections are not here
     queue.forget_thread();
-    if (p2p_thread.joinable()) p2p_thread.detach();
+    if (p2p_thread.joinable()) new std::thread(std::move(p2p_thread));
     return;
   }
   queue.stop();
