@@ -26,6 +26,7 @@ struct World {
   std::vector<ProcessGroupPtr> others;
   std::map<std::string, int> groups_made;  // per parent, and per set of ranks
   unsigned generation = 0;
+  int inits = 0;
 
   // What a parent made before a fork is not ours; it is forgotten without being touched.
   void forget_parents_groups() {
@@ -88,14 +89,15 @@ void warn_superfluous_ranks(const InitOptions& options) {
                 "rank and world_size are ignored");
 }
 
-RendezvousResult meet(const InitOptions& options) {
+RendezvousResult meet(const InitOptions& options, int number) {
   if (options.store) {
     ATHANOR_CHECK_VALUE(options.init_method.empty(), "init_process_group: got both a store and init_method '",
                         options.init_method, "', expected one of them");
     ATHANOR_CHECK_VALUE(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size,
                         "init_process_group: a store needs rank and world_size, got rank ", options.rank, " of ",
                         options.world_size);
-    return {options.store, options.rank, options.world_size};
+    // The same store may serve one group after another.
+    return {std::make_shared<PrefixStore>(str("init/", number), options.store), options.rank, options.world_size};
   }
   RendezvousOptions wanted;
   wanted.rank = options.rank;
@@ -131,7 +133,7 @@ void init_process_group(const InitOptions& options) {
   ATHANOR_CHECK_VALUE(options.timeout.count() > 0, "init_process_group: the timeout should be positive, got ",
                       options.timeout.count(), " ms");
   warn_superfluous_ranks(options);
-  const RendezvousResult met = meet(options);
+  const RendezvousResult met = meet(options, ++w.inits);
   ProcessGroupOptions made;
   made.backend = options.backend.empty() ? kDefaultBackend : options.backend;
   made.rank = met.rank;

@@ -8,6 +8,7 @@
 
 #include "athanor/distributed/collectives.h"
 #include "athanor/distributed/spawn.h"
+#include "athanor/distributed/store/tcp_store.h"
 #include "distributed/ranks.h"
 
 namespace athanor::distributed {
@@ -96,10 +97,11 @@ TEST(DefaultGroup, IsMissingBeforeInitAndAfterDestroyAndCanBeMadeAgain) {
   EXPECT_THAT(error_of([] { barrier(); }), HasSubstr("init_process_group"));
   EXPECT_THAT(error_of([] { destroy_process_group(); }), HasSubstr("no process group"));
   store_backend::register_once();
+  const auto store = std::make_shared<HashStore>();
   for (int round = 0; round < 3; ++round) {
     InitOptions options;
     options.backend = "store";
-    options.store = std::make_shared<HashStore>();
+    options.store = store;
     options.rank = 0;
     options.world_size = 1;
     init_process_group(options);
@@ -111,6 +113,31 @@ TEST(DefaultGroup, IsMissingBeforeInitAndAfterDestroyAndCanBeMadeAgain) {
     EXPECT_FALSE(is_initialized());
     EXPECT_THAT(error_of([&] { held->barrier(); }), HasSubstr("it was destroyed"));
   }
+}
+
+// The launcher's store lives on between two groups of the same processes.
+TEST(DefaultGroup, CanBeMadeAgainOverALaunchersStore) {
+  TCPStoreOptions server;
+  server.port = 0;
+  server.is_server = true;
+  const TCPStore store("127.0.0.1", server);
+  EXPECT_EQ(error_of([&] {
+              spawn(
+                  [&](int rank) {
+                    ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+                    ::setenv("MASTER_PORT", std::to_string(store.port()).c_str(), 1);
+                    ::setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+                    for (int round = 0; round < 3; ++round) {
+                      init_process_group("tcp", "env://", 2, rank, std::chrono::seconds(20));
+                      Tensor t = ones({1});
+                      all_reduce(t);
+                      REQUIRE(t.item<float>() == 2);
+                      destroy_process_group();
+                    }
+                  },
+                  2);
+            }),
+            "");
 }
 
 TEST(DefaultGroup, RefusesArgumentsThatCannotWork) {

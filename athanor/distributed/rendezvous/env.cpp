@@ -1,4 +1,6 @@
 // env:// — the launcher says everything in environment variables.
+#include <atomic>
+
 #include "athanor/base/env.h"
 
 #include <unistd.h>
@@ -76,8 +78,11 @@ RendezvousResult meeting::rendezvous_env(const RendezvousUrl& url, const Rendezv
   ATHANOR_LOG(Debug, "env://: ", store_options.is_server ? "serving" : "looking for", " the store at ",
               Endpoint{host, store_options.port}.text(), agent ? " (the launcher's)" : "");
   std::shared_ptr<Store> store = std::make_shared<TCPStore>(host, store_options);
-  // A store that outlives a restarted set of workers must not show them their predecessors' keys.
-  store = std::make_shared<PrefixStore>(str("athanor/", restart), store);
+  // A store that outlives a restarted set of workers must not show them their predecessors' keys, nor those of a group
+  // that these processes have destroyed since.
+  static std::atomic<int> meetings = 0;
+  const int meeting_number = agent ? meetings.fetch_add(1) : 0;
+  store = std::make_shared<PrefixStore>(str("athanor/", restart, "/", meeting_number), store);
   meet_all(*store, options.rank, options.world_size, deadline, "init_method 'env://'");
   return {store, options.rank, options.world_size};
 }
