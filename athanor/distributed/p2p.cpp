@@ -1,5 +1,4 @@
 // Messages between two ranks.
-#include "athanor/base/env.h"
 #include "athanor/distributed/process_group_impl.h"
 
 namespace athanor::distributed {
@@ -12,11 +11,6 @@ namespace {
 constexpr std::chrono::milliseconds kProgressPause{2}, kProgressTurn{10};
 // Turns without a request after which the thread sleeps until it is woken.
 constexpr int kIdleTurns = 100;
-
-bool debug_checks() {
-  static const bool on = env::flag("ATHANOR_DISTRIBUTED_DEBUG", false);
-  return on;
-}
 
 std::uint64_t checksum(const Tensor& tensor) {
   const Staged staged(tensor, Staged::In);
@@ -35,7 +29,7 @@ class P2pWork final : public Work {
   P2pWork(ProcessGroup::Impl& group, const Call& call, int tag, const Tensor& tensor, Staged::Use use)
       : group_(&group), call_(call), tag_(tag), tensor_(tensor), staged_(tensor_, use) {
     call_.shape = {tensor_.sizes().data(), tensor_.sizes().size()};
-    if (call.op == OpType::Send && debug_checks()) checksum_ = checksum(tensor);
+    if (call.op == OpType::Send && group.debug) checksum_ = checksum(tensor);
   }
   /// Hands it to the backend.
   void start() {

@@ -93,6 +93,7 @@ ProcessGroup::Impl::Impl(ProcessGroup& group, std::shared_ptr<Store> group_store
       backend(std::move(made)),
       compare_over_store(!backend->compares_fingerprints() && group.size_ > 1 &&
                          env::flag("ATHANOR_CHECK_COLLECTIVES", true)),
+      debug(env::flag("ATHANOR_DISTRIBUTED_DEBUG", false)),
       generation(fork_generation()),
       recorder(group.name_, group.rank_, group.size_) {}
 

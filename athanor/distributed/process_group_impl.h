@@ -103,6 +103,7 @@ struct ProcessGroup::Impl {
   std::shared_ptr<Store> store;  ///< the group's own
   std::unique_ptr<Backend> backend;
   bool compare_over_store;
+  bool debug;  ///< ATHANOR_DISTRIBUTED_DEBUG
   unsigned generation;
   FlightRecorder recorder;
 

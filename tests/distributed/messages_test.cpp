@@ -108,7 +108,6 @@ TEST_P(Messages, OutliveTheirGroupAsErrors) {
   EXPECT_THAT(error_of([&] { held->wait(); }), HasSubstr("process group was destroyed"));
 }
 
-// The switch is read once: in a process of its own.
 TEST(MessagesDebugMode, ReportsAWriteBeforeTheWait) {
   EXPECT_EQ(error_of([] {
               spawn(
