@@ -342,8 +342,10 @@ class Signals(LaunchTest):
     def test_workers_have_no_signal_blocked_or_ignored(self):
         out = self.run_well("grep", "-E", "SigBlk|SigIgn", "/proc/self/status")
         for line in out.splitlines():
-            # Python, which runs this test, ignores a signal of its own.
-            self.assertEqual(int(line.split()[1], 16) & ~(1 << (signal.SIGXFSZ - 1)), 0, out)
+            # Python, which runs this test, ignores a signal of its own; 32 and 33 belong to the C library, and whoever
+            # started the tests may have left them ignored.
+            others = (1 << (signal.SIGXFSZ - 1)) | (1 << 31) | (1 << 32)
+            self.assertEqual(int(line.split()[1], 16) & ~others, 0, out)
 
 
 class NothingStays(LaunchTest):
