@@ -315,7 +315,8 @@ TEST(EnvRendezvous, JoinsTheAgentsStoreAsAClient) {
                       {"TORCHELASTIC_USE_AGENT_STORE", "True"}},
                      [] { rendezvous("env://").store->set("from the worker", "hello"); }),
             "ok");
-  EXPECT_EQ(store.get_text("athanor/0/from the worker"), "hello");
+  store.set_timeout(std::chrono::seconds(5));
+  EXPECT_EQ(store.get_text("athanor/0/0/from the worker"), "hello");
 }
 
 }  // namespace

@@ -294,7 +294,10 @@ void add_powers() {
   r.refusals = {{"a negative power of integers", [] { pow(ones({2}, kLong), -1); }, "negative integer powers"}};
   for (std::size_t i = 0; i + 1 < r.cases.size(); ++i)
     for (Sample& s : r.cases[i].samples)
-      if (s.only.empty()) s.only = kFloats;
+      if (s.only.empty())
+        s.only = kFloats;
+      else
+        std::erase_if(s.only, [](DType t) { return !is_floating_point(t); });
   r.dtypes = kFloats + DTypes{kInt, kLong};
   add_row(r);
 
