@@ -282,12 +282,11 @@ class GlooBackend final : public Backend {
   // Gloo has a thread of its own.
   void progress(milliseconds patience) override { std::this_thread::sleep_for(std::min(patience, milliseconds(1))); }
 
-  void abort(const std::string& reason) noexcept override {
+  void abort(const std::string&) noexcept override {
     try {
       for (int r = 0; r < size(); ++r)
         if (r != rank())
           if (auto& pair = context_->getPair(r)) pair->close();
-      static_cast<void>(reason);
     } catch (const std::exception&) {  // closed already
     }
   }

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "athanor/autograd/gradient_home.h"
+#include "athanor/base/cpus.h"
 #include "athanor/base/parallel.h"
-#include "athanor/distributed/transport/wait.h"
 #include "athanor/ops/factory.h"
 
 namespace athanor::nn::parallel {
@@ -89,7 +89,7 @@ bool Reducer::want_overlap() const {
   std::size_t bytes = 0;
   for (const Bucket& bucket : buckets_)
     bytes += static_cast<std::size_t>(bucket.flat.numel()) * item_size(bucket.flat.dtype());
-  const bool crowded = group_->size() * get_num_threads() >= distributed::usable_processors();
+  const bool crowded = group_->size() * get_num_threads() >= usable_cpus();
   Tensor wanted = full({1}, shared_ && (crowded || bytes < kLittle) ? 0 : 1, kByte);
   group_->all_reduce(wanted, ReduceOp::MAX);
   return wanted.item<std::uint8_t>() != 0;

@@ -23,6 +23,12 @@ struct Layout {
   std::string name;
   int ranks;
   std::vector<int> apart;
+
+  // In the rank's process, before it joins.
+  void place(int rank) const {
+    const bool alone = std::find(apart.begin(), apart.end(), rank) != apart.end();
+    ::setenv("ATHANOR_TRANSPORT", alone ? "tcp" : "auto", 1);
+  }
 };
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
@@ -97,8 +103,7 @@ class NativeBackend : public testing::TestWithParam<Layout> {
     const Layout& layout = GetParam();
     const Job job;
     const auto ends = run_processes(layout.ranks, [&](int rank) {
-      const bool apart = std::find(layout.apart.begin(), layout.apart.end(), rank) != layout.apart.end();
-      ::setenv("ATHANOR_TRANSPORT", apart ? "tcp" : "auto", 1);
+      layout.place(rank);
       Rank me = job.join(rank, layout.ranks, timeout);
       body(me);
     });
@@ -321,8 +326,7 @@ TEST_P(NativeBackend, CallsThatDoNotMatchNameBothSides) {
   const Layout& layout = GetParam();
   const Job job;
   const auto ends = run_processes(layout.ranks, [&](int rank) {
-    const bool apart = std::find(layout.apart.begin(), layout.apart.end(), rank) != layout.apart.end();
-    ::setenv("ATHANOR_TRANSPORT", apart ? "tcp" : "auto", 1);
+    layout.place(rank);
     Rank me = job.join(rank, layout.ranks);
     std::vector<float> data(1000);
     const std::int64_t shape[] = {rank == 0 ? 1000 : 500};
@@ -346,8 +350,7 @@ TEST_P(NativeBackend, DeadlineNamesWhoDidNotCome) {
   auto* stopped = static_cast<std::atomic<pid_t>*>(
       ::mmap(nullptr, sizeof(std::atomic<pid_t>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   const auto ends = run_processes(layout.ranks, [&](int rank) {
-    const bool apart = std::find(layout.apart.begin(), layout.apart.end(), rank) != layout.apart.end();
-    ::setenv("ATHANOR_TRANSPORT", apart ? "tcp" : "auto", 1);
+    layout.place(rank);
     Rank me = job.join(rank, layout.ranks);
     if (rank == last) {
       stopped->store(::getpid());
@@ -377,8 +380,7 @@ TEST_P(NativeBackend, DeathOfARankEndsTheOthersWaitsAtOnce) {
   const Layout& layout = GetParam();
   const Job job;
   const auto ends = run_processes(layout.ranks, [&](int rank) {
-    const bool apart = std::find(layout.apart.begin(), layout.apart.end(), rank) != layout.apart.end();
-    ::setenv("ATHANOR_TRANSPORT", apart ? "tcp" : "auto", 1);
+    layout.place(rank);
     Rank me = job.join(rank, layout.ranks, seconds(60));
     std::vector<float> data(100'000);
     for (int i = 0; i < 20; ++i) {

@@ -141,10 +141,7 @@ bool Exchange::done() const {
   });
 }
 
-Patience Exchange::fresh_patience() const {
-  static const int processors = usable_processors();
-  return Patience(static_cast<int>(links_.mesh().local_ranks().size()) > processors, call_.background);
-}
+Patience Exchange::fresh_patience() const { return Patience(links_.mesh().crowded(), call_.background); }
 
 // The part of a window that its user has not consumed yet must not be overwritten.
 bool Exchange::may_receive(const Lane& lane) {

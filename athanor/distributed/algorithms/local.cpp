@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "athanor/distributed/algorithms/span.h"
+
 namespace athanor::distributed {
 
 namespace {
@@ -9,10 +11,6 @@ namespace {
 // A rank copies so much to its room before the others begin to read.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 static_assert(kPiece <= Arena::kRoom);
-// Results larger than this bypass the caches: nobody will find them there.
-constexpr std::size_t kBeyondCache = std::size_t{16} << 20;
-
-char* bytes_of(const Span& span) { return static_cast<char*>(span.data); }
 
 std::size_t largest(Parts parts) {
   std::size_t most = 0;
@@ -22,10 +20,6 @@ std::size_t largest(Parts parts) {
 
 std::size_t piece_of(std::size_t total, std::size_t offset, std::size_t piece) {
   return offset < total ? std::min(piece, total - offset) : 0;
-}
-
-void copy_own(const Span& to, const Span& from, bool stream) {
-  if (to.data != from.data) cpu::copy_bytes(to.data, from.data, from.bytes(), stream);
 }
 
 }  // namespace

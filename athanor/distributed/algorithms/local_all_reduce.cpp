@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "athanor/distributed/algorithms/local.h"
+#include "athanor/distributed/algorithms/span.h"
 
 namespace athanor::distributed {
 
 namespace {
 
 constexpr std::size_t kOnePhase = std::size_t{256} << 10;  // bytes that a rank reads
-constexpr std::size_t kBeyondCache = std::size_t{16} << 20;
 constexpr int kFewRanks = 16;
 
 // A list of one pointer per rank, without an allocation where ranks are few.

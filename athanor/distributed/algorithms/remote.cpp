@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "athanor/distributed/algorithms/span.h"
+
 namespace athanor::distributed {
 
 namespace {
@@ -10,12 +12,6 @@ constexpr std::size_t kWindow = std::size_t{512} << 10;
 // A sum grows in blocks of so much, whole elements of every dtype and whole cache lines.
 constexpr std::size_t kBlock = std::size_t{64} << 10;
 constexpr std::size_t kSmall = std::size_t{32} << 10;
-
-char* bytes_of(const Span& span) { return static_cast<char*>(span.data); }
-
-void copy_own(const Span& to, const Span& from) {
-  if (to.data != from.data) cpu::copy_bytes(to.data, from.data, from.bytes());
-}
 
 }  // namespace
 

@@ -336,8 +336,7 @@ void Messages::lead(Patience& patience, Deadline deadline, std::unique_lock<std:
 }
 
 void Messages::wait(Request& request, Deadline deadline) {
-  static const int processors = usable_processors();
-  Patience patience(static_cast<int>(mesh_.local_ranks().size()) > processors, false);
+  Patience patience(mesh_.crowded(), false);
   std::unique_lock lock(mutex_);
   while (!request.done) {
     if (led_) {

@@ -6,6 +6,7 @@
 
 #include "athanor/distributed/algorithms/local.h"
 #include "athanor/distributed/algorithms/remote.h"
+#include "athanor/distributed/algorithms/span.h"
 #include "athanor/distributed/backend/messages.h"
 
 namespace athanor::distributed {
@@ -192,9 +193,6 @@ class NativeBackend final : public Backend {
   int place_of(int rank) const {
     const auto& local = mesh_.local_ranks();
     return static_cast<int>(std::find(local.begin(), local.end(), rank) - local.begin());
-  }
-  static void copy_own(const Span& to, const Span& from) {
-    if (to.data != from.data) cpu::copy_bytes(to.data, from.data, from.bytes());
   }
 
   // Any error breaks the group: the others must not wait for what will not come.

@@ -80,7 +80,7 @@ std::string Arena::furthest_behind() const {
 }
 
 void Arena::wait_for_step(int place, std::uint64_t step, const Call& call) {
-  Patience patience(ranks_ > usable_, call.background);
+  Patience patience(mesh_.crowded(), call.background);
   while (!reached(place, step)) {
     if (patience.endure()) continue;
     std::atomic<std::uint32_t>& flag = sleeping(me_, Bell::Collective);

@@ -115,7 +115,6 @@ class Arena {
 
   Mesh& mesh_;
   int ranks_, me_ = 0;
-  int usable_ = usable_processors();
   Slot* slots_;
   State* states_;
   char *rooms_, *message_rings_, *stream_rings_;

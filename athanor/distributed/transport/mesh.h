@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "athanor/base/cpus.h"
 #include "athanor/distributed/backend.h"
 #include "athanor/distributed/net/socket.h"
 #include "athanor/distributed/transport/segment.h"
@@ -44,6 +45,8 @@ class Mesh {
   bool is_local(int rank) const {
     return host_[static_cast<std::size_t>(rank)] == host_[static_cast<std::size_t>(rank_)];
   }
+  /// Whether this host has more of the group's ranks than processors.
+  bool crowded() const { return static_cast<int>(local_ranks_.size()) > processors_; }
   /// One rank per host, the lowest, in order.
   const std::vector<int>& leaders() const { return leaders_; }
   /// The lowest rank on that rank's host.
@@ -109,6 +112,7 @@ class Mesh {
   [[noreturn]] void throw_broken() const;
 
   int rank_, size_;
+  int processors_ = usable_cpus();
   std::vector<int> global_ranks_;
   std::string name_;
   std::vector<int> host_;  // of each rank: the lowest rank there

@@ -8,13 +8,6 @@
 
 namespace athanor::distributed {
 
-/// Processors this process may run on.
-inline int usable_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 inline void pause_processor() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
