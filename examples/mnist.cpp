@@ -1,6 +1,6 @@
 // Trains a network on MNIST: the program that shows what the pieces are for. `mnist --help` lists the flags. Started as
-// one of several ranks (by a launcher, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set) it trains with them;
-// with --ranks it starts them itself.
+// one of several ranks (by a launcher, mpirun or srun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set) it
+// trains with them; with --ranks it starts them itself.
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -13,11 +13,13 @@
 #include <memory>
 
 #include "athanor/athanor.h"
+#include "athanor/base/env.h"
 #include "athanor/data/data_loader.h"
 #include "athanor/data/distributed_sampler.h"
 #include "athanor/data/mnist.h"
 #include "athanor/data/synthetic_digits.h"
 #include "athanor/distributed/collectives.h"
+#include "athanor/distributed/rendezvous/rendezvous.h"
 #include "athanor/distributed/spawn.h"
 #include "athanor/io/checkpoint.h"
 #include "athanor/io/file.h"
@@ -31,6 +33,8 @@ using namespace athanor;
 
 volatile std::sig_atomic_t stop_signal = 0;
 void on_signal(int signal) { stop_signal = signal; }
+/// Until there is something to save. Process 1 of a container ignores signals that it does not handle.
+void end_at_once(int signal) { ::_exit(128 + signal); }
 
 struct Flags {
   std::string net = "conv", optimizer = "sgd", data, backend, log_path, checkpoint, resume, save_model;
@@ -38,7 +42,7 @@ struct Flags {
                limit = 0, ranks = 1;
   std::uint64_t seed = 1;
   double lr = 0.01, momentum = 0.5, gamma = 1.0;
-  bool dry_run = false, synthetic = false, no_progress = false;
+  bool dry_run = false, synthetic = false, no_progress = false, resume_if_there = false;
 };
 
 /// What CLI11's own checks let through: not-a-number and infinity.
@@ -75,7 +79,10 @@ int parse(int argc, char** argv, Flags& f) {
       ->check(CLI::Range(1, 1024));
   auto* save = app.add_option("--save-model", f.save_model, "write the parameters (mnist.safetensors)")->expected(0, 1);
   app.add_option("--checkpoint", f.checkpoint, "write all state here after each epoch and on Ctrl-C or SIGTERM");
-  app.add_option("--resume", f.resume, "continue from a checkpoint");
+  auto* resume = app.add_option("--resume", f.resume,
+                                "continue from this checkpoint; without a name from that of --checkpoint, if it is "
+                                "there: what a job that is started again after a failure needs")
+                     ->expected(0, 1);
   app.add_flag("--dry-run", f.dry_run, "one step and one test batch");
   app.add_flag("--no-progress", f.no_progress, "no progress line");
   try {
@@ -84,6 +91,14 @@ int parse(int argc, char** argv, Flags& f) {
     return app.exit(e);
   }
   if (save->count() && f.save_model.empty()) f.save_model = "mnist.safetensors";
+  if (resume->count() && f.resume.empty()) {
+    if (f.checkpoint.empty()) {
+      std::fputs("--resume without a name continues from the file of --checkpoint: give that\n", stderr);
+      return 2;
+    }
+    f.resume = f.checkpoint;
+    f.resume_if_there = true;
+  }
   return -1;
 }
 
@@ -104,23 +119,12 @@ struct World {
   bool alone() const { return size == 1; }
 };
 
-int number_in_environment(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  if (!text || !*text) return otherwise;
-  char* end = nullptr;
-  const long value = std::strtol(text, &end, 10);
-  ATHANOR_CHECK_VALUE(*end == 0 && value > 0 && value < (1 << 20), name, " is '", text,
-                      "', expected a positive number");
-  return static_cast<int>(value);
-}
-
 /// Meets the other ranks, if the environment says that there are any.
 World meet(const Flags& f) {
-  const int size = number_in_environment("WORLD_SIZE", 1);
-  if (size == 1) return {};
+  if (distributed::launched_world_size().value_or(1) == 1) return {};
   // The ranks of a host share its cores, unless somebody has decided.
   if (f.threads == 0 && !std::getenv("OMP_NUM_THREADS"))
-    set_num_threads(std::max(1, get_num_threads() / number_in_environment("LOCAL_WORLD_SIZE", 1)));
+    set_num_threads(std::max(1, get_num_threads() / static_cast<int>(env::integer("LOCAL_WORLD_SIZE", 1).value_or(1))));
   distributed::init_process_group(f.backend);
   return {distributed::get_rank(), distributed::get_world_size()};
 }
@@ -235,7 +239,7 @@ class Trainer {
         test_(data::make_data_loader<data::samplers::SequentialSampler>(
             make_dataset(data.test, flags.limit, world.rank, world.size), options(flags.test_batch_size))),
         progress_(progress_options()) {
-    if (!flags.resume.empty()) restore();
+    if (!flags.resume.empty()) restore(read_checkpoint());
   }
 
   void run() {
@@ -382,8 +386,24 @@ class Trainer {
     c.save(flags_.checkpoint);
   }
 
-  void restore() {
-    const auto c = io::Checkpoint::load(flags_.resume);
+  /// Rank 0 reads it for all: the others may be on machines that do not have the file. Empty if there is none.
+  std::vector<std::byte> read_checkpoint() const {
+    std::vector<std::byte> bytes;
+    if (world_.leads() && (!flags_.resume_if_there || std::filesystem::exists(flags_.resume)))
+      bytes = io::Checkpoint::load(flags_.resume).bytes();
+    if (world_.alone()) return bytes;
+    Tensor size = full({1}, static_cast<std::int64_t>(bytes.size()), kLong);
+    distributed::broadcast(size, 0);
+    bytes.resize(static_cast<std::size_t>(size.item<std::int64_t>()));
+    if (bytes.empty()) return bytes;
+    Tensor content = from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, TensorOptions(kByte));
+    distributed::broadcast(content, 0);
+    return bytes;
+  }
+
+  void restore(std::vector<std::byte> bytes) {
+    if (bytes.empty()) return;
+    const auto c = io::Checkpoint::parse(bytes);
     auto expect = [&](const char* name, const std::string& have) {
       ATHANOR_CHECK_VALUE(c.text(name) == have, "--resume: ", flags_.resume, " was written with ", name, " ",
                           c.text(name), ", this run has ", have);
@@ -391,8 +411,7 @@ class Trainer {
     expect("net", flags_.net);
     expect("optimizer_name", flags_.optimizer);
     expect("batch_size", std::to_string(flags_.batch_size));
-    if (c.has("ranks")) expect("ranks", std::to_string(world_.size));
-    if (!world_.alone()) expect("seed", std::to_string(flags_.seed));
+    if (c.has("seed") && !world_.alone()) expect("seed", std::to_string(flags_.seed));
     c.load_module("model", net_.module());
     c.load_optimizer("optimizer", *optimizer_);
     c.load_scheduler("scheduler", scheduler_);
@@ -408,8 +427,14 @@ class Trainer {
       return value;
     };
     epoch_ = within("epoch", 1, std::numeric_limits<std::int32_t>::max());
-    step_ = within("step", 0, static_cast<std::int64_t>(train_->size().value()));
     resume_here_ = within("inside_epoch", 0, 1) != 0;
+    if (const std::int64_t ranks = c.integer("ranks"); ranks != world_.size) {
+      // An elastic job after the loss of a node: steps of another number of ranks are not this one's.
+      log_.line("The checkpoint is from %lld ranks, this run has %d%s", static_cast<long long>(ranks), world_.size,
+                resume_here_ ? ": the epoch begins again" : "");
+      resume_here_ = false;
+    }
+    if (resume_here_) step_ = within("step", 0, static_cast<std::int64_t>(train_->size().value()));
     if (resume_here_)
       train_->sampler().restore(
           {{static_cast<std::uint64_t>(c.integer("sampler.seed")),
@@ -462,6 +487,8 @@ int train(const Flags& flags, const World& world, const data::MnistData& data) {
 }
 
 int run(const Flags& flags) {
+  std::signal(SIGINT, end_at_once);
+  std::signal(SIGTERM, end_at_once);
   if (flags.threads > 0) set_num_threads(static_cast<int>(flags.threads));
   check_output("--save-model", flags.save_model);
   check_output("--checkpoint", flags.checkpoint);
@@ -479,8 +506,10 @@ int run(const Flags& flags) {
 
 /// --ranks: processes of this host, each a rank.
 int run_ranks(const Flags& flags) {
-  ATHANOR_CHECK_VALUE(number_in_environment("WORLD_SIZE", 1) == 1, "--ranks ", flags.ranks,
-                      " starts ranks, but WORLD_SIZE says that this process is one already; leave out one of them");
+  ATHANOR_CHECK_VALUE(
+      distributed::launched_world_size().value_or(1) == 1, "--ranks ", flags.ranks,
+      " starts ranks, but WORLD_SIZE, or what MPI and Slurm have in its place, says that this process is "
+      "one already; leave out one of them");
   const std::string size = std::to_string(flags.ranks);
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);

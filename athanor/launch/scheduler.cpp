@@ -1,4 +1,4 @@
-// Slurm, MPI launchers and Kubeflow: who starts several agents tells each which one it is.
+// Slurm, MPI launchers and Kubernetes: who starts several agents tells each which one it is.
 #include <dirent.h>
 #include <unistd.h>
 
@@ -90,14 +90,18 @@ Scheduler mpi() {
   return found;
 }
 
-// Operators that know no launcher give each pod RANK and WORLD_SIZE; with a launcher in the pod they count nodes.
+// Operators that know no launcher give each pod RANK and WORLD_SIZE; with a launcher in the pod they count nodes. Pods
+// of an Indexed Job of Kubernetes have JOB_COMPLETION_INDEX, and how many they are is for --nnodes or WORLD_SIZE to
+// say.
 Scheduler plain() {
   Scheduler found;
-  if (env::text("LOCAL_RANK") || !env::text("MASTER_ADDR") || !env::text("MASTER_PORT")) return found;
-  found.nodes = number({"WORLD_SIZE"});
-  found.node_rank = number({"RANK"});
-  if (!found.nodes || !found.node_rank) return Scheduler();
-  found.name = "RANK and WORLD_SIZE";
+  if (env::text("LOCAL_RANK")) return found;
+  const bool told_where = env::text("MASTER_ADDR") && env::text("MASTER_PORT");
+  if (told_where) found.nodes = number({"WORLD_SIZE"});
+  found.node_rank = number({"RANK", "JOB_COMPLETION_INDEX"});
+  const bool indexed = !env::text("RANK") && env::text("JOB_COMPLETION_INDEX");
+  if (!found.node_rank || (!found.nodes && !indexed)) return Scheduler();
+  found.name = indexed ? "Kubernetes" : "RANK and WORLD_SIZE";
   return found;
 }
 

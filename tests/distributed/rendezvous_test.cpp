@@ -249,8 +249,10 @@ std::string in_child(const std::map<std::string, std::string>& environment, cons
   EXPECT_EQ(::pipe(pipe), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
-                             "SLURM_PROCID", "SLURM_JOB_ID", "TORCHELASTIC_USE_AGENT_STORE"})
+    for (const char* name :
+         {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
+          "SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+          "JOB_COMPLETION_INDEX", "TORCHELASTIC_USE_AGENT_STORE"})
       ::unsetenv(name);
     for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
     std::string outcome = "ok";
@@ -277,7 +279,9 @@ TEST(EnvRendezvous, ReadsTheLaunchersVariables) {
   for (const auto& environment : {std::map<std::string, std::string>{{"RANK", "0"}, {"WORLD_SIZE", "1"}},
                                   {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}},
                                   {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}},
-                                  {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}}) {
+                                  {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}},
+                                  {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "7"}},
+                                  {{"JOB_COMPLETION_INDEX", "0"}, {"WORLD_SIZE", "1"}}}) {
     auto whole = environment;
     whole["MASTER_PORT"] = port;
     EXPECT_EQ(in_child(whole,
@@ -287,6 +291,20 @@ TEST(EnvRendezvous, ReadsTheLaunchersVariables) {
                        }),
               "ok");
   }
+}
+
+TEST(EnvRendezvous, ProgramsCanAskWhetherALauncherStartedThem) {
+  const auto size = [](const std::map<std::string, std::string>& environment) {
+    return in_child(environment, [] { throw std::runtime_error(std::to_string(launched_world_size().value_or(0))); });
+  };
+  EXPECT_EQ(size({}), "0");
+  EXPECT_EQ(size({{"WORLD_SIZE", "1"}}), "1");
+  EXPECT_EQ(size({{"WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_SIZE", "3"}}), "2");
+  EXPECT_EQ(size({{"WORLD_SIZE", ""}, {"OMPI_COMM_WORLD_SIZE", "3"}}), "3");
+  EXPECT_EQ(size({{"PMI_SIZE", "4"}}), "4");
+  EXPECT_EQ(size({{"SLURM_STEP_NUM_TASKS", "5"}, {"SLURM_NTASKS", "6"}}), "5");
+  EXPECT_EQ(size({{"SLURM_NTASKS", "6"}, {"SLURM_PROCID", "0"}}), "0") << "a batch script is no task";
+  EXPECT_NE(size({{"WORLD_SIZE", "0"}}).find("WORLD_SIZE='0'"), std::string::npos);
 }
 
 TEST(EnvRendezvous, WhatIsMissingIsNamed) {

@@ -13,7 +13,7 @@ import unittest
 # Nothing here may take longer, even under a sanitizer on a busy machine.
 DEADLINE_S = 120
 LAUNCH_VARIABLES = re.compile(r"^(PET_|SLURM_|OMPI_|PMI|TORCH|MASTER_|RANK$|WORLD_SIZE$|LOCAL_|GROUP_|ROLE_|OMP_NUM|"
-                              r"MPI_|CUDA_VISIBLE|ATHANOR_JOB)")
+                              r"MPI_|CUDA_VISIBLE|ATHANOR_JOB|JOB_COMPLETION)")
 
 
 class Job:

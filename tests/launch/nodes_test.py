@@ -343,6 +343,16 @@ class Schedulers(LaunchTest):
         self.assertEqual([f[:2] for f in self.world_of(*({**common, "RANK": str(i)} for i in (0, 1)))],
                          [(0, 2), (1, 2)])
 
+    def test_an_indexed_job_of_kubernetes(self):
+        port = str(self.free_port())
+        variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+        for common, flags in ((variables, ()), ({}, ("--nnodes=2", f"--master-port={port}")),
+                              ({"PET_NNODES": "2", "PET_MASTER_PORT": port}, ())):
+            found = self.world_of(*({**common, "JOB_COMPLETION_INDEX": str(i)} for i in (0, 1)), flags=flags)
+            self.assertEqual([f[:2] for f in found], [(0, 2), (1, 2)])
+        # A job whose pods work alone.
+        self.assertEqual(self.world_of({"JOB_COMPLETION_INDEX": "3"})[0][:2], (0, 1))
+
     def test_flags_win_over_the_scheduler(self):
         slurm = {"SLURM_JOB_ID": "5", "SLURM_STEP_NUM_NODES": "2", "SLURM_NODEID": "1", "SLURM_STEP_NUM_TASKS": "2",
                  "SLURM_STEP_NODELIST": "nowhere[1-2]"}

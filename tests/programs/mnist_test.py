@@ -158,6 +158,19 @@ class Resuming(ProgramTest):
             self.assertEqual(self.read("whole"), self.read("rest"), f"{net}, {optimizer}: models differ")
             self.assertEqual(self.read("whole.ckpt"), self.read("rest.ckpt"), f"{net}, {optimizer}")
 
+    def test_resume_without_a_name_continues_from_the_checkpoint_if_there_is_one(self):
+        flags = ("--no-progress", "--checkpoint", self.path("here.ckpt"), "--resume", "--net", "tutorial")
+        self.assertNotIn("Resumed", self.run_well(*flags, "--epochs", "1"))
+        output = self.run_well(*flags, "--epochs", "2", "--save-model", self.path("rest"))
+        self.assertTrue(output.startswith("Resumed from"), output)
+        self.run_well("--no-progress", "--net", "tutorial", "--epochs", "2", "--save-model", self.path("whole"))
+        self.assertEqual(self.read("whole"), self.read("rest"))
+        # A job that was done already is done again at once.
+        self.assertNotIn("Train Epoch", self.run_well(*flags, "--epochs", "2"))
+        self.write("here.ckpt", b"damaged")
+        self.run_badly(*flags, says=("here.ckpt",))
+        self.run_badly(*QUICK, "--resume", says=("--checkpoint",))
+
     def test_damaged_checkpoints_are_refused(self):
         self.run_well(*QUICK, "--net", "tutorial", "--checkpoint", self.path("good.ckpt"))
         good = self.read("good.ckpt")
@@ -258,11 +271,17 @@ class Signals(ProgramTest):
 
 class Ranks(ProgramTest):
     digits = (2048, 100)
-    BASE = ("--no-progress", "--epochs", "2", "--net", "tutorial", "--log-interval", "2", "--threads", "1",
-            "--batch-size", "16")
+    SETTINGS = ("--no-progress", "--net", "tutorial", "--log-interval", "2", "--threads", "1",
+                 "--batch-size", "16")
+    BASE = (*SETTINGS, "--epochs", "2")
 
     def command(self, *arguments: str):
         return [self.program, "--data", self.data, *arguments]
+
+    def free_port(self) -> int:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            return taken.getsockname()[1]
 
     def test_ranks_started_by_hand_train_the_same_as_those_it_starts(self):
         output = self.run_well(*self.BASE, "--ranks", "2", "--log-path", self.path("log"), "--save-model",
@@ -271,13 +290,8 @@ class Ranks(ProgramTest):
         self.assertIn("[2048/2048 (100%)]", output)
         for name in ("log", "log.rank1"):
             self.assertEqual(self.read(name).decode().count("Test set:"), 2, name)
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            port = taken.getsockname()[1]
-        ranks = [subprocess.Popen(self.command(*self.BASE, "--save-model", self.path("m2")), stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True,
-                                  env={**self.environment(), "RANK": str(rank), "WORLD_SIZE": "2",
-                                       "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}) for rank in (0, 1)]
+        port = self.free_port()
+        ranks = [self.start(rank, port, "--epochs", "2", "--save-model", self.path("m2")) for rank in (0, 1)]
         outputs = [rank.communicate(timeout=DEADLINE_S)[0] for rank in ranks]
         self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
         self.assertEqual(outputs[1], "")
@@ -293,9 +307,55 @@ class Ranks(ProgramTest):
         process.stdout.close()
         self.assertEqual(process.wait(timeout=DEADLINE_S), 128 + signal.SIGTERM, lines)
         self.assertIn("continue with --resume", "".join(lines))
-        self.run_badly(*self.BASE, "--resume", self.path("stop.ckpt"), says=("ranks 2", "has 1"))
         self.run_well(*self.BASE, "--ranks", "2", "--resume", self.path("stop.ckpt"), "--save-model", self.path("rest"))
         self.assertEqual(self.read("whole"), self.read("rest"))
+        # On another number of ranks the steps of the epoch are other ones.
+        output = self.run_well(*self.BASE, "--resume", self.path("stop.ckpt"))
+        self.assertIn("from 2 ranks, this run has 1: the epoch begins again", output)
+        self.assertRegex(output, r"Resumed from .* at epoch \d, step 0\nTrain Epoch: \d \[32/2048")
+
+    def start(self, rank: int, port: int, *arguments: str, folder: str = ""):
+        return subprocess.Popen(self.command(*self.SETTINGS, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, cwd=folder or self.folder,
+                                env={**self.environment(), "RANK": str(rank), "WORLD_SIZE": "2",
+                                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+
+    def test_only_rank_0_needs_the_checkpoint(self):
+        self.run_well(*self.BASE, "--ranks", "2", "--save-model", self.path("whole"), "--checkpoint", self.path("ckpt"))
+        os.remove(self.path("ckpt"))
+        elsewhere = self.path("elsewhere")
+        os.mkdir(elsewhere)
+        flags = ("--checkpoint", "ckpt", "--resume", "--save-model", "rest")
+        for epochs, resumes in (("1", False), ("2", True)):
+            port = self.free_port()
+            ranks = [self.start(rank, port, *flags, "--epochs", epochs, folder=(self.folder, elsewhere)[rank])
+                     for rank in (0, 1)]
+            outputs = [rank.communicate(timeout=DEADLINE_S)[0] for rank in ranks]
+            self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
+            self.assertEqual("Resumed from ckpt at epoch 2, step 0\n" in outputs[0], resumes, outputs)
+        self.assertEqual(self.read("whole"), self.read("rest"))
+        self.assertEqual(os.listdir(elsewhere), [])
+
+    def await_handler(self, process, which: int):
+        """Until the process has a handler of its own for the signal."""
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            with open(f"/proc/{process.pid}/status", encoding="utf-8") as file:
+                caught = int(re.search(r"SigCgt:\s*(\w+)", file.read())[1], 16)
+            if caught >> (which - 1) & 1:
+                return
+            time.sleep(0.005)
+        self.fail(f"no handler for signal {which}")
+
+    def test_a_signal_ends_a_rank_that_waits_for_the_others(self):
+        for which in (signal.SIGTERM, signal.SIGINT):
+            with socket.socket() as nobody:
+                nobody.bind(("127.0.0.1", 0))
+                waiting = self.start(1, nobody.getsockname()[1])
+                self.await_handler(waiting, which)
+                waiting.send_signal(which)
+                self.assertEqual(waiting.wait(timeout=DEADLINE_S), 128 + which)
+                waiting.stdout.close()
 
 
 class ModelTest(ProgramTest):

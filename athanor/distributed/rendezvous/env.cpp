@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <functional>
+#include <span>
+#include <string_view>
 
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
@@ -19,11 +21,14 @@ using athanor::detail::str;
 
 namespace {
 
-// torchrun's names first, then what MPI launchers and Slurm set.
-constexpr const char* kRankNames[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
-constexpr const char* kSizeNames[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
+// torchrun's names first, then what MPI launchers and Slurm set. The pods of an Indexed Job of Kubernetes are told
+// their number, not how many they are.
+constexpr const char* kRankNames[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
+                                      "JOB_COMPLETION_INDEX"};
+constexpr const char* kSizeNames[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS",
+                                      "SLURM_NTASKS"};
 
-int number(const char* const (&names)[4], int given, const char* what) {
+int number(std::span<const char* const> names, int given, const char* what) {
   // The environment and an argument may both speak, as long as they say the same.
   for (const char* name : names)
     if (const auto value = env::integer(name, 0, INT32_MAX)) {
@@ -48,6 +53,14 @@ std::string mpi_job_on_one_host(int world_size) {
 }
 
 }  // namespace
+
+std::optional<int> launched_world_size() {
+  for (const std::string_view name : kSizeNames)
+    // A batch script of Slurm has its job's number of tasks without being one of them.
+    if (name != "SLURM_NTASKS")
+      if (const auto value = env::integer(name.data(), 1, INT32_MAX)) return static_cast<int>(*value);
+  return std::nullopt;
+}
 
 RendezvousResult meeting::rendezvous_env(const RendezvousUrl& url, const RendezvousOptions& given) {
   ATHANOR_CHECK_VALUE(given.group_name.empty(), "init_method 'env://' takes no group_name, got '", given.group_name,

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,10 @@ struct RendezvousResult {
 /// Meets the other processes. Throws ValueError for a URL or options that cannot work (naming them), DistError when not
 /// all came in time: the message says which ranks did not, and what was tried.
 RendezvousResult rendezvous(const std::string& url, const RendezvousOptions& options = {});
+
+/// How many processes the launcher has started this one with, by the variables of torchrun, operators, MPI launchers
+/// and Slurm's steps; nothing without one. A program that trains alone or with others, as it is started, asks this.
+std::optional<int> launched_world_size();
 
 /// The parts of "scheme://host/path?key=value&…".
 struct RendezvousUrl {
