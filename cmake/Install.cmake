@@ -29,3 +29,8 @@ string(REGEX REPLACE "/$" "" PC_TO_PREFIX "${PC_TO_PREFIX}")
 configure_file(${CMAKE_CURRENT_LIST_DIR}/athanor.pc.in ${CMAKE_BINARY_DIR}/package/athanor.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/package/athanor.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# What a container image holds (deploy/assemble.sh): the program that trains, the launcher, the library.
+set_target_properties(mnist PROPERTIES INSTALL_RPATH "$ORIGIN/${BIN_TO_LIB}")
+install(TARGETS athanor athanor_cli mnist COMPONENT image EXCLUDE_FROM_ALL
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
