@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <numeric>
+#include <thread>
 
 #include "athanor/distributed/backend/native.h"
 #include "athanor/distributed/store/tcp_store.h"
@@ -18,16 +19,20 @@ using athanor::detail::str;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// How many ranks, and which of them pretend to be hosts of their own.
+// How many ranks, which of them pretend to be hosts of their own, and which may not read the others' memory.
 struct Layout {
   std::string name;
   int ranks;
   std::vector<int> apart;
+  std::vector<int> staging = {};
 
   // In the rank's process, before it joins.
   void place(int rank) const {
-    const bool alone = std::find(apart.begin(), apart.end(), rank) != apart.end();
-    ::setenv("ATHANOR_TRANSPORT", alone ? "tcp" : "auto", 1);
+    const auto among = [&](const std::vector<int>& some) {
+      return std::find(some.begin(), some.end(), rank) != some.end();
+    };
+    ::setenv("ATHANOR_TRANSPORT", among(apart) ? "tcp" : "auto", 1);
+    ::setenv("ATHANOR_SINGLE_COPY", among(staging) ? "0" : "1", 1);
   }
 };
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
@@ -40,6 +45,8 @@ std::vector<Layout> layouts() {
     std::iota(everyone.begin(), everyone.end(), 0);
     all.push_back({str("Tcp", n), n, everyone});
   }
+  all.push_back({"Staged2", 2, {}, {0, 1}});
+  all.push_back({"OneMayNotReadOf3", 3, {}, {1}});
   all.push_back({"Mixed3", 3, {1}});
   all.push_back({"Mixed5", 5, {0, 3}});
   return all;
@@ -394,6 +401,39 @@ TEST_P(NativeBackend, DeathOfARankEndsTheOthersWaitsAtOnce) {
     EXPECT_NE(error.find(str("rank ", last)), std::string::npos) << error;
     EXPECT_NE(error.find("gone"), std::string::npos) << error;
   }
+}
+
+// The root has shown where its data lies, and then gave up: what its memory became is not the result.
+TEST(NativeBackendFailure, MemoryOfARankThatGaveUpIsNotTakenForAResult) {
+  const Job job;
+  constexpr std::int64_t kCount = 300'000;
+  auto* given_up = static_cast<std::atomic<int>*>(
+      ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const auto ends = run_processes(2, [&](int rank) {
+    Layout{"", 2, {}}.place(rank);
+    Rank me = job.join(rank, 2);
+    std::vector<float> data(kCount, 1.0F);
+    if (rank == 0) {
+      me.timeout = milliseconds(200);
+      EXPECT_THROW(me.backend->broadcast(me.call(OpType::Broadcast, kCount, kFloat, 0), span_of(data), 0), DistError);
+      std::fill(data.begin(), data.end(), 2.0F);
+      given_up->store(1);
+      // The memory stays until the other has looked.
+      while (given_up->load() == 1) std::this_thread::yield();
+      return;
+    }
+    while (given_up->load() == 0) std::this_thread::yield();
+    try {
+      me.backend->broadcast(me.call(OpType::Broadcast, kCount, kFloat, 0), span_of(data), 0);
+    } catch (const DistError&) {
+      given_up->store(2);
+      throw;
+    }
+    given_up->store(2);
+  });
+  ::munmap(given_up, sizeof *given_up);
+  EXPECT_TRUE(ends[0].good()) << ends[0].error;
+  EXPECT_NE(ends[1].error.find("waited 200 ms"), std::string::npos) << "it took " << ends[1].status << ends[1].error;
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, NativeBackend, testing::ValuesIn(layouts()),

@@ -11,6 +11,8 @@ namespace {
 // A rank copies so much to its room before the others begin to read.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 static_assert(kPiece <= Arena::kRoom);
+// Beyond that, two processors that copy are faster than one.
+constexpr std::size_t kDirectBroadcast = std::size_t{8} << 20;
 
 std::size_t largest(Parts parts) {
   std::size_t most = 0;
@@ -32,6 +34,7 @@ void LocalCollectives::barrier(const Call& call) {
 
 void LocalCollectives::broadcast(const Call& call, Span data, int root) {
   const std::size_t bytes = data.bytes();
+  if (bytes <= kDirectBroadcast && direct(bytes)) return direct_broadcast(call, data, root);
   const bool sends = arena_.me() == root;
   if (bytes <= Arena::kPayload) {
     const std::uint64_t step = arena_.next_step();
@@ -89,6 +92,7 @@ void LocalCollectives::reduce(const Call& call, Span data, const Reduction& redu
 void LocalCollectives::all_gather(const Call& call, Parts out, Span in) {
   const int n = arena_.ranks(), me = arena_.me();
   const std::size_t bytes = in.bytes(), most = largest(out);
+  if (direct(most)) return direct_all_gather(call, out, in);
   const bool stream = most * out.size() > kBeyondCache;
   std::size_t offset = 0;
   do {
@@ -113,6 +117,7 @@ void LocalCollectives::all_gather(const Call& call, Parts out, Span in) {
 void LocalCollectives::gather(const Call& call, Parts out, Span in, int root) {
   const int n = arena_.ranks(), me = arena_.me();
   const std::size_t bytes = in.bytes();
+  if (direct(bytes)) return direct_gather(call, out, in, root);
   const bool stream = bytes * static_cast<std::size_t>(n) > kBeyondCache;
   std::size_t offset = 0;
   do {
@@ -140,6 +145,7 @@ void LocalCollectives::gather(const Call& call, Parts out, Span in, int root) {
 void LocalCollectives::scatter(const Call& call, Span out, Parts in, int root) {
   const int n = arena_.ranks(), me = arena_.me();
   const std::size_t bytes = out.bytes(), piece = Arena::kRoom / static_cast<std::size_t>(n) / 64 * 64;
+  if (direct(bytes)) return direct_scatter(call, out, in, root);
   std::size_t offset = 0;
   do {
     const std::uint64_t step = arena_.next_step();
@@ -167,6 +173,7 @@ void LocalCollectives::reduce_scatter(const Call& call, Span out, Parts in, cons
   const int n = arena_.ranks(), me = arena_.me();
   const std::size_t most = largest(in), item = item_size(out.dtype);
   const std::size_t piece = Arena::kRoom / static_cast<std::size_t>(n) / 64 * 64;
+  if (direct(most)) return direct_reduce_scatter(call, out, in, reduction);
   const bool stream = out.bytes() > kBeyondCache;
   std::vector<const void*> sources(static_cast<std::size_t>(n));
   std::size_t offset = 0;
@@ -207,6 +214,7 @@ void LocalCollectives::all_to_all(const Call& call, Parts out, Parts in) {
     std::memcpy(&theirs, arena_.payload(place, agreement), sizeof theirs);
     most = std::max(most, theirs);
   }
+  if (direct(most)) return direct_all_to_all(call, out, in);
   copy_own(out[static_cast<std::size_t>(me)], in[static_cast<std::size_t>(me)], false);
   for (std::size_t offset = 0; offset < most; offset += piece) {
     const std::uint64_t step = arena_.next_step();

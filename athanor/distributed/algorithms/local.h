@@ -5,15 +5,17 @@
 #include <vector>
 
 #include "athanor/distributed/algorithms/reduction.h"
-#include "athanor/distributed/transport/arena.h"
+#include "athanor/distributed/transport/peer_memory.h"
 
 namespace athanor::distributed {
 
 class LocalCollectives {
  public:
-  explicit LocalCollectives(Mesh& mesh) : arena_(mesh) {}
+  /// Collective: it waits for the other ranks of the host as `call` says.
+  LocalCollectives(Mesh& mesh, const Call& call) : arena_(mesh), peers_(arena_, call) {}
 
   Arena& arena() { return arena_; }
+  const PeerMemory& peers() const { return peers_; }
 
   void barrier(const Call& call);
   void broadcast(const Call& call, Span data, int root);
@@ -42,7 +44,25 @@ class LocalCollectives {
   bool in_place_all_reduce(const Call& call, Span data, const Reduction& reduction);
   Place place_of(const Span& data) const;
 
+  // What follows reads the others' own memory, in one copy. Every rank shows where its data lies and returns when all
+  // who need it have read it. Who fails on the way says so before its memory can become something else.
+  class Shown;
+  bool direct(std::size_t bytes) const;
+  void direct_broadcast(const Call& call, Span data, int root);
+  void direct_all_reduce(const Call& call, Span data, const Reduction& reduction);
+  void direct_all_gather(const Call& call, Parts out, Span in);
+  void direct_gather(const Call& call, Parts out, Span in, int root);
+  void direct_scatter(const Call& call, Span out, Parts in, int root);
+  void direct_reduce_scatter(const Call& call, Span out, Parts in, const Reduction& reduction);
+  void direct_all_to_all(const Call& call, Parts out, Parts in);
+  void read(const Call& call, int place, void* to, std::uint64_t address, std::size_t bytes);
+  Span part_for_me(const Call& call, int place, std::uint64_t list);
+  void combine_from_all(const Call& call, char* out, const char* own, const std::vector<std::uint64_t>& addresses,
+                        std::size_t bytes, const Reduction& reduction, bool stream);
+
   Arena arena_;
+  PeerMemory peers_;
+  std::vector<char> scratch_;
   std::vector<std::weak_ptr<Shared>> shared_;
   std::uint64_t last_shared_ = 0;
 };

@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::size_t kOnePhase = std::size_t{256} << 10;  // bytes that a rank reads
 constexpr int kFewRanks = 16;
+// Staged sums of less are in the caches all the time.
+constexpr std::size_t kDirectAllReduce = std::size_t{4} << 20;
 
 // A list of one pointer per rank, without an allocation where ranks are few.
 class Sources {
@@ -26,18 +28,6 @@ class Sources {
   std::vector<const void*> many_;
 };
 
-// The share of `place` of n in `bytes`, in whole cache lines but for the last; of a chunk that holds only the first
-// `present` of them, what is there of it.
-struct Share {
-  std::size_t begin, size;
-  Share(std::size_t bytes, int place, int n, std::size_t present) {
-    const std::size_t lines = (bytes + 63) / 64,
-                      each = (lines + static_cast<std::size_t>(n) - 1) / static_cast<std::size_t>(n);
-    begin = std::min(present, static_cast<std::size_t>(place) * each * 64);
-    size = std::min(present, (static_cast<std::size_t>(place) + 1) * each * 64) - begin;
-  }
-};
-
 }  // namespace
 
 void LocalCollectives::all_reduce(const Call& call, Span data, const Reduction& reduction) {
@@ -46,6 +36,7 @@ void LocalCollectives::all_reduce(const Call& call, Span data, const Reduction& 
   if (bytes * static_cast<std::size_t>(arena_.ranks() - 1) <= kOnePhase)
     return one_phase_all_reduce(call, data, reduction);
   if (last_shared_ > 0 && in_place_all_reduce(call, data, reduction)) return;
+  if (bytes >= kDirectAllReduce && direct(bytes)) return direct_all_reduce(call, data, reduction);
   two_phase_all_reduce(call, data, reduction);
 }
 

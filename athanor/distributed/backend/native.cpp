@@ -37,7 +37,13 @@ class NativeBackend final : public Backend {
  public:
   explicit NativeBackend(const BackendOptions& options)
       : Backend(options.rank, options.size), mesh_(options, &Arena::bytes) {
-    if (mesh_.segment()) local_.emplace(mesh_);
+    if (mesh_.segment()) {
+      Call set_up;
+      set_up.op = OpType::Barrier;
+      set_up.timeout = options.timeout;
+      set_up.deadline = Deadline::after(options.timeout);
+      local_.emplace(mesh_, set_up);
+    }
     Arena* arena = local_ ? &local_->arena() : nullptr;
     links_.emplace(mesh_, arena);
     messages_.emplace(mesh_, arena);

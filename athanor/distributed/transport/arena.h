@@ -71,6 +71,17 @@ class Arena {
   Link messages_link(int place) const;
   Link stream_link(int place) const;
 
+  /// Says that what this rank has shown of its own memory does not count any more, whoever may be reading it.
+  void give_up() {
+    states_[me_].given_up.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  /// Whether that rank had said so by now. If not, what was read from it before is good.
+  bool has_given_up(int place) const {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return states_[place].given_up.load(std::memory_order_relaxed) != 0;
+  }
+
   /// Sleep flags, for the links.
   std::atomic<std::uint32_t>& sleeping(int place, Bell bell) const {
     return states_[place].sleeping[static_cast<int>(bell)];
@@ -87,6 +98,7 @@ class Arena {
   };
   struct alignas(128) State {
     std::atomic<std::uint32_t> sleeping[kNumBells];
+    std::atomic<std::uint32_t> given_up;
   };
 
   Slot& slot_of(int place, std::uint64_t step) const {
