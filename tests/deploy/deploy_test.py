@@ -81,7 +81,7 @@ class DeployTest(unittest.TestCase):
 
     def digits(self, train: int, test: int) -> str:
         """A folder with small MNIST files."""
-        folder = self.path("digits")
+        folder = self.path(f"digits{train}")
         os.mkdir(folder)
         write_digits(folder, train, test)
         return folder

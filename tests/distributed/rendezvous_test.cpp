@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <set>
@@ -318,6 +319,63 @@ TEST(EnvRendezvous, WhatIsMissingIsNamed) {
   EXPECT_NE(run({{"RANK", "0"}, {"WORLD_SIZE", "2"}}).find("MASTER_PORT is not set"), std::string::npos);
   EXPECT_NE(run({{"RANK", "two"}, {"WORLD_SIZE", "2"}}).find("RANK='two'"), std::string::npos);
   EXPECT_NE(run({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).find("rank 2 in a world of 2"), std::string::npos);
+}
+
+// A rank that was killed and started again, as pods are.
+class RestartedRank : public testing::Test {
+ protected:
+  static constexpr std::chrono::seconds kPatience{30};
+  RestartedRank() {
+    TCPStoreOptions options;
+    options.port = 0;
+    options.is_server = true;
+    options.timeout = kPatience;
+    store_ = std::make_unique<TCPStore>("localhost", options);
+  }
+  /// A process that claims rank 1 of `size` and is killed once it has.
+  void claim_and_die(int size) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      TCPStoreOptions options;
+      options.port = store_->port();
+      TCPStore store("localhost", options);
+      try {
+        meeting::meet_all(store, 1, size, Deadline::after(kPatience), "test");
+      } catch (const std::exception&) {
+      }
+      while (true) ::pause();
+    }
+    store_->wait({"rendezvous/rank/1"});
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+  }
+  std::string meet_as(int rank, int size) {
+    try {
+      meeting::meet_all(*store_, rank, size, Deadline::after(kPatience), "test");
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "ok";
+  }
+  std::unique_ptr<TCPStore> store_;
+};
+
+TEST_F(RestartedRank, TakesItsPredecessorsPlaceWhileOthersAreAwaited) {
+  claim_and_die(3);
+  std::vector<std::string> outcomes(3);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 3; ++r) threads.emplace_back([&, r] { outcomes[static_cast<std::size_t>(r)] = meet_as(r, 3); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(outcomes, std::vector<std::string>(3, "ok"));
+}
+
+TEST_F(RestartedRank, IsRefusedAtOnceWhenTheOthersHaveMet) {
+  std::thread others([&] { EXPECT_EQ(meet_as(0, 2), "ok"); });
+  claim_and_die(2);
+  others.join();
+  const std::string outcome = meet_as(1, 2);
+  EXPECT_NE(outcome.find("rank 1 is taken by process"), std::string::npos) << outcome;
+  EXPECT_NE(outcome.find("the others are at work already"), std::string::npos) << outcome;
 }
 
 // Under torchrun the agent listens at MASTER_PORT already.

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <mutex>
 #include <thread>
 
@@ -112,24 +114,71 @@ std::string rank_key(int rank) { return str("rendezvous/rank/", rank); }
 constexpr const char* kVerdict = "rendezvous/verdict";
 constexpr const char* kRead = "rendezvous/read";
 
-// Names this call among all processes and threads.
-std::string own_name() {
-  static std::atomic<int> calls = 0;
-  char host[256] = "?";
-  ::gethostname(host, sizeof host - 1);
-  const int call = calls.fetch_add(1);
-  return call == 0 ? str(host, ":", ::getpid()) : str(host, ":", ::getpid(), "/", call);
+// Names this call among all processes and threads: host, process, and what tells apart processes of one number. In
+// containers that is needed: a container's program is process 1 each time it is started.
+struct Name {
+  std::string host;
+  std::int64_t pid = 0;
+  std::string process, call;
+  std::string text() const { return str(host, ":", pid, "/", process, "/", call); }
+  static Name own() {
+    static std::atomic<int> calls = 0;
+    char host[256] = "?";
+    ::gethostname(host, sizeof host - 1);
+    return {host, ::getpid(), process_token(), std::to_string(calls.fetch_add(1))};
+  }
+  static Name parse(const std::string& text) {
+    const std::size_t colon = text.rfind(':'), first = text.find('/', colon), second = text.find('/', first + 1);
+    if (colon == std::string::npos || second == std::string::npos) return {text, 0, "", ""};
+    return {text.substr(0, colon), parse_integer(text.substr(colon + 1, first - colon - 1)).value_or(0),
+            text.substr(first + 1, second - first - 1), text.substr(second + 1)};
+  }
+
+ private:
+  static std::string process_token() {
+    static std::mutex mutex;
+    static pid_t pid = 0;
+    static std::string token;
+    const std::lock_guard lock(mutex);
+    if (pid != ::getpid()) {  // at first, and after a fork
+      std::uint32_t number = 0;
+      ATHANOR_CHECK(::getentropy(&number, sizeof number) == 0, "getentropy failed");
+      pid = ::getpid();
+      token = std::to_string(number);
+    }
+    return token;
+  }
+};
+
+// Whether `owner` was a process of this host that is no more.
+bool has_ended(const Name& owner, const Name& me) {
+  if (owner.pid <= 0 || owner.host != me.host) return false;
+  if (owner.pid == me.pid) return owner.process != me.process;
+  return ::kill(static_cast<pid_t>(owner.pid), 0) != 0 && errno == ESRCH;
 }
 
-// Only the first to say "I am rank r" may be it.
-void claim_rank(Store& store, int rank, const std::string& how) {
-  const std::string me = own_name();
-  const auto held = store.compare_set(rank_key(rank), {}, Store::Value(me.begin(), me.end()));
-  const std::string owner(held.begin(), held.end());
-  if (owner != me)
-    throw DistError(str(how, ": rank ", rank, " is taken by process ", owner, ", so this one (", me,
-                        ") cannot be it: each rank must be started once"),
+std::string text_of(const Store::Value& value) { return {value.begin(), value.end()}; }
+Store::Value value_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+// Only the first to say "I am rank r" may be it; or its successor, if it died while ranks were still awaited.
+std::string claim_rank(Store& store, int rank, const std::string& how) {
+  const Name me = Name::own();
+  std::string expected;
+  while (true) {
+    const std::string owner = text_of(store.compare_set(rank_key(rank), value_of(expected), value_of(me.text())));
+    if (owner == me.text()) return owner;
+    const bool ended = has_ended(Name::parse(owner), me);
+    if (ended && owner != expected && !store.check({kVerdict})) {
+      expected = owner;
+      continue;
+    }
+    throw DistError(str(how, ": rank ", rank, " is taken by process ", owner,
+                        ended ? " that has ended since, and the others are at work already: they have to start again, "
+                                "too, and this one ("
+                              : ", so this one (",
+                        me.text(), ") cannot be it", ended ? " now" : ": each rank must be started once"),
                     ATHANOR_WHERE);
+  }
 }
 
 // What to say of the ranks that are not here; empty if all are.
@@ -170,7 +219,7 @@ void judge(Store& store, int world_size, Deadline deadline, const std::string& h
 }  // namespace
 
 void meeting::meet_all(Store& store, int rank, int world_size, Deadline deadline, const std::string& how) {
-  claim_rank(store, rank, how);
+  const std::string me = claim_rank(store, rank, how);
   if (rank == 0) return judge(store, world_size, deadline, how);
   // Rank 0 may have come a little later than this process, and its verdict says more than ours could.
   constexpr std::chrono::milliseconds kGrace{1000};
@@ -188,6 +237,10 @@ void meeting::meet_all(Store& store, int rank, int world_size, Deadline deadline
   const std::string verdict = store.get_text(kVerdict);
   store.add(kRead, 1);
   if (verdict != "ok") throw DistError(verdict, ATHANOR_WHERE);
+  if (const std::string owner = store.get_text(rank_key(rank)); owner != me)
+    throw DistError(str(how, ": process ", owner, " has taken rank ", rank, " from this one (", me,
+                        "): each rank must be started once"),
+                    ATHANOR_WHERE);
 }
 
 }  // namespace athanor::distributed
