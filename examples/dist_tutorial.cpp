@@ -68,7 +68,7 @@ Tensor labels_of(const data::SyntheticDigits& digits) { return from_bytes(digits
 
 // Every rank trains on its part of the digits, with a batch of 128 / ranks, and all average their gradients.
 void sync_sgd() {
-  constexpr std::int64_t kDigits = 6400, kUnseen = 4000, kBatch = 128;
+  constexpr std::int64_t kDigits = 12800, kUnseen = 20000, kBatch = 128;
   const int size = dist::get_world_size();
   manual_seed(1234);
   const auto digits = data::synthetic_digits(kDigits, 1);
@@ -77,9 +77,10 @@ void sync_sgd() {
                         .at(static_cast<std::size_t>(dist::get_rank()));
   const Tensor mine = tensor(std::vector<std::int64_t>(part.begin(), part.end()));
   models::TutorialNet net;
-  optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.05).momentum(0.5));
+  optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.05).momentum(0.9));
+  optim::StepLR scheduler(optimizer, 6, 0.1);
   const std::int64_t batch = kBatch / size;
-  for (int epoch = 0; epoch < 4; ++epoch) {
+  for (int epoch = 0; epoch < 8; ++epoch) {
     double epoch_loss = 0;
     const std::int64_t batches = mine.numel() / batch;
     for (std::int64_t b = 0; b < batches; ++b) {
@@ -91,6 +92,7 @@ void sync_sgd() {
       nn::parallel::average_gradients(*net);
       optimizer.step();
     }
+    scheduler.step();
     say(detail::str("epoch ", epoch, ": ", epoch_loss / static_cast<double>(batches)));
   }
   // All ranks have the same parameters: one of them tells what they are worth.
