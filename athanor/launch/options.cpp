@@ -111,13 +111,13 @@ void declare(CLI::App& app, Flags& f, LaunchOptions& o, bool old_launcher) {
   list.flag("standalone", f.standalone, "one node on a free port, whatever else is set");
   list.option("max-restarts", o.max_restarts, "how often all workers are started again after a failure")
       ->check(CLI::NonNegativeNumber);
-  list.option("monitor-interval", f.monitor_interval, "accepted; workers are watched without polling");
-  list.option("start-method", f.start_method, "accepted; workers are always new programs")
+  list.option("monitor-interval", f.monitor_interval, "without effect: workers are watched without polling");
+  list.option("start-method", f.start_method, "without effect: workers are always new programs")
       ->check(CLI::IsMember({"spawn", "fork", "forkserver"}));
   list.option("role", o.role, "name of this node's kind of workers");
   list.flag("module", o.module, "run the program as 'python -m'", "-m");
   list.flag("no-python", o.no_python, "execute the program itself, whatever its name");
-  list.flag("run-path", f.run_path, "accepted: a Python program is run by its path anyway");
+  list.flag("run-path", f.run_path, "without effect: a Python program is run by its path anyway");
   list.option("log-dir", f.log_dir, "folder for log files: <id>_<random>/attempt_<n>/<local rank>/");
   list.option("redirects", f.redirects, "streams that go to files: 0 none, 1 stdout, 2 stderr, 3 both, or 0:1,1:2",
               "-r");
@@ -135,7 +135,7 @@ void declare(CLI::App& app, Flags& f, LaunchOptions& o, bool old_launcher) {
   app.add_flag("--follow-stdin", o.follow_stdin)->group("");  // for agents that --hosts starts
   list.flag("explain", o.explain, "print node, ranks, devices and addresses before the workers start");
   for (const char* name : {"event-log-handler", "logs-specs", "numa-binding"})
-    list.option(name, f.ignored, "accepted and ignored");
+    list.option(name, f.ignored, "torchrun's, without effect here");
   if (old_launcher) {
     list.flag("use-env", f.use_env, "leave LOCAL_RANK in the environment, append no argument");
     list.option("logdir", f.logdir, "folder for node_<n>_local_rank_<l>_stdout and _stderr");

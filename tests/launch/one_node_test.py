@@ -134,6 +134,9 @@ class Flags(LaunchTest):
         out = self.run_well("--help")
         for flag in ("--nnodes", "--nproc-per-node", "--nproc_per_node", "--rdzv-backend", "--max-restarts", "--tee"):
             self.assertIn(flag, out)
+        for flag in ("--monitor-interval", "--start-method", "--run-path", "--event-log-handler", "--logs-specs",
+                     "--numa-binding"):
+            self.assertRegex(out, rf"(?m)^ +{flag},.*\n.*without effect", "flags that do nothing should say so")
 
     def test_explain_names_ranks_devices_and_addresses(self):
         _, _, err = self.run_agent("--explain", "--nproc-per-node=2", self.worker, "out", "x", CUDA_VISIBLE_DEVICES="")
