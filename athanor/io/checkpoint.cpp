@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
 
 #include "athanor/io/safetensors.h"
 #include "athanor/io/tensor_io.h"
@@ -157,20 +156,13 @@ void Checkpoint::load_optimizer(const std::string& name, optim::Optimizer& optim
 }
 
 void Checkpoint::set_scheduler(const std::string& name, const optim::LRScheduler& scheduler) {
-  set(name + ".step_count", static_cast<std::int64_t>(scheduler.step_count()));
-  for (std::size_t i = 0; i < scheduler.base_lrs().size(); ++i)
-    set(name + ".base_lr." + std::to_string(i), scheduler.base_lrs()[i]);
+  for (const auto& [key, value] : scheduler.state_dict()) set(name + "." + key, value);
 }
 
 void Checkpoint::load_scheduler(const std::string& name, optim::LRScheduler& scheduler) const {
-  std::vector<double> lrs;
-  for (std::size_t i = 0; i < scheduler.base_lrs().size(); ++i)
-    lrs.push_back(number(name + ".base_lr." + std::to_string(i)));
-  const std::int64_t steps = integer(name + ".step_count");
-  ATHANOR_CHECK_VALUE(steps >= 0 && steps <= std::numeric_limits<unsigned>::max(), "checkpoint: '", name,
-                      ".step_count' is ", steps, ", expected a count");
-  scheduler.set_base_lrs(lrs);
-  scheduler.set_step_count(static_cast<unsigned>(steps));
+  optim::LRScheduler::StateDict state = scheduler.state_dict();
+  for (auto& [key, value] : state) value = number(name + "." + key);
+  scheduler.load_state_dict(state);
 }
 
 void Checkpoint::set_generator(const std::string& name, const Generator& generator) {

@@ -42,9 +42,14 @@ OwnedView Capture::capture(const TensorBase& t, const View& view) {
 }
 
 OwnedViews Capture::operator()(const TensorBaseList& list) {
-  outputs_left_ = 0;
+  // A list counts as one argument: all of it is written, or nothing.
+  const int before = outputs_left_;
   OwnedViews all;
-  for (const auto& t : list) all.owned.push_back((*this)(t));
+  for (const auto& t : list) {
+    outputs_left_ = before > 0 ? 1 : 0;
+    all.owned.push_back((*this)(t));
+  }
+  outputs_left_ = before - 1;
   return all;
 }
 

@@ -47,10 +47,15 @@ Tensor Optimizer::run_closure(const LossClosure& closure) {
   return closure();
 }
 
+bool Optimizer::state_fits(const Tensor& state, const Tensor& p) const {
+  return state.dim() == 0 || state.sizes() == p.sizes();
+}
+
 OptimizerStateDict Optimizer::state_dict() const {
   OptimizerStateDict dict;
   for (const auto& group : groups_) {
     dict.groups.push_back(group.options().values());
+    if (group.initial_lr()) dict.groups.back()["initial_lr"] = *group.initial_lr();
     for (const Tensor& p : group.params()) {
       const auto it = state_.find(p.impl());
       dict.state.push_back(it == state_.end() ? ParamState{} : it->second);
@@ -68,12 +73,14 @@ void Optimizer::load_state_dict(const OptimizerStateDict& dict) {
   for (const auto& group : groups_)
     for (const Tensor& p : group.params())
       for (const auto& [name, t] : dict.state[i++].tensors)
-        ATHANOR_CHECK_VALUE(!t.defined() || t.sizes() == p.sizes() || t.dim() == 0, "loaded state '", name,
-                            "' of parameter ", i - 1, " has shape ", t.sizes(), ", expected ", p.sizes());
+        ATHANOR_CHECK_VALUE(!t.defined() || state_fits(t, p), "loaded state '", name, "' of parameter ", i - 1,
+                            " has shape ", t.sizes(), ", expected ", p.sizes());
   const NoGradGuard off;
   i = 0;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     groups_[g].options().set_values(dict.groups[g]);
+    const auto initial = dict.groups[g].find("initial_lr");
+    if (initial != dict.groups[g].end()) groups_[g].set_initial_lr(initial->second);
     for (Tensor& p : groups_[g].params()) {
       ParamState copy = dict.state[i++];
       for (auto& [name, t] : copy.tensors)

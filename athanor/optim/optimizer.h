@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -47,7 +48,7 @@ class OptimizerParamGroup {
   OptimizerParamGroup(std::vector<Tensor> params, std::unique_ptr<OptimizerOptions> options)
       : params_(std::move(params)), options_(std::move(options)) {}
   OptimizerParamGroup(const OptimizerParamGroup& o)
-      : params_(o.params_), options_(o.options_ ? o.options_->clone() : nullptr) {}
+      : params_(o.params_), options_(o.options_ ? o.options_->clone() : nullptr), initial_lr_(o.initial_lr_) {}
   OptimizerParamGroup& operator=(const OptimizerParamGroup&) = delete;
   OptimizerParamGroup(OptimizerParamGroup&&) = default;
   bool has_options() const { return options_ != nullptr; }
@@ -56,10 +57,14 @@ class OptimizerParamGroup {
   void set_options(std::unique_ptr<OptimizerOptions> o) { options_ = std::move(o); }
   std::vector<Tensor>& params() { return params_; }
   const std::vector<Tensor>& params() const { return params_; }
+  /// The learning rate that schedules start from; the first schedule notes it. Part of the state_dict.
+  const std::optional<double>& initial_lr() const { return initial_lr_; }
+  void set_initial_lr(std::optional<double> lr) { initial_lr_ = lr; }
 
  private:
   std::vector<Tensor> params_;
   std::unique_ptr<OptimizerOptions> options_;
+  std::optional<double> initial_lr_;
 };
 
 /// State of one parameter: named tensors and numbers ("step").
@@ -120,6 +125,8 @@ class Optimizer {
     }
   }
   Tensor run_closure(const LossClosure& closure);
+  /// Whether a loaded state tensor can be one of parameter `p`.
+  virtual bool state_fits(const Tensor& state, const Tensor& p) const;
 
   std::vector<OptimizerParamGroup> groups_;
   std::unique_ptr<OptimizerOptions> defaults_;

@@ -1,4 +1,4 @@
-// Optimizer steps: one pass over flat memory, vectorized by the compiler for each target.
+// Steps of the optimizers in everyday use: one pass over flat memory for each SIMD target.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "athanor/device/cpu/optim.cpp"
 #include "athanor/device/cpu/simd_targets.h"
@@ -8,116 +8,171 @@
 // clang-format on
 
 #include <cmath>
+#include <type_traits>
 
-#include "athanor/base/parallel.h"
+#include "athanor/device/cpu/optim_rules-inl.h"
+#include "athanor/device/cpu/tensor_ranges.h"
 #include "athanor/ops/kernels/optim.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
+namespace {
 
-template <class T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
+template <class C>
+struct PlainSgd {
+  static constexpr int states = 0;
+  Seen<C> gradient;
+  C lr;
+  void operator()(C& x, C g, C&, C&, C&) const { x -= lr * gradient(g, x); }
+};
 
-template <class T>
-void sgd_range(T* __restrict p, T* __restrict buf, const T* __restrict g, std::int64_t n, const SgdStep& s) {
-  using C = Compute<T>;
-  const C lr = static_cast<C>(s.lr), momentum = static_cast<C>(s.momentum), keep = static_cast<C>(1 - s.dampening),
-          decay = static_cast<C>(s.weight_decay), sign = s.maximize ? C(-1) : C(1);
-  if (!buf) {
-    for (std::int64_t i = 0; i < n; ++i) {
-      const C x = p[i];
-      p[i] = T(x - lr * (sign * C(g[i]) + decay * x));
+template <class C, bool kNesterov, bool kFirst>
+struct MomentumSgd {
+  static constexpr int states = 1;
+  Seen<C> gradient;
+  C lr, momentum, take;
+  void operator()(C& x, C g, C& buffer, C&, C&) const {
+    const C d = gradient(g, x);
+    buffer = kFirst ? d : momentum * buffer + take * d;  // a fresh buffer may hold NaN
+    x -= lr * (kNesterov ? d + momentum * buffer : buffer);
+  }
+};
+
+template <class C, bool kAmsgrad>
+struct AdamRule {
+  static constexpr int states = kAmsgrad ? 3 : 2;
+  Seen<C> gradient;
+  C shrink, beta1, beta2, take1, take2, rate, scale, eps;
+  void operator()(C& x, C g, C& average, C& square, C& most) const {
+    x *= shrink;
+    const C d = gradient(g, x);
+    average = beta1 * average + take1 * d;
+    square = beta2 * square + take2 * d * d;
+    // A square that is not a number stays one.
+    if (kAmsgrad) most = most >= square ? most : square;
+    x -= rate * average / (std::sqrt(kAmsgrad ? most : square) * scale + eps);
+  }
+};
+
+template <class C>
+struct AdadeltaRule {
+  static constexpr int states = 2;
+  Seen<C> gradient;
+  C lr, rho, take, eps;
+  void operator()(C& x, C g, C& square, C& delta, C&) const {
+    const C d = gradient(g, x);
+    square = rho * square + take * d * d;
+    const C u = std::sqrt(delta + eps) / std::sqrt(square + eps) * d;
+    delta = rho * delta + take * u * u;
+    x -= lr * u;
+  }
+};
+
+template <class C>
+struct AdagradRule {
+  static constexpr int states = 1;
+  Seen<C> gradient;
+  C lr, eps;
+  void operator()(C& x, C g, C& sum, C&, C&) const {
+    const C d = gradient(g, x);
+    sum += d * d;
+    x -= lr * d / (std::sqrt(sum) + eps);
+  }
+};
+
+/// The states that are not there come last.
+template <class C, bool kCentered, bool kMomentum>
+struct RmspropRule {
+  static constexpr int states = 1 + kCentered + kMomentum;
+  Seen<C> gradient;
+  C lr, alpha, take, eps, momentum;
+  void operator()(C& x, C g, C& square, C& second, C& third) const {
+    const C d = gradient(g, x);
+    square = alpha * square + take * d * d;
+    C mean_square = square;
+    if (kCentered) {
+      second += take * (d - second);
+      mean_square -= second * second;
     }
-    return;
-  }
-  const C old = s.first ? C(0) : momentum, take = s.first ? C(1) : keep;
-  if (s.first)
-    for (std::int64_t i = 0; i < n; ++i) buf[i] = T(C(0));  // may hold NaN
-  if (s.nesterov) {
-    for (std::int64_t i = 0; i < n; ++i) {
-      const C x = p[i], d = sign * C(g[i]) + decay * x, v = old * C(buf[i]) + take * d;
-      buf[i] = T(v);
-      p[i] = T(x - lr * (d + momentum * v));
-    }
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) {
-      const C x = p[i], d = sign * C(g[i]) + decay * x, v = old * C(buf[i]) + take * d;
-      buf[i] = T(v);
-      p[i] = T(x - lr * v);
+    const C direction = d / (std::sqrt(mean_square) + eps);
+    if (kMomentum) {
+      C& buffer = kCentered ? third : second;
+      buffer = momentum * buffer + direction;
+      x -= lr * buffer;
+    } else {
+      x -= lr * direction;
     }
   }
+};
+
+}  // namespace
+
+void sgd_step(const View& p, const View* state, const View& g, std::int64_t b, std::int64_t e, const SgdStep& s) {
+  step_any("SGD", {p, state, g}, b, e, [&]<class C>(C) { return PlainSgd<C>{seen<C>(s), static_cast<C>(s.lr)}; });
 }
 
-template <class T>
-void adam_range(T* __restrict p, T* __restrict m, T* __restrict v, T* __restrict top, const T* __restrict g,
-                std::int64_t n, const AdamStep& s) {
-  using C = Compute<T>;
-  const C b1 = static_cast<C>(s.beta1), b2 = static_cast<C>(s.beta2), eps = static_cast<C>(s.eps);
-  const C take1 = static_cast<C>(1 - s.beta1), take2 = static_cast<C>(1 - s.beta2);
-  const C decay = static_cast<C>(s.decoupled ? 0 : s.weight_decay);
-  const C shrink = static_cast<C>(s.decoupled ? 1 - s.lr * s.weight_decay : 1);
-  const C step = static_cast<C>(s.lr / s.bias_correction1);
-  const C scale = static_cast<C>(1 / std::sqrt(s.bias_correction2));
-  const C sign = s.maximize ? C(-1) : C(1);
-  if (top) {
-    for (std::int64_t i = 0; i < n; ++i) {
-      const C x = C(p[i]) * shrink, d = sign * C(g[i]) + decay * x;
-      const C a = b1 * C(m[i]) + take1 * d, q = b2 * C(v[i]) + take2 * d * d;
-      const C old = top[i], most = q > old ? q : old;
-      m[i] = T(a);
-      v[i] = T(q);
-      top[i] = T(most);
-      p[i] = T(x - step * a / (std::sqrt(most) * scale + eps));
-    }
-    return;
-  }
-  for (std::int64_t i = 0; i < n; ++i) {
-    const C x = C(p[i]) * shrink, d = sign * C(g[i]) + decay * x;
-    const C a = b1 * C(m[i]) + take1 * d, q = b2 * C(v[i]) + take2 * d * d;
-    m[i] = T(a);
-    v[i] = T(q);
-    p[i] = T(x - step * a / (std::sqrt(q) * scale + eps));
-  }
+void momentum_step(const View& p, const View* state, const View& g, std::int64_t b, std::int64_t e, const SgdStep& s) {
+  const auto run = [&]<bool kNesterov, bool kFirst>() {
+    step_any("SGD", {p, state, g}, b, e, [&]<class C>(C) {
+      return MomentumSgd<C, kNesterov, kFirst>{seen<C>(s), static_cast<C>(s.lr), static_cast<C>(s.momentum),
+                                               static_cast<C>(1 - s.dampening)};
+    });
+  };
+  if (s.nesterov)
+    s.first ? run.template operator()<true, true>() : run.template operator()<true, false>();
+  else
+    s.first ? run.template operator()<false, true>() : run.template operator()<false, false>();
 }
 
-template <class T>
-void adadelta_range(T* __restrict p, T* __restrict square, T* __restrict delta, const T* __restrict g, std::int64_t n,
-                    const AdadeltaStep& s) {
-  using C = Compute<T>;
-  const C lr = static_cast<C>(s.lr), rho = static_cast<C>(s.rho), take = static_cast<C>(1 - s.rho),
-          eps = static_cast<C>(s.eps), decay = static_cast<C>(s.weight_decay), sign = s.maximize ? C(-1) : C(1);
-  for (std::int64_t i = 0; i < n; ++i) {
-    const C x = p[i], d = sign * C(g[i]) + decay * x;
-    const C q = rho * C(square[i]) + take * d * d, old = delta[i];
-    const C u = std::sqrt(old + eps) / std::sqrt(q + eps) * d;
-    square[i] = T(q);
-    delta[i] = T(rho * old + take * u * u);
-    p[i] = T(x - lr * u);
-  }
+void adam_step(const View& p, const View* state, const View& g, std::int64_t b, std::int64_t e, const AdamStep& s) {
+  const auto run = [&]<bool kAmsgrad>() {
+    step_any("Adam", {p, state, g}, b, e, [&]<class C>(C) {
+      AdamRule<C, kAmsgrad> rule{};
+      rule.gradient = seen<C>(s);
+      if (s.decoupled) rule.gradient.decay = 0;
+      rule.shrink = static_cast<C>(s.decoupled ? 1 - s.lr * s.weight_decay : 1);
+      rule.beta1 = static_cast<C>(s.beta1), rule.take1 = static_cast<C>(1 - s.beta1);
+      rule.beta2 = static_cast<C>(s.beta2), rule.take2 = static_cast<C>(1 - s.beta2);
+      rule.rate = static_cast<C>(s.lr / s.bias_correction1);
+      rule.scale = static_cast<C>(1 / std::sqrt(s.bias_correction2));
+      rule.eps = static_cast<C>(s.eps);
+      return rule;
+    });
+  };
+  s.amsgrad ? run.template operator()<true>() : run.template operator()<false>();
 }
 
-void sgd_step(const View& p, const View& buf, const View& g, std::int64_t b, std::int64_t e, const SgdStep& s) {
-  dispatch_floating(p.dtype, "SGD", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    sgd_range(p.ptr<T>() + b, buf.defined() ? buf.ptr<T>() + b : nullptr, g.ptr<T>() + b, e - b, s);
-  });
-}
-
-void adam_step(const View& p, const View& m, const View& v, const View& top, const View& g, std::int64_t b,
-               std::int64_t e, const AdamStep& s) {
-  dispatch_floating(p.dtype, "Adam", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    adam_range(p.ptr<T>() + b, m.ptr<T>() + b, v.ptr<T>() + b, top.defined() ? top.ptr<T>() + b : nullptr,
-               g.ptr<T>() + b, e - b, s);
-  });
-}
-
-void adadelta_step(const View& p, const View& square, const View& delta, const View& g, std::int64_t b, std::int64_t e,
+void adadelta_step(const View& p, const View* state, const View& g, std::int64_t b, std::int64_t e,
                    const AdadeltaStep& s) {
-  dispatch_floating(p.dtype, "Adadelta", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    adadelta_range(p.ptr<T>() + b, square.ptr<T>() + b, delta.ptr<T>() + b, g.ptr<T>() + b, e - b, s);
+  step_any("Adadelta", {p, state, g}, b, e, [&]<class C>(C) {
+    return AdadeltaRule<C>{seen<C>(s), static_cast<C>(s.lr), static_cast<C>(s.rho), static_cast<C>(1 - s.rho),
+                           static_cast<C>(s.eps)};
   });
+}
+
+void adagrad_step(const View& p, const View* state, const View& g, std::int64_t b, std::int64_t e,
+                  const AdagradStep& s) {
+  step_any("Adagrad", {p, state, g}, b, e, [&]<class C>(C) {
+    return AdagradRule<C>{seen<C>(s), static_cast<C>(s.lr), static_cast<C>(s.eps)};
+  });
+}
+
+void rmsprop_step(const View& p, const View* state, const View& g, std::int64_t b, std::int64_t e,
+                  const RmspropStep& s) {
+  const auto run = [&]<bool kCentered, bool kMomentum>() {
+    step_any("RMSprop", {p, state, g}, b, e, [&]<class C>(C) {
+      return RmspropRule<C, kCentered, kMomentum>{seen<C>(s),
+                                                  static_cast<C>(s.lr),
+                                                  static_cast<C>(s.alpha),
+                                                  static_cast<C>(1 - s.alpha),
+                                                  static_cast<C>(s.eps),
+                                                  static_cast<C>(s.momentum)};
+    });
+  };
+  if (s.centered)
+    s.momentum > 0 ? run.template operator()<true, true>() : run.template operator()<true, false>();
+  else
+    s.momentum > 0 ? run.template operator()<false, true>() : run.template operator()<false, false>();
 }
 
 }  // namespace athanor::HWY_NAMESPACE
@@ -128,32 +183,30 @@ namespace athanor::cpu {
 namespace {
 
 HWY_EXPORT(sgd_step);
+HWY_EXPORT(momentum_step);
 HWY_EXPORT(adam_step);
 HWY_EXPORT(adadelta_step);
+HWY_EXPORT(adagrad_step);
+HWY_EXPORT(rmsprop_step);
 
-constexpr std::int64_t kGrain = 1 << 15;
-
-void sgd(const View& p, const View& buf, const View& g, SgdStep s) {
-  parallel_for(0, p.numel, kGrain, [&](std::int64_t b, std::int64_t e) {
-    HWY_DYNAMIC_DISPATCH(sgd_step)(p, buf, g, b, e, s);
-  });
+void sgd(ArrayRef<View> params, ArrayRef<View> state, ArrayRef<View> grads, SgdStep s) {
+  if (state.empty())
+    for_steps(params, state, grads, [&](auto&&... a) { HWY_DYNAMIC_DISPATCH(sgd_step)(a..., s); });
+  else
+    for_steps(params, state, grads, [&](auto&&... a) { HWY_DYNAMIC_DISPATCH(momentum_step)(a..., s); });
 }
 
-void adam(const View& p, const View& m, const View& v, const View& top, const View& g, AdamStep s) {
-  parallel_for(0, p.numel, kGrain, [&](std::int64_t b, std::int64_t e) {
-    HWY_DYNAMIC_DISPATCH(adam_step)(p, m, v, top, g, b, e, s);
-  });
-}
-
-void adadelta(const View& p, const View& square, const View& delta, const View& g, AdadeltaStep s) {
-  parallel_for(0, p.numel, kGrain, [&](std::int64_t b, std::int64_t e) {
-    HWY_DYNAMIC_DISPATCH(adadelta_step)(p, square, delta, g, b, e, s);
-  });
-}
-
+#define ATHANOR_STEP(name, Step)                                                                       \
+  void name(ArrayRef<View> params, ArrayRef<View> state, ArrayRef<View> grads, Step s) {               \
+    for_steps(params, state, grads, [&](auto&&... a) { HWY_DYNAMIC_DISPATCH(name##_step)(a..., s); }); \
+  }                                                                                                    \
+  ATHANOR_REGISTER_KERNEL(name##_step_kernel, CPU, &name)
+ATHANOR_STEP(adam, AdamStep);
+ATHANOR_STEP(adadelta, AdadeltaStep);
+ATHANOR_STEP(adagrad, AdagradStep);
+ATHANOR_STEP(rmsprop, RmspropStep);
+#undef ATHANOR_STEP
 ATHANOR_REGISTER_KERNEL(sgd_step_kernel, CPU, &sgd);
-ATHANOR_REGISTER_KERNEL(adam_step_kernel, CPU, &adam);
-ATHANOR_REGISTER_KERNEL(adadelta_step_kernel, CPU, &adadelta);
 
 }  // namespace
 }  // namespace athanor::cpu
