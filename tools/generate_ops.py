@@ -11,8 +11,9 @@ Other names of an op, PyTorch's synonyms, are one line anywhere in a source file
 An alias forwards every overload and form (in-place, out) of its op; it exists on class Tensor and as a public function,
 not inside the library.
 Written per source file STEM.cpp: athanor/ops/STEM.h (declarations for library code, on TensorBase) and STEM.glue.inc
-(definitions, included at the end of the .cpp). Written once: methods.inc and functions.inc (class Tensor's methods and
-the public functions), op_list.inc (one ATHANOR_OP_ROW per schema, for tests and documentation).
+(definitions, included at the end of the .cpp). Written once: methods.inc and functions.inc (declarations of class
+Tensor's methods and of the public functions), function_bodies.inc (what they do, compiled once, in functions.cpp, and
+not in every program), op_list.inc (one ATHANOR_OP_ROW per schema, for tests and documentation).
 A file is only touched when its content changes, so a new op rebuilds only what includes its family.
 """
 import argparse
@@ -235,58 +236,61 @@ def forward(op):
     return ", ".join(("detail::base_list(%s)" if a.type == "Tensor[]" else "%s") % a.name for a in op.args)
 
 
-def method_declarations(ops):
-    out = []
-    for op in ops:
-        if not op.has_method:
-            continue
-        params = op.params("Tensor", True, skip_self=True)
-        if op.mutates:
-            out.append(f"Tensor& {op.name}({params}) const;\n")
-        else:
-            out.append(f"{op.return_type('Tensor')} {op.name}({params}) const;\n")
-        if op.has_inplace_method:
-            out.append(f"Tensor& {op.name}_({params}) const;\n")
-    return "".join(out)
+class Function:
+    """One public function or method of class Tensor, with its declaration and its body."""
+
+    def __init__(self, returns, name, declared, defined, body, method=False, doc=()):
+        self.returns, self.name, self.declared, self.defined = returns, name, declared, defined
+        self.body, self.method, self.doc = body, method, doc
+
+    def declaration(self):
+        doc = "".join(line + "\n" for line in self.doc)
+        return f"{doc}{self.returns} {self.name}({self.declared}){' const' if self.method else ''};\n"
+
+    def definition(self):
+        owner, suffix = ("Tensor::", " const") if self.method else ("", "")
+        return f"{self.returns} {owner}{self.name}({self.defined}){suffix} {{ {self.body} }}\n"
 
 
-def function_definitions(ops):
-    out = []
-    for op in ops:
-        ret = op.return_type("Tensor")
-        call = f"ops::{op.name}({forward(op)})"
-        rest = op.params("Tensor", False, skip_self=True)
-        self_call = re.sub(r"\bself\b", "*this", forward(op), count=1)
-        if op.mutates:
-            if op.has_method:
-                out.append(f"inline Tensor& Tensor::{op.name}({rest}) const {{\n  ops::{op.name}({self_call});\n"
-                           f"  return const_cast<Tensor&>(*this);\n}}\n")
-            if "method" not in op.flags:
-                first = op.args[0].name
-                more = "".join(", " + a.declare("Tensor", True) for a in op.args[1:])
-                out.append(f"inline Tensor& {op.name}(Tensor& {first}{more}) {{\n  {call};\n  return {first};\n}}\n"
-                           if op.name not in ("detach_",) else "")
-            continue
-        returning = f"return detail::wrap({{}})" if "Tensor" in op.returns else "return {}"
-        if op.has_method:
-            out.append(f"inline {ret} Tensor::{op.name}({rest}) const {{ "
-                       f"{returning.format(f'ops::{op.name}({self_call})')}; }}\n")
-            if op.has_inplace_method:
-                out.append(f"inline Tensor& Tensor::{op.name}_({rest}) const {{\n  ops::{op.name}_({self_call});\n"
-                           f"  return const_cast<Tensor&>(*this);\n}}\n")
-        if "method" not in op.flags:
-            out += [d + "\n" for d in op.doc]
-            out.append(f"inline {ret} {op.name}({op.params('Tensor', True)}) {{ {returning.format(call)}; }}\n")
-            if "inplace" in op.flags and op.args[0].name == "self":
-                more = "".join(", " + a.declare("Tensor", True) for a in op.args[1:])
-                out.append(f"inline Tensor& {op.name}_(Tensor& self{more}) {{\n  ops::{op.name}_({forward(op)});\n"
-                           f"  return self;\n}}\n")
-            if "out" in op.flags:
-                more = "".join(", " + a.declare("Tensor", True) for a in op.args)
-                comma = ", " if op.args else ""
-                out.append(f"inline Tensor& {op.name}_out(Tensor& out{more}) {{\n"
-                           f"  ops::{op.name}_out(out{comma}{forward(op)});\n  return out;\n}}\n")
-    return "".join(out)
+def joined(*parts):
+    return ", ".join(part for part in parts if part)
+
+
+def methods_of(op):
+    if not op.has_method:
+        return
+    params = [op.params("Tensor", defaults, skip_self=True) for defaults in (True, False)]
+    given = re.sub(r"\bself\b", "*this", forward(op), count=1)
+    in_place = "return const_cast<Tensor&>(*this);"
+    if op.mutates:
+        yield Function("Tensor&", op.name, *params, f"ops::{op.name}({given}); {in_place}", method=True)
+        return
+    call = f"ops::{op.name}({given})"
+    yield Function(op.return_type("Tensor"), op.name, *params,
+                   f"return detail::wrap({call});" if "Tensor" in op.returns else f"return {call};", method=True)
+    if op.has_inplace_method:
+        yield Function("Tensor&", f"{op.name}_", *params, f"ops::{op.name}_({given}); {in_place}", method=True)
+
+
+def functions_of(op):
+    if "method" in op.flags:
+        return
+    first = op.args[0].name if op.args else ""
+    rest = [joined(*(a.declare("Tensor", defaults) for a in op.args[1:])) for defaults in (True, False)]
+    changing = [joined(f"Tensor& {first}", r) for r in rest]
+    if op.mutates:
+        if op.name != "detach_":
+            yield Function("Tensor&", op.name, *changing, f"ops::{op.name}({forward(op)}); return {first};")
+        return
+    params = [op.params("Tensor", defaults) for defaults in (True, False)]
+    call = f"ops::{op.name}({forward(op)})"
+    yield Function(op.return_type("Tensor"), op.name, *params,
+                   f"return detail::wrap({call});" if "Tensor" in op.returns else f"return {call};", doc=op.doc)
+    if "inplace" in op.flags and first == "self":
+        yield Function("Tensor&", f"{op.name}_", *changing, f"ops::{op.name}_({forward(op)}); return self;")
+    if "out" in op.flags:
+        yield Function("Tensor&", f"{op.name}_out", *(joined("Tensor& out", p) for p in params),
+                       f"ops::{op.name}_out({joined('out', forward(op))}); return out;")
 
 
 def aliased(aliases, ops):
@@ -303,38 +307,19 @@ def aliased(aliases, ops):
     return pairs
 
 
-def alias_methods(pairs):
-    out = []
-    for alias, op in pairs:
-        if not op.has_method:
-            continue
-        params = op.params("Tensor", True, skip_self=True)
-        given = ", ".join(a.name for a in op.args[1:])
-        ret = "Tensor&" if op.mutates else op.return_type("Tensor")
-        out.append(f"{ret} {alias}({params}) const {{ return {op.name}({given}); }}\n")
-        if op.has_inplace_method:
-            out.append(f"Tensor& {alias}_({params}) const {{ return {op.name}_({given}); }}\n")
-    return "".join(out)
+def alias_methods_of(alias, op):
+    given = ", ".join(a.name for a in op.args[1:])
+    for f in methods_of(op):
+        name = alias + f.name[len(op.name):]
+        yield Function(f.returns, name, f.declared, f.defined, f"return {f.name}({given});", method=True)
 
 
-def alias_functions(pairs):
-    out = []
-    for alias, op in pairs:
-        if "method" in op.flags:
-            continue
-        first = op.args[0].name if op.args else ""
-        given = ", ".join(a.name for a in op.args)
-        changing = f"Tensor& {first}" + "".join(", " + a.declare("Tensor", True) for a in op.args[1:])
-        if op.mutates:
-            out.append(f"inline Tensor& {alias}({changing}) {{ return {op.name}({given}); }}\n")
-            continue
-        params = op.params("Tensor", True)
-        out.append(f"inline {op.return_type('Tensor')} {alias}({params}) {{ return {op.name}({given}); }}\n")
-        if "inplace" in op.flags and first == "self":
-            out.append(f"inline Tensor& {alias}_({changing}) {{ return {op.name}_({given}); }}\n")
-        if "out" in op.flags:
-            out.append(f"inline Tensor& {alias}_out(Tensor& out, {params}) {{ return {op.name}_out(out, {given}); }}\n")
-    return "".join(out)
+def alias_functions_of(alias, op):
+    given = ", ".join(a.name for a in op.args)
+    for f in functions_of(op):
+        name = alias + f.name[len(op.name):]
+        body = f"return {f.name}({joined('out' if name.endswith('_out') else '', given)});"
+        yield Function(f.returns, name, f.declared, f.defined, body)
 
 
 def write_if_changed(path, text):
@@ -368,8 +353,13 @@ def main():
         write_if_changed(folder / f"{path.stem}.glue.inc", glue(path.stem, ops))
     write_if_changed(folder / "all_ops.h", "#pragma once\n" + "".join(includes))
     pairs = aliased(aliases, everything)
-    write_if_changed(folder / "methods.inc", method_declarations(everything) + alias_methods(pairs))
-    write_if_changed(folder / "functions.inc", function_definitions(everything) + alias_functions(pairs))
+    methods = [f for op in everything for f in methods_of(op)]
+    methods += [f for alias, op in pairs for f in alias_methods_of(alias, op)]
+    functions = [f for op in everything for f in functions_of(op)]
+    functions += [f for alias, op in pairs for f in alias_functions_of(alias, op)]
+    write_if_changed(folder / "methods.inc", "".join(f.declaration() for f in methods))
+    write_if_changed(folder / "functions.inc", "".join(f.declaration() for f in functions))
+    write_if_changed(folder / "function_bodies.inc", "".join(f.definition() for f in methods + functions))
     write_if_changed(folder / "op_list.inc", "".join(
         f'ATHANOR_OP_ROW("{op.name}", "{op.overload}", "{op.kind}", "{op.schema}")\n' for op in everything))
     (out / "ops.stamp").touch()

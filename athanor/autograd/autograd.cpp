@@ -2,6 +2,7 @@
 
 #include "athanor/autograd/engine.h"
 #include "athanor/autograd/gradient_home.h"
+#include "athanor/ops/all_ops.h"
 
 namespace athanor::autograd {
 namespace {

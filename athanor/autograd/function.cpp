@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 
 #include "athanor/autograd/engine.h"
+#include "athanor/ops/create.h"
 
 namespace athanor::autograd {
 

@@ -2,7 +2,6 @@
 /// ArrayRef: a borrowed, read-only run of values, made from vectors, arrays or braces. It does not own its elements:
 /// take it as a parameter, never store it. SmallVector: a vector whose first N elements live inside it.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -93,8 +92,7 @@ class OptionalIntArrayRef : public std::optional<IntArrayRef> {
   constexpr OptionalIntArrayRef(const std::int64_t& one) : std::optional<IntArrayRef>(IntArrayRef(one)) {}
   OptionalIntArrayRef(std::initializer_list<std::int64_t> list) : std::optional<IntArrayRef>(IntArrayRef(list)) {}
   template <class L>
-  requires(std::is_convertible_v<const L&, IntArrayRef> && !std::is_arithmetic_v<L>)
-      OptionalIntArrayRef(const L& list)
+  requires(std::is_convertible_v<const L&, IntArrayRef> && !std::is_arithmetic_v<L>) OptionalIntArrayRef(const L& list)
       : std::optional<IntArrayRef>(IntArrayRef(list)) {}
   template <class L>
   requires std::is_convertible_v<const L&, IntArrayRef> OptionalIntArrayRef(const std::optional<L>& list)
@@ -113,10 +111,7 @@ class SmallVector {
   SmallVector(std::initializer_list<T> list) { assign(list.begin(), list.end()); }
   SmallVector(ArrayRef<T> r) { assign(r.begin(), r.end()); }
   template <class It>
-    requires std::input_iterator<It>
-  SmallVector(It first, It last) {
-    assign(first, last);
-  }
+  requires std::input_iterator<It> SmallVector(It first, It last) { assign(first, last); }
   SmallVector(const SmallVector& o) { assign(o.begin(), o.end()); }
   SmallVector(SmallVector&& o) noexcept { take(o); }
   SmallVector& operator=(const SmallVector& o) {
@@ -164,29 +159,38 @@ class SmallVector {
   }
   void insert(std::size_t at, T value) {
     push_back(value);
-    std::rotate(data_ + at, data_ + size_ - 1, data_ + size_);
+    for (std::size_t i = size_ - 1; i > at; --i) data_[i] = data_[i - 1];
+    data_[at] = value;
   }
   void erase(std::size_t at) {
-    std::copy(data_ + at + 1, data_ + size_, data_ + at);
+    copy_values(data_ + at + 1, data_ + size_, data_ + at);
     --size_;
   }
   template <class It>
   void assign(It first, It last) {
     const auto n = static_cast<std::size_t>(std::distance(first, last));
     reserve(n);
-    std::copy(first, last, data_);
+    copy_values(first, last, data_);
     size_ = n;
   }
   std::vector<T> vec() const { return std::vector<T>(begin(), end()); }
   friend bool operator==(const SmallVector& a, const SmallVector& b) {
-    return a.size_ == b.size_ && std::equal(a.begin(), a.end(), b.begin());
+    if (a.size_ != b.size_) return false;
+    for (std::size_t i = 0; i < a.size_; ++i)
+      if (!(a.data_[i] == b.data_[i])) return false;
+    return true;
   }
 
  private:
+  // <algorithm> would cost every file that includes this.
+  template <class It>
+  static void copy_values(It first, It last, T* to) {
+    for (; first != last; ++first) *to++ = static_cast<T>(*first);
+  }
   T* inline_() { return reinterpret_cast<T*>(room_); }
   void take(SmallVector& o) noexcept {
     if (o.data_ == o.inline_()) {
-      std::copy(o.begin(), o.end(), inline_());
+      copy_values(o.begin(), o.end(), inline_());
       data_ = inline_();
       capacity_ = N;
     } else {
@@ -199,9 +203,9 @@ class SmallVector {
     o.size_ = 0;
   }
   void grow(std::size_t n) {
-    n = std::max(n, N * 2);
+    if (n < N * 2) n = N * 2;
     T* bigger = new T[n];
-    std::copy(begin(), end(), bigger);
+    copy_values(begin(), end(), bigger);
     if (data_ != inline_()) delete[] data_;
     data_ = bigger;
     capacity_ = n;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <deque>
 #include <mutex>
+#include <thread>
 
 #include "athanor/base/parallel.h"
 
@@ -78,15 +79,19 @@ void WorkQueue::Shared::work() {
   worker_gone.notify_all();
 }
 
+struct WorkQueue::Workers {
+  std::vector<std::thread> threads;
+};
+
 WorkQueue::WorkQueue(std::size_t workers, std::chrono::milliseconds timeout)
-    : shared_(std::make_shared<Shared>()), timeout_(timeout) {
+    : shared_(std::make_shared<Shared>()), workers_(std::make_unique<Workers>()), timeout_(timeout) {
   for (std::size_t i = 0; i < workers; ++i) {
     const std::lock_guard lock(shared_->mutex);
     try {
-      workers_.emplace_back([shared = shared_] { shared->work(); });
+      workers_->threads.emplace_back([shared = shared_] { shared->work(); });
     } catch (const std::system_error&) {
       // The system has no more threads; those there are will do.
-      if (workers_.empty()) throw;
+      if (workers_->threads.empty()) throw;
       break;
     }
     ++shared_->running;
@@ -107,7 +112,7 @@ WorkQueue::~WorkQueue() {
   if (!all_gone)
     std::fputs("DataLoader: a worker is stuck in the dataset and is left behind; the dataset stays in memory\n",
                stderr);
-  for (auto& t : workers_) {
+  for (auto& t : workers_->threads) {
     if (all_gone)
       t.join();
     else

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "athanor/data/datasets.h"
@@ -67,8 +66,9 @@ class WorkQueue {
 
  private:
   struct Shared;
+  struct Workers;
   std::shared_ptr<Shared> shared_;
-  std::vector<std::thread> workers_;
+  std::unique_ptr<Workers> workers_;
   std::chrono::milliseconds timeout_;
 };
 

@@ -2,7 +2,6 @@
 /// Datasets: a source of examples by index, transformations of it, and parts of it. `get_batch` is called by several
 /// worker threads at once and must be thread-safe; `get` of the datasets here is.
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>

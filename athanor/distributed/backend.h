@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 
 #include "athanor/base/array_ref.h"
 #include "athanor/base/deadline.h"
+#include "athanor/distributed/call_site.h"
 #include "athanor/distributed/error.h"
 #include "athanor/distributed/reduce_op.h"
 #include "athanor/distributed/store/store.h"
@@ -63,7 +63,7 @@ struct Call {
   std::span<const std::int64_t> shape;   ///< of the caller's tensor
   /// Runs on the group's own thread beside the program's, which its waits should leave the processor to.
   bool background = false;
-  std::source_location where;  ///< the line that called
+  CallSite where;  ///< the line that called
 
   /// "all_reduce(SUM) of float32 [3, 4], number 17 of the group, at train.cpp:42".
   std::string text() const;

@@ -11,7 +11,7 @@
 
 namespace athanor::distributed {
 
-using Where = std::source_location;
+using Where = CallSite;
 
 WorkPtr broadcast(const Tensor& tensor, int src, const ProcessGroupPtr& group = nullptr, bool async_op = false,
                   Where where = Where::current());

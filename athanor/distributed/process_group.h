@@ -13,10 +13,10 @@
 
 #include <chrono>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <vector>
 
+#include "athanor/distributed/call_site.h"
 #include "athanor/distributed/reduce_op.h"
 #include "athanor/distributed/work.h"
 
@@ -45,7 +45,7 @@ struct ProcessGroupOptions {
 
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
-  using Where = std::source_location;
+  using Where = CallSite;
 
   /// Makes the backend, which is a collective act. `store` is shared by the members; the group's keys start with its
   /// name. Throws ValueError, DistError.

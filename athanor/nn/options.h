@@ -36,7 +36,7 @@ class ExpandingArray {
   ExpandingArray(const std::vector<T>& values) : ExpandingArray(ArrayRef<T>(values)) {}
   ExpandingArray(ArrayRef<T> values) {
     ATHANOR_CHECK(values.size() == D, "Expected ", D, " values, but instead got ", values.size());
-    std::copy(values.begin(), values.end(), values_.begin());
+    for (std::size_t i = 0; i < D; ++i) values_[i] = values[i];
   }
   ExpandingArray(T single) { values_.fill(single); }
   ExpandingArray(const std::array<T, D>& values) : values_(values) {}
@@ -58,7 +58,7 @@ class ExpandingArrayWithOptionalElem {
   using Element = std::optional<std::int64_t>;
   ExpandingArrayWithOptionalElem(std::initializer_list<Element> list) {
     ATHANOR_CHECK(list.size() == D, "Expected ", D, " values, but instead got ", list.size());
-    std::copy(list.begin(), list.end(), values_.begin());
+    for (std::size_t i = 0; i < D; ++i) values_[i] = list.begin()[i];
   }
   ExpandingArrayWithOptionalElem(std::int64_t single) { values_.fill(single); }
   ExpandingArrayWithOptionalElem(std::nullopt_t) {}

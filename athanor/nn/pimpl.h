@@ -56,7 +56,7 @@ auto call_module(M& module, Args&&... args) -> decltype(module.forward(std::forw
 template <class Contained>
 class ModuleHolder : detail::ModuleHolderIndicator {
  protected:
-  std::shared_ptr<Contained> impl_;
+  std::shared_ptr<Module> impl_;
 
  public:
   using ContainedType = Contained;
@@ -81,28 +81,28 @@ class ModuleHolder : detail::ModuleHolderIndicator {
   const Contained* operator->() const { return get(); }
   Contained& operator*() { return *get(); }
   const Contained& operator*() const { return *get(); }
-  const std::shared_ptr<Contained>& ptr() const {
+  std::shared_ptr<Contained> ptr() const {
     check();
-    return impl_;
+    return std::static_pointer_cast<Contained>(impl_);
   }
   Contained* get() {
     check();
-    return impl_.get();
+    return static_cast<Contained*>(impl_.get());
   }
   const Contained* get() const {
     check();
-    return impl_.get();
+    return static_cast<const Contained*>(impl_.get());
   }
   /// forward, with hooks.
   template <class... Args, class C = Contained>
   auto operator()(Args&&... args) -> decltype(std::declval<C&>().forward(std::forward<Args>(args)...)) {
     check();
-    return detail::call_module(*impl_, std::forward<Args>(args)...);
+    return detail::call_module(*get(), std::forward<Args>(args)...);
   }
   template <class Arg>
   decltype(auto) operator[](Arg&& arg) {
     check();
-    return (*impl_)[std::forward<Arg>(arg)];
+    return (*get())[std::forward<Arg>(arg)];
   }
 
  private:

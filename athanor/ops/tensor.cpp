@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "athanor/ops/all_ops.h"
 #include "athanor/tensor/print.h"
 
 namespace athanor {

@@ -6,7 +6,6 @@
 #include <functional>
 #include <iosfwd>
 
-#include "athanor/ops/all_ops.h"
 #include "athanor/ops/history.h"
 #include "athanor/tensor/accessor.h"
 #include "athanor/tensor/generator.h"
@@ -131,18 +130,6 @@ class Tensor : public TensorBase {
 static_assert(sizeof(Tensor) == sizeof(TensorBase));
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t);
-
-namespace detail {
-inline TensorBaseList base_list(TensorList list) { return {static_cast<const TensorBase*>(list.data()), list.size()}; }
-inline Tensor wrap(TensorBase&& t) { return Tensor(std::move(t)); }
-inline std::vector<Tensor> wrap(std::vector<TensorBase>&& list) {
-  return {std::make_move_iterator(list.begin()), std::make_move_iterator(list.end())};
-}
-template <class... B>
-auto wrap(std::tuple<B...>&& t) {
-  return std::apply([](auto&&... e) { return std::make_tuple(Tensor(std::move(e))...); }, std::move(t));
-}
-}  // namespace detail
 
 #include "athanor/ops/functions.inc"
 

@@ -1,6 +1,12 @@
 #include "athanor/tensor/stream.h"
 
+#include <condition_variable>
 #include <cstdlib>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "athanor/base/error.h"
@@ -15,85 +21,116 @@ void Event::synchronize() const {
   if (queue_) queue_->wait(ticket_);
 }
 
-Queue::Queue(Device device, int threads) : device_(device), worker_([this, threads] { work(threads); }) {}
+struct Queue::State {
+  State(Device device, int threads) : device(device), worker([this, threads] { work(threads); }) {}
+  ~State();
+  void work(int threads);
+  void fail(const Task& task);
+  void rethrow_pending();
+  void reclaim_foreign();
+  bool done(std::uint64_t ticket) const { return finished.load(std::memory_order_acquire) >= ticket; }
 
-Queue::~Queue() {
+  const Device device;
+  std::mutex mutex;
+  std::condition_variable not_empty, not_full, progress;
+  std::deque<std::unique_ptr<Task>> pending;
+  std::uint64_t enqueued = 0;
+  std::atomic<std::uint64_t> finished{0};
+  std::exception_ptr failure;  // set: tasks are skipped until a synchronizing call takes it
+  bool stopping = false;
+  std::mutex memory_mutex;
+  std::multimap<std::size_t, void*> free;
+  struct Limbo {
+    void* block;
+    std::size_t bytes;
+    std::vector<Event> foreign;
+  };
+  std::vector<Limbo> limbo;
+  std::thread worker;  // last: it uses all of the above
+};
+
+Queue::State::~State() {
   {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    finished_ += pending_.size();
-    pending_.clear();
+    const std::lock_guard lock(mutex);
+    stopping = true;
+    finished += pending.size();
+    pending.clear();
   }
-  not_empty_.notify_all();
-  progress_.notify_all();
-  worker_.join();
-  for (auto& [bytes, block] : free_) host_deallocate(block, bytes);
-  for (auto& l : limbo_) host_deallocate(l.block, l.bytes);
+  not_empty.notify_all();
+  progress.notify_all();
+  worker.join();
+  for (auto& [bytes, block] : free) host_deallocate(block, bytes);
+  for (auto& l : limbo) host_deallocate(l.block, l.bytes);
 }
 
+Queue::Queue(Device device, int threads) : state_(std::make_unique<State>(device, threads)) {}
+Queue::~Queue() = default;
+Device Queue::device() const { return state_->device; }
+bool Queue::done(std::uint64_t ticket) const { return state_->done(ticket); }
+
 void Queue::enqueue(std::unique_ptr<Task> task) {
-  std::unique_lock lock(mutex_);
-  not_full_.wait(lock, [&] { return pending_.size() < kMaxPending || stopping_; });
-  pending_.push_back(std::move(task));
-  ++enqueued_;
+  std::unique_lock lock(state_->mutex);
+  state_->not_full.wait(lock, [&] { return state_->pending.size() < kMaxPending || state_->stopping; });
+  state_->pending.push_back(std::move(task));
+  ++state_->enqueued;
   lock.unlock();
-  not_empty_.notify_one();
+  state_->not_empty.notify_one();
 }
 
 Event Queue::record() {
-  const std::lock_guard lock(mutex_);
-  return {this, enqueued_};
+  const std::lock_guard lock(state_->mutex);
+  return {this, state_->enqueued};
 }
 
 void Queue::wait(std::uint64_t ticket) {
-  std::unique_lock lock(mutex_);
-  progress_.wait(lock, [&] { return done(ticket); });
-  rethrow_pending();
+  std::unique_lock lock(state_->mutex);
+  state_->progress.wait(lock, [&] { return done(ticket); });
+  state_->rethrow_pending();
 }
 
 void Queue::wait_quietly(std::uint64_t ticket) {
-  std::unique_lock lock(mutex_);
-  progress_.wait(lock, [&] { return done(ticket); });
+  std::unique_lock lock(state_->mutex);
+  state_->progress.wait(lock, [&] { return done(ticket); });
 }
 
 void Queue::synchronize() { wait(record().ticket()); }
 
-void Queue::rethrow_pending() {
-  if (!failure_) return;
-  const auto failure = std::exchange(failure_, nullptr);
-  std::rethrow_exception(failure);
+void Queue::State::rethrow_pending() {
+  if (!failure) return;
+  std::rethrow_exception(std::exchange(failure, nullptr));
 }
 
-void Queue::fail(const Task& task) {
+void Queue::State::fail(const Task& task) {
   std::exception_ptr error = std::current_exception();
   try {
     throw;
   } catch (Error& e) {
-    e.add_context(detail::str("in ", task.op, ", enqueued on ", device_));
+    e.add_context(detail::str("in ", task.op, ", enqueued on ", device));
     error = std::current_exception();
   } catch (...) {
   }
-  const std::lock_guard lock(mutex_);
-  if (!failure_) failure_ = error;
+  const std::lock_guard lock(mutex);
+  if (!failure) failure = error;
 }
 
-void Queue::work(int threads) {
+void Queue::State::work(int threads) {
   const ThreadTeamGuard team(threads);
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(mutex);
   for (;;) {
-    not_empty_.wait(lock, [&] { return stopping_ || !pending_.empty(); });
-    if (pending_.empty()) return;
-    const auto task = std::move(pending_.front());
-    pending_.pop_front();
-    bool skip = failure_ != nullptr;
+    not_empty.wait(lock, [&] { return stopping || !pending.empty(); });
+    if (pending.empty()) return;
+    const auto task = std::move(pending.front());
+    pending.pop_front();
+    bool skip = failure != nullptr;
     lock.unlock();
-    not_full_.notify_one();
+    not_full.notify_one();
     for (const Event& e : task->after) e.queue()->wait_quietly(e.ticket());
     bool reads_invalid = false;
     for (const auto& r : task->reads) reads_invalid = reads_invalid || r->invalid.load(std::memory_order_relaxed);
     if (!skip && !(reads_invalid && !task->host_output)) {
       try {
-        ATHANOR_CHECK(!reads_invalid, "the values of a tensor were read, but the call that should have made them failed");
+        ATHANOR_CHECK(!reads_invalid,
+                      "the values of a tensor were read, but the call that should have made them failed");
         task->run();
       } catch (...) {
         fail(*task);
@@ -105,20 +142,20 @@ void Queue::work(int threads) {
     for (const auto& w : task->writes)
       if (skip || w.whole) w.mark->invalid.store(skip, std::memory_order_relaxed);
     lock.lock();
-    finished_.fetch_add(1, std::memory_order_release);
-    progress_.notify_all();
+    finished.fetch_add(1, std::memory_order_release);
+    progress.notify_all();
   }
 }
 
 void* Queue::allocate(std::size_t bytes) {
-  const std::lock_guard lock(memory_mutex_);
-  reclaim_foreign();
-  const auto it = free_.lower_bound(bytes);
-  if (it != free_.end() && it->first <= bytes + bytes / 4) {
+  const std::lock_guard lock(state_->memory_mutex);
+  state_->reclaim_foreign();
+  const auto it = state_->free.lower_bound(bytes);
+  if (it != state_->free.end() && it->first <= bytes + bytes / 4) {
     // The caller must free it with the size it was made with.
     void* block = it->second;
     if (it->first == bytes) {
-      free_.erase(it);
+      state_->free.erase(it);
       return block;
     }
   }
@@ -126,19 +163,19 @@ void* Queue::allocate(std::size_t bytes) {
 }
 
 void Queue::deallocate(void* block, std::size_t bytes, std::vector<Event> foreign) {
-  const std::lock_guard lock(memory_mutex_);
+  const std::lock_guard lock(state_->memory_mutex);
   std::erase_if(foreign, [](const Event& e) { return e.query(); });
   if (foreign.empty())
-    free_.emplace(bytes, block);
+    state_->free.emplace(bytes, block);
   else
-    limbo_.push_back({block, bytes, std::move(foreign)});
+    state_->limbo.push_back({block, bytes, std::move(foreign)});
 }
 
-void Queue::reclaim_foreign() {
-  std::erase_if(limbo_, [&](Limbo& l) {
+void Queue::State::reclaim_foreign() {
+  std::erase_if(limbo, [&](Limbo& l) {
     for (const Event& e : l.foreign)
       if (!e.query()) return false;
-    free_.emplace(l.bytes, l.block);
+    free.emplace(l.bytes, l.block);
     return true;
   });
 }

@@ -4,16 +4,8 @@
 /// thread-safe.
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <exception>
-#include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <string>
-#include <thread>
 #include <vector>
 
 #include "athanor/base/intrusive_ptr.h"
@@ -69,7 +61,7 @@ class Queue {
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  Device device() const { return device_; }
+  Device device() const;
   /// Appends a task; blocks while kMaxPending tasks wait.
   void enqueue(std::unique_ptr<Task> task);
   /// The point after everything enqueued so far.
@@ -77,7 +69,7 @@ class Queue {
   /// Waits for everything enqueued so far. If a task failed, rethrows its exception (its own type, with the op named)
   /// once; afterwards the queue works again.
   void synchronize();
-  bool done(std::uint64_t ticket) const { return finished_.load(std::memory_order_acquire) >= ticket; }
+  bool done(std::uint64_t ticket) const;
   void wait(std::uint64_t ticket);
   /// The same, leaving a failure to the host's next synchronizing call.
   void wait_quietly(std::uint64_t ticket);
@@ -90,28 +82,8 @@ class Queue {
   static constexpr std::size_t kMaxPending = 4096;
 
  private:
-  void work(int threads);
-  void fail(const Task& task);
-  void rethrow_pending();
-  void reclaim_foreign();
-
-  Device device_;
-  std::mutex mutex_;
-  std::condition_variable not_empty_, not_full_, progress_;
-  std::deque<std::unique_ptr<Task>> pending_;
-  std::uint64_t enqueued_ = 0;
-  std::atomic<std::uint64_t> finished_{0};
-  std::exception_ptr failure_;  // set: tasks are skipped until a synchronizing call takes it
-  bool stopping_ = false;
-  std::mutex memory_mutex_;
-  std::multimap<std::size_t, void*> free_;
-  struct Limbo {
-    void* block;
-    std::size_t bytes;
-    std::vector<Event> foreign;
-  };
-  std::vector<Limbo> limbo_;
-  std::thread worker_;
+  struct State;  // keeps threads and containers out of every program that includes this
+  std::unique_ptr<State> state_;
 };
 
 namespace detail {

@@ -70,7 +70,7 @@ struct Rank {
                        (static_cast<std::uint64_t>(dtype) << 16) ^ static_cast<std::uint64_t>(count * 64 + root);
     call.timeout = timeout;
     call.deadline = Deadline::after(timeout);
-    call.where = std::source_location::current();
+    call.where = CallSite::current();
     return call;
   }
 };

@@ -7,6 +7,7 @@
 #include <memory>
 #include <thread>
 
+#include "athanor/base/error.h"
 #include "athanor/distributed/net/socket.h"
 #include "athanor/distributed/store/tcp_store.h"
 
