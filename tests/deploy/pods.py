@@ -68,6 +68,10 @@ class Network:
         self.ip("-n", name, "link", "set", "lo", "up")
         return name
 
+    def cut(self, number: int) -> None:
+        """Pulls a pod's cable: nobody is told."""
+        self.ip("-n", self.hub, "link", "set", f"ath{number}", "down")
+
     def remove_pod(self, name: str) -> None:
         self.spaces.remove(name)
         subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
@@ -143,6 +147,9 @@ class Pod:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+    def cut_off(self) -> None:
+        self.cluster.network.cut(self.number)
 
     def remove(self) -> None:
         self.kill()

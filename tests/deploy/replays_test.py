@@ -141,6 +141,17 @@ class MasterAndWorker(ReplayTest):
         self.assertRegex(successor.text(), r"Resumed from /results/mnist.ckpt at epoch [2-9]")
         self.assertTrue(self.result("mnist.safetensors"))
 
+    def test_a_node_that_is_cut_off_does_not_keep_the_others_waiting(self):
+        master, worker = self.add(self.pods, ATHANOR_KEEPALIVE="1")
+        self.cluster.until_says(master, "^Train Epoch: 2")
+        worker.cut_off()
+        self.cluster.until(lambda: master.starts == 2, "the master has noticed")
+        self.assertRegex(master.text(), r"(?i)rank 1\b.* is gone")
+        worker.remove()  # the cluster gives up the node, and starts the pod on another one
+        self.add(self.pods, "mnist-worker-0")
+        self.cluster.until_done()
+        self.assertRegex(master.text(), "Resumed from /results/mnist.ckpt at epoch [2-9]")
+
     def test_a_signal_to_one_saves_the_work_of_all(self):
         expected = self.undisturbed(self.pods)
         master, worker = self.add(self.pods)

@@ -6,12 +6,14 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
 #include <system_error>
 #include <thread>
 
+#include "athanor/base/env.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
 
@@ -32,6 +34,20 @@ bool wait_for(int fd, short events, Deadline deadline) {
     if (ready == 0 && deadline.expired()) return false;
     ATHANOR_CHECK(ready >= 0 || errno == EINTR, "poll: ", error_text(errno));
   }
+}
+
+void tune_tcp(int fd) {
+  // Unix sockets refuse all of it.
+  const auto set = [fd](int level, int name, int value) {
+    static_cast<void>(::setsockopt(fd, level, name, &value, sizeof value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  static const int silence = static_cast<int>(env::integer("ATHANOR_KEEPALIVE", 0, 32767).value_or(10));
+  if (silence == 0) return;
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, silence);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, std::max(1, silence / 2));
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
 namespace {
@@ -123,7 +139,7 @@ Socket Socket::connect(const Endpoint& to, Deadline deadline) {
     const Deadline round = deadline.sooner(Deadline::after(std::chrono::seconds(5)));
     if (Descriptor fd = race(addresses, round, failures); fd) {
       Socket socket(std::move(fd));
-      socket.set_no_delay();
+      tune_tcp(socket.fd());
       ATHANOR_LOG(Debug, "connected to ", to.text(), " (", socket.peer_text(), ") at attempt ", rounds + 1);
       return socket;
     }
@@ -154,7 +170,7 @@ Socket Socket::connect(const std::vector<Address>& to, Deadline deadline) {
     throw DistNetworkError(detail::str("could not connect to ", tried), ATHANOR_WHERE);
   }
   Socket socket(std::move(fd));
-  socket.set_no_delay();
+  tune_tcp(socket.fd());
   return socket;
 }
 
@@ -246,12 +262,6 @@ Descriptor Socket::recv_descriptor(Deadline deadline) {
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
   return Descriptor(fd);
-}
-
-void Socket::set_no_delay() {
-  const int on = 1;
-  // Unix sockets have no such delay and refuse the option.
-  static_cast<void>(::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
 }
 
 Address Socket::local_address() const {
@@ -360,7 +370,7 @@ Socket Listener::accept(Deadline deadline) {
     Descriptor fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd) {
       Socket socket(std::move(fd));
-      socket.set_no_delay();
+      tune_tcp(socket.fd());
       return socket;
     }
     const bool again = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;

@@ -82,8 +82,6 @@ class Socket {
   /// Hands over a file descriptor with one byte of data (unix sockets).
   void send_descriptor(int fd, Deadline deadline);
   Descriptor recv_descriptor(Deadline deadline);
-  /// Sends small messages at once.
-  void set_no_delay();
   std::string local_text() const;
   std::string peer_text() const;
   Address local_address() const;
@@ -122,6 +120,11 @@ class Listener {
 
 /// Waits for `events` (poll's) on a descriptor; false when the deadline passed.
 bool wait_for(int fd, short events, Deadline deadline);
+/// For TCP connections: small messages leave at once; and when the other side's machine is gone without a word (power,
+/// cable, a removed pod) the connection breaks. After ATHANOR_KEEPALIVE seconds (10; 0: never) of silence the kernel
+/// asks the other kernel, three times in half that interval; a process that is busy or stopped goes unnoticed by that.
+/// Other kinds of sockets are left alone.
+void tune_tcp(int fd);
 /// The system's text for an errno value.
 std::string error_text(int error);
 

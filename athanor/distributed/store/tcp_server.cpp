@@ -184,8 +184,7 @@ void TCPStoreServer::accept_all() {
     }
     const int number = fd.get();
     // Without it an answer in two parts waits 40 ms for the other side's delayed acknowledgement.
-    const int on = 1;
-    static_cast<void>(::setsockopt(number, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
+    tune_tcp(number);
     auto connection = std::make_unique<Connection>(std::move(fd));
     connection->trusted = secret_.empty();
     epoll_event event{};
