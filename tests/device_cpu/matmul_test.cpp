@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "athanor/base/parallel.h"
+#include "athanor/device/cpu/gemm_amx.h"
 #include "strided_array.h"
 
 namespace athanor {
@@ -181,7 +182,8 @@ TEST(Gemm, SameBitsOnAnyNumberOfThreads) {
   // Transposed b with few rows: ours in float32 too. Larger float32 products are left to oneDNN.
   for (const Shape& s : {Shape{60, 410, 900}, Shape{1, 3000, 2000}, Shape{2000, 1, 3000}, Shape{64, 128, 784},
                          Shape{1, 128, 784}, Shape{128, 784, 1}, Shape{4, 500, 100}})
-    for (DType t : {DType::Float, DType::Double, DType::Half}) {
+    for (DType t : {DType::Float, DType::Double, DType::Half, DType::BFloat16}) {
+      if (t == DType::BFloat16 && !amx::available()) continue;  // left to oneDNN
       StridedArray a(t, {s.m, s.k}), b(t, {s.k, s.n}, {1, 0}), c(t, {s.m, s.n});
       a.fill(1), b.fill(2);
       std::vector<char> first;
@@ -263,6 +265,16 @@ TEST(Matmul, LargeProductsOfBFloat16) {
         check(DType::BFloat16, {61, 77, 131}, a, b, c, 3);
         check(DType::BFloat16, {64, 96, 128}, a, b, c, 0, 1, 1);
         check(DType::BFloat16, {64, 96, 128}, a, b, c, 0, 2, .5);
+      }
+}
+
+TEST(Matmul, BFloat16SpansSeveralBlocksOfEveryDimension) {
+  const Shape shapes[] = {{40, 90, 4500}, {70, 1100, 600}, {33, 17, 2080}, {17, 33, 2049}, {96, 64, 128}, {500, 8, 4}};
+  for (const Shape& s : shapes)
+    for (const auto& a : {std::vector<int>{0, 1}, {1, 0}})
+      for (const auto& b : {std::vector<int>{0, 1}, {1, 0}}) {
+        check(DType::BFloat16, s, a, b, {0, 1});
+        if (s.k < 4500) check(DType::BFloat16, s, a, b, {1, 0}, 0, 1, 1);
       }
 }
 

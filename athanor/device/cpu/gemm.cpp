@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "athanor/base/parallel.h"
+#include "athanor/device/cpu/gemm_amx.h"
 #include "athanor/device/cpu/gemm_block.h"
 #include "athanor/device/cpu/onednn.h"
 
@@ -47,6 +48,10 @@ GemmPlan plan_gemm(const GemmProblem& g) {
   GemmPlan plan;
   const bool narrow = item_size(g.dtype) < 4;  // sums are wider than elements
   const bool floating = g.dtype == DType::Float || g.dtype == DType::Double;
+  if (amx::suits(g)) {
+    plan.form = GemmPlan::Form::Matrix;
+    return plan;
+  }
   plan.k_block = 512;
   plan.pack_b = narrow || g.b_col != 1 || g.m > 32;
   plan.pack_a = narrow || !(g.a_row == 1 || g.a_col == 1) || g.n > 256;
@@ -63,6 +68,7 @@ GemmPlan plan_gemm(const GemmProblem& g) {
 namespace {
 
 void run_block(const GemmProblem& g, const GemmPlan& plan) {
+  if (plan.form == GemmPlan::Form::Matrix) return amx::gemm_block(g);
   if (g.dtype == DType::Double) return gemm_block_f64(g, plan);
   if (is_floating_point(g.dtype)) return gemm_block_f32(g, plan);
   gemm_block_int(g, plan);
@@ -136,13 +142,14 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   GemmBatch distance = batch;
   if (g.a != problem.a) std::swap(distance.a, distance.b);
   if (g.epilogue == Epilogue::None && batch.count == 1 && onednn::sgemm(g)) return;
-  if (onednn::matmul_bf16(g, distance)) return;
   const detail::GemmPlan plan = detail::plan_gemm(g);
+  const bool matrix = plan.form == detail::GemmPlan::Form::Matrix;
+  if (!matrix && onednn::matmul_bf16(g, distance)) return;
 
   // Multiply-adds that pay for waking a thread. Thin products move more memory for each; besides, the optimizer splits
   // their weights and gradients over the threads, and fetching those from another core's cache is dear.
-  const bool thin = plan.form != detail::GemmPlan::Form::Tiles;
-  const double per_thread = thin ? 40e3 : 400e3;
+  const bool thin = !matrix && plan.form != detail::GemmPlan::Form::Tiles;
+  const double per_thread = matrix ? 4e6 : thin ? 40e3 : 400e3;
   const double work =
       static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<std::int64_t>(g.k, 1));
   const double all = work * static_cast<double>(batch.count);
@@ -151,11 +158,12 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
     team = std::max<std::int64_t>(1, static_cast<std::int64_t>(all / per_thread));
   const detail::Grid grid = detail::cut(g, plan, batch.count >= 4 * team ? 1 : team);
   const std::int64_t pieces = grid.rows * grid.cols;
-  const std::int64_t tasks = pieces * batch.count;
+  const std::int64_t tasks = pieces * batch.count, unit = matrix ? 32 : 14;
   const auto run = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t at = t / pieces, r = t % pieces / grid.cols, c = t % grid.cols;
-      const std::int64_t i = detail::boundary(g.m, grid.rows, r, 14), i2 = detail::boundary(g.m, grid.rows, r + 1, 14);
+      const std::int64_t i = detail::boundary(g.m, grid.rows, r, unit),
+                         i2 = detail::boundary(g.m, grid.rows, r + 1, unit);
       const std::int64_t j = detail::boundary(g.n, grid.cols, c, 32), j2 = detail::boundary(g.n, grid.cols, c + 1, 32);
       if (i < i2 && j < j2) detail::run_block(detail::part(g, distance, at, i, i2 - i, j, j2 - j), plan);
     }

@@ -14,6 +14,7 @@ struct GemmPlan {
     Dots,      ///< few rows, both operands run along k
     FewRows,   ///< few rows, b runs along its rows
     FewSteps,  ///< an inner size of at most 4, b runs along its rows
+    Matrix,    ///< on matrix units
   } form = Form::Tiles;
 };
 

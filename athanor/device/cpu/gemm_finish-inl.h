@@ -10,10 +10,10 @@
 #endif
 // clang-format on
 
-#include <cmath>
 #include <type_traits>
 
 #include "athanor/device/cpu/gemm.h"
+#include "athanor/device/cpu/gemm_epilogue.h"
 #include "athanor/device/cpu/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,24 +21,7 @@ namespace athanor::HWY_NAMESPACE {
 
 template <class T>
 T apply(Epilogue epilogue, T x) {
-  if constexpr (std::is_floating_point_v<T>) {
-    switch (epilogue) {
-      case Epilogue::None:
-        return x;
-      case Epilogue::Relu:
-        return x < T(0) ? T(0) : x;
-      case Epilogue::Gelu:
-        return T(0.5) * x * (T(1) + std::erf(x * T(0.70710678118654752440)));
-      case Epilogue::GeluTanh:
-        return T(0.5) * x * (T(1) + std::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)));
-      case Epilogue::Sigmoid:
-        return T(1) / (T(1) + std::exp(-x));
-      case Epilogue::Tanh:
-        return std::tanh(x);
-      case Epilogue::Silu:
-        return x / (T(1) + std::exp(-x));
-    }
-  }
+  if constexpr (std::is_floating_point_v<T>) return detail::apply_epilogue(epilogue, x);
   return x;
 }
 

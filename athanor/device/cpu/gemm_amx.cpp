@@ -1,0 +1,325 @@
+#include "athanor/device/cpu/gemm_amx.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "athanor/base/env.h"
+#include "athanor/device/cpu/gemm_amx_pack.h"
+#include "athanor/device/cpu/gemm_block.h"
+#include "athanor/device/cpu/gemm_epilogue.h"
+#include "hwy/base.h"
+
+#if HWY_ARCH_X86_64 && defined(__linux__)
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace athanor::amx {
+namespace {
+
+bool ask() {
+  if (!env::flag("ATHANOR_AMX", true)) return false;
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512bf16")) return false;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kBf16 = 1U << 22, kTiles = 1U << 24;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kBf16) == 0 || (d & kTiles) == 0) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+/// Rows or columns follow each other, values of one without gap.
+bool plain(std::int64_t row, std::int64_t col) { return (col == 1 && row >= 0) || (row == 1 && col >= 0); }
+
+}  // namespace
+
+bool available() {
+  static const bool yes = ask();
+  return yes;
+}
+
+bool suits(const GemmProblem& g) {
+  constexpr double kLeast = 1 << 14;  // multiply-adds
+  if (g.dtype != DType::BFloat16 || g.k < 4 || g.c_col != 1) return false;
+  if (!plain(g.a_row, g.a_col) || !plain(g.b_row, g.b_col)) return false;
+  return static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) >= kLeast && available();
+}
+
+}  // namespace athanor::amx
+
+// GCC 12 warns of its own header.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")
+namespace athanor::amx {
+namespace {
+
+constexpr std::int64_t kSums = kBlock * kBlock;       ///< of a block
+constexpr std::int64_t kDeep = 2048;                  ///< inner values between two visits of a sum, at most
+constexpr std::int64_t kPackedB = 1 << 19;            ///< values of b that stay in the second-level cache
+constexpr std::int64_t kPackedA = 1 << 21;            ///< values of a that are packed at a time
+constexpr int kSlotSums = 0, kSlotB = 1, kSlotA = 2;  // of thread_scratch
+
+std::int64_t blocks(std::int64_t size) { return (size + kBlock - 1) / kBlock; }
+
+template <class T>
+T* scratch(int slot, std::int64_t count) {
+  return static_cast<T*>(detail::thread_scratch(slot, sizeof(T) * static_cast<std::size_t>(count)));
+}
+
+/// All eight tiles in full size, until the end of the scope.
+class Tiles {
+ public:
+  Tiles() {
+    static constexpr Shapes kShapes;
+    _tile_loadconfig(&kShapes);
+  }
+  ~Tiles() { _tile_release(); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+
+ private:
+  // Not a local object: GCC's intrinsic says that it reads 8 bytes, and the stores of the rest would be dropped.
+  struct alignas(64) Shapes {
+    std::uint8_t palette = 1, start = 0, reserved[14] = {};
+    std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  };
+};
+
+/// What to fetch into the second-level cache meanwhile: two lines a step.
+struct Ahead {
+  const std::uint16_t* at = nullptr;
+  std::int64_t second = 0;  ///< distance of the second line
+  std::int64_t step = 0;
+};
+
+/// Where the rows of a block of a lie.
+struct Rows {
+  const std::uint16_t* at;
+  std::int64_t second;  ///< distance of the second tile
+  std::int64_t bytes;   ///< distance of rows
+  std::int64_t step;    ///< distance of the next 32 inner values
+};
+
+/// One step of a block of `kHigh` × `kWide` sums.
+template <int kHigh, int kWide>
+inline __attribute__((always_inline)) void multiply(const std::uint16_t* a, const Rows& rows, const std::uint16_t* b) {
+  _tile_loadd(4, a, rows.bytes);
+  _tile_loadd(6, b, 64);
+  if constexpr (kWide == 2) _tile_loadd(7, b + kTileSize, 64);
+  if constexpr (kHigh == 2) _tile_loadd(5, a + rows.second, rows.bytes);
+  _tile_dpbf16ps(0, 4, 6);
+  if constexpr (kWide == 2) _tile_dpbf16ps(1, 4, 7);
+  if constexpr (kHigh == 2) _tile_dpbf16ps(2, 5, 6);
+  if constexpr (kHigh == 2 && kWide == 2) _tile_dpbf16ps(3, 5, 7);
+}
+
+/// Adds `steps` · 32 products to each of the sums, or starts with them.
+template <int kHigh, int kWide>
+void block(const Rows& rows, const std::uint16_t* b, std::int64_t steps, float* sums, bool add, const Ahead& ahead) {
+  constexpr std::int64_t kStride = kBlock * sizeof(float);
+  // GCC's intrinsics do not say that they read memory.
+  __asm__ volatile("" ::: "memory");
+  if (add) {
+    _tile_loadd(0, sums, kStride);
+    if constexpr (kWide == 2) _tile_loadd(1, sums + 16, kStride);
+    if constexpr (kHigh == 2) _tile_loadd(2, sums + 16 * kBlock, kStride);
+    if constexpr (kHigh == 2 && kWide == 2) _tile_loadd(3, sums + 16 * kBlock + 16, kStride);
+  } else {
+    _tile_zero(0);
+    if constexpr (kWide == 2) _tile_zero(1);
+    if constexpr (kHigh == 2) _tile_zero(2);
+    if constexpr (kHigh == 2 && kWide == 2) _tile_zero(3);
+  }
+  const std::uint16_t* a = rows.at;
+  const std::uint16_t* next = ahead.at;
+  for (std::int64_t s = 0; s < steps; ++s, a += rows.step, b += 2 * kTileSize) {
+    if (next) {
+      _mm_prefetch(next, _MM_HINT_T1);
+      _mm_prefetch(next + ahead.second, _MM_HINT_T1);
+      next += ahead.step;
+    }
+    multiply<kHigh, kWide>(a, rows, b);
+  }
+  _tile_stored(0, sums, kStride);
+  if constexpr (kWide == 2) _tile_stored(1, sums + 16, kStride);
+  if constexpr (kHigh == 2) _tile_stored(2, sums + 16 * kBlock, kStride);
+  if constexpr (kHigh == 2 && kWide == 2) _tile_stored(3, sums + 16 * kBlock + 16, kStride);
+}
+
+/// From sums to the output.
+class Finish {
+ public:
+  explicit Finish(const GemmProblem& g)
+      : g_(g),
+        alpha_(g.alpha.to<float>()),
+        beta_(g.beta.to<float>()),
+        bias_(beta_ != 0 ? static_cast<const BFloat16*>(g.bias) : nullptr),
+        in_registers_((!bias_ || g.bias_col == 1) && (g.epilogue == Epilogue::None || g.epilogue == Epilogue::Relu)),
+        plain_(!bias_ && alpha_ == 1 && g.epilogue == Epilogue::None) {}
+
+  /// Rows [i, i + rows) × columns [j, j + cols).
+  void operator()(const float* sums, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t cols) const {
+    auto* c = static_cast<BFloat16*>(g_.c) + i * g_.c_row + j;
+    if (plain_ && cols == kBlock) {
+      for (std::int64_t r = 0; r < rows; ++r, c += g_.c_row, sums += kBlock)
+        store(c, ~__mmask32{0}, _mm512_load_ps(sums), _mm512_load_ps(sums + 16));
+      return;
+    }
+    const BFloat16* bias = bias_ ? bias_ + i * g_.bias_row + j * g_.bias_col : nullptr;
+    for (std::int64_t r = 0; r < rows; ++r, c += g_.c_row, sums += kBlock) {
+      if (in_registers_)
+        vectors(sums, c, bias, cols);
+      else
+        values(sums, c, bias, cols);
+      if (bias) bias += g_.bias_row;
+    }
+  }
+
+  /// Asks for the lines of the output that will be written.
+  void fetch(std::int64_t i, std::int64_t j, std::int64_t rows) const {
+    const auto* c = static_cast<const BFloat16*>(g_.c) + i * g_.c_row + j;
+    for (std::int64_t r = 0; r < rows; ++r, c += g_.c_row) __builtin_prefetch(c, 1);
+  }
+
+ private:
+  static void store(BFloat16* c, __mmask32 mask, __m512 low, __m512 high) {
+    _mm512_mask_storeu_epi16(c, mask, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+  }
+  static __m512 widen(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
+
+  __m512 line(const float* sums, const BFloat16* bias, __mmask16 mask) const {
+    __m512 x = _mm512_load_ps(sums);
+    if (alpha_ != 1) x = _mm512_mul_ps(x, _mm512_set1_ps(alpha_));
+    if (bias) x = _mm512_fmadd_ps(widen(_mm256_maskz_loadu_epi16(mask, bias)), _mm512_set1_ps(beta_), x);
+    if (g_.epilogue == Epilogue::Relu)  // NaN stays
+      x = _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ), _mm512_setzero_ps());
+    return x;
+  }
+
+  void vectors(const float* sums, BFloat16* c, const BFloat16* bias, std::int64_t cols) const {
+    const __mmask32 mask = cols >= kBlock ? ~__mmask32{0} : (__mmask32{1} << cols) - 1;
+    const __m512 low = line(sums, bias, static_cast<__mmask16>(mask));
+    const __m512 high = line(sums + 16, bias ? bias + 16 : nullptr, static_cast<__mmask16>(mask >> 16));
+    store(c, mask, low, high);
+  }
+
+  void values(const float* sums, BFloat16* c, const BFloat16* bias, std::int64_t cols) const {
+    for (std::int64_t j = 0; j < cols; ++j) {
+      const float x = alpha_ * sums[j] + (bias ? beta_ * static_cast<float>(bias[j * g_.bias_col]) : 0);
+      c[j] = BFloat16(detail::apply_epilogue(g_.epilogue, x));
+    }
+  }
+
+  const GemmProblem& g_;
+  float alpha_, beta_;
+  const BFloat16* bias_;
+  bool in_registers_, plain_;
+};
+
+/// The loops around blocks: columns of packed b, passes over the inner values, blocks of rows, blocks of columns.
+class Run {
+ public:
+  explicit Run(const GemmProblem& g)
+      : g_(g),
+        a_(static_cast<const std::uint16_t*>(g.a)),
+        b_(static_cast<const std::uint16_t*>(g.b)),
+        finish_(g),
+        passes_((g.k + kDeep - 1) / kDeep),
+        deep_((g.k + passes_ * kSteps - 1) / (passes_ * kSteps) * kSteps),
+        block_(kBlock * deep_ + 2 * kTileSize),
+        wide_(std::clamp<std::int64_t>(kPackedB / deep_ / kBlock * kBlock, kBlock, blocks(g.n) * kBlock)),
+        direct_(g.a_col == 1 && g.k % kSteps == 0 && g.a_row % kSteps == 0 &&
+                reinterpret_cast<std::uintptr_t>(g.a) % 64 == 0),
+        keep_(g.a_col != 1 && passes_ == 1 && g.n > wide_ && blocks(g.m) * kBlock * deep_ <= kPackedA) {}
+
+  void run() {
+    const Tiles tiles;
+    packed_a_ = scratch<std::uint16_t>(kSlotA, (keep_ ? blocks(g_.m) : 1) * kBlock * deep_);
+    packed_b_ = scratch<std::uint16_t>(kSlotB, wide_ / kBlock * block_);
+    sums_ = scratch<float>(kSlotSums, passes_ > 1 ? blocks(g_.m) * wide_ * kBlock : 2 * kSums);
+    for (std::int64_t j = 0; j < g_.n; j += wide_)
+      for (std::int64_t pass = 0; pass < passes_; ++pass) columns(j, std::min(wide_, g_.n - j), pass);
+  }
+
+ private:
+  /// Columns [j, j + cols) over the inner values of one pass.
+  void columns(std::int64_t j, std::int64_t cols, std::int64_t pass) {
+    const std::int64_t p = pass * deep_, k = std::min(deep_, g_.k - p);
+    pack_columns(b_ + p * g_.b_row + j * g_.b_col, g_.b_row, g_.b_col, k, cols, packed_b_, block_);
+    for (std::int64_t i = 0; i < g_.m; i += kBlock) {
+      const Rows a = rows_at(i, p, k, j == 0);
+      for (std::int64_t c = 0; c < cols; c += kBlock) one(a, i, j, c, pass, ahead(i + kBlock, p, c));
+    }
+  }
+
+  /// The rows from i on, packed if need be.
+  Rows rows_at(std::int64_t i, std::int64_t p, std::int64_t k, bool first) {
+    const std::uint16_t* from = a_ + i * g_.a_row + p * g_.a_col;
+    const std::int64_t rows = std::min(kBlock, g_.m - i);
+    if (direct_ && rows == kBlock) return {from, kTile * g_.a_row, g_.a_row * 2, kSteps};
+    std::uint16_t* to = packed_a_ + (keep_ ? i * deep_ : 0);
+    if (first || !keep_) pack_rows(from, g_.a_row, g_.a_col, rows, k, to);
+    return {to, kTileSize, 64, 2 * kTileSize};
+  }
+
+  /// What to fetch of the rows from i on beside the block at column c.
+  Ahead ahead(std::int64_t i, std::int64_t p, std::int64_t c) const {
+    const std::int64_t line = c / kBlock * 2;  // two lines of 32 beside each block
+    if (keep_ || line >= kBlock || i + kBlock > g_.m) return {};
+    if (g_.a_col == 1) return {a_ + (i + line) * g_.a_row + p, g_.a_row, kSteps};
+    return {a_ + i + (p + line) * g_.a_col, g_.a_col, kSteps * g_.a_col};
+  }
+
+  /// The block at row i and column j + c.
+  void one(const Rows& a, std::int64_t i, std::int64_t j, std::int64_t c, std::int64_t pass, const Ahead& ahead) {
+    const std::int64_t rows = std::min(kBlock, g_.m - i), cols = std::min(kBlock, g_.n - j - c);
+    const std::int64_t k = std::min(deep_, g_.k - pass * deep_), steps = (k + kSteps - 1) / kSteps;
+    const std::uint16_t* b = packed_b_ + c / kBlock * block_;
+    float* sums = sums_ + (passes_ > 1 ? i * wide_ + c * kBlock : c / kBlock % 2 * kSums);
+    const bool add = pass > 0;
+    if (pass + 1 == passes_) finish_.fetch(i, j + c, rows);
+    if (rows > kTile && cols > kTile)
+      block<2, 2>(a, b, steps, sums, add, ahead);
+    else if (rows > kTile)
+      block<2, 1>(a, b, steps, sums, add, ahead);
+    else if (cols > kTile)
+      block<1, 2>(a, b, steps, sums, add, ahead);
+    else
+      block<1, 1>(a, b, steps, sums, add, ahead);
+    if (pass + 1 == passes_) finish_(sums, i, j + c, rows, cols);
+  }
+
+  const GemmProblem& g_;
+  const std::uint16_t* a_;
+  const std::uint16_t* b_;
+  Finish finish_;
+  std::int64_t passes_, deep_;  ///< passes over the inner values, and their number in each
+  std::int64_t block_;          ///< distance of packed blocks of b, not a multiple of pages
+  std::int64_t wide_;           ///< columns of packed b
+  bool direct_;                 ///< a is read where it lies
+  bool keep_;                   ///< all of a is packed once
+  std::uint16_t* packed_a_ = nullptr;
+  std::uint16_t* packed_b_ = nullptr;
+  float* sums_ = nullptr;
+};
+
+}  // namespace
+
+void gemm_block(const GemmProblem& g) { Run(g).run(); }
+
+}  // namespace athanor::amx
+HWY_POP_ATTRIBUTES
+
+#else
+
+namespace athanor::amx {
+
+bool available() { return false; }
+bool suits(const GemmProblem&) { return false; }
+void gemm_block(const GemmProblem&) {}
+
+}  // namespace athanor::amx
+#endif
