@@ -269,7 +269,8 @@ TEST(Matmul, LargeProductsOfBFloat16) {
 }
 
 TEST(Matmul, BFloat16SpansSeveralBlocksOfEveryDimension) {
-  const Shape shapes[] = {{40, 90, 4500}, {70, 1100, 600}, {33, 17, 2080}, {17, 33, 2049}, {96, 64, 128}, {500, 8, 4}};
+  const Shape shapes[] = {{42, 90, 4500}, {70, 1100, 600}, {45, 17, 2080},  {17, 49, 2049},
+                          {96, 64, 128},  {500, 8, 4},     {42, 170, 2100}, {5, 64, 64}};
   for (const Shape& s : shapes)
     for (const auto& a : {std::vector<int>{0, 1}, {1, 0}})
       for (const auto& b : {std::vector<int>{0, 1}, {1, 0}}) {

@@ -222,11 +222,13 @@ class Finish {
 /// The loops around blocks: columns of packed b, passes over the inner values, blocks of rows, blocks of columns.
 class Run {
  public:
-  explicit Run(const GemmProblem& g)
+  /// With `turned`, g is the transposed problem, and `result` the one whose output is written.
+  Run(const GemmProblem& g, const GemmProblem& result, bool turned)
       : g_(g),
+        turned_(turned),
         a_(static_cast<const std::uint16_t*>(g.a)),
         b_(static_cast<const std::uint16_t*>(g.b)),
-        finish_(g),
+        finish_(result),
         passes_((g.k + kDeep - 1) / kDeep),
         deep_((g.k + passes_ * kSteps - 1) / (passes_ * kSteps) * kSteps),
         block_(kBlock * deep_ + 2 * kTileSize),
@@ -239,7 +241,7 @@ class Run {
     const Tiles tiles;
     packed_a_ = scratch<std::uint16_t>(kSlotA, (keep_ ? blocks(g_.m) : 1) * kBlock * deep_);
     packed_b_ = scratch<std::uint16_t>(kSlotB, wide_ / kBlock * block_);
-    sums_ = scratch<float>(kSlotSums, passes_ > 1 ? blocks(g_.m) * wide_ * kBlock : 2 * kSums);
+    sums_ = scratch<float>(kSlotSums, (passes_ > 1 ? blocks(g_.m) * wide_ * kBlock : 2 * kSums) + kSums);
     for (std::int64_t j = 0; j < g_.n; j += wide_)
       for (std::int64_t pass = 0; pass < passes_; ++pass) columns(j, std::min(wide_, g_.n - j), pass);
   }
@@ -280,7 +282,9 @@ class Run {
     const std::uint16_t* b = packed_b_ + c / kBlock * block_;
     float* sums = sums_ + (passes_ > 1 ? i * wide_ + c * kBlock : c / kBlock % 2 * kSums);
     const bool add = pass > 0;
-    if (pass + 1 == passes_) finish_.fetch(i, j + c, rows);
+    const bool last = pass + 1 == passes_;
+    if (last && !turned_) finish_.fetch(i, j + c, rows);
+    if (last && turned_) finish_.fetch(j + c, i, cols);
     if (rows > kTile && cols > kTile)
       block<2, 2>(a, b, steps, sums, add, ahead);
     else if (rows > kTile)
@@ -289,10 +293,16 @@ class Run {
       block<1, 2>(a, b, steps, sums, add, ahead);
     else
       block<1, 1>(a, b, steps, sums, add, ahead);
-    if (pass + 1 == passes_) finish_(sums, i, j + c, rows, cols);
+    if (last && !turned_) finish_(sums, i, j + c, rows, cols);
+    if (last && turned_) {
+      float* other = sums_ + (passes_ > 1 ? blocks(g_.m) * wide_ * kBlock : 2 * kSums);
+      transpose_sums(sums, other);
+      finish_(other, j + c, i, cols, rows);
+    }
   }
 
   const GemmProblem& g_;
+  const bool turned_;
   const std::uint16_t* a_;
   const std::uint16_t* b_;
   Finish finish_;
@@ -308,7 +318,17 @@ class Run {
 
 }  // namespace
 
-void gemm_block(const GemmProblem& g) { Run(g).run(); }
+void gemm_block(const GemmProblem& g) {
+  // Few rows and columns of b that each run through memory, as in a linear layer: taken as rows they need no packing.
+  const bool turned = g.b_row == 1 && g.b_col != 1 && 4 * g.m <= g.n;
+  if (!turned) return Run(g, g, false).run();
+  GemmProblem t = g;
+  std::swap(t.m, t.n);
+  std::swap(t.a, t.b);
+  t.a_row = g.b_col, t.a_col = g.b_row;
+  t.b_row = g.a_col, t.b_col = g.a_row;
+  Run(t, g, true).run();
+}
 
 }  // namespace athanor::amx
 HWY_POP_ATTRIBUTES

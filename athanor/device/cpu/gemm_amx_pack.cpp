@@ -155,6 +155,16 @@ void pack_columns(const std::uint16_t* b, std::int64_t row, std::int64_t col, st
   }
 }
 
+void transpose_sums(const float* from, float* to) {
+  for (int i = 0; i < 32; i += 16)
+    for (int j = 0; j < 32; j += 16) {
+      __m512i r[16];
+      for (int k = 0; k < 16; ++k) r[k] = _mm512_load_si512(from + (i + k) * 32 + j);
+      transpose(r);
+      for (int k = 0; k < 16; ++k) _mm512_store_si512(to + (j + k) * 32 + i, r[k]);
+    }
+}
+
 }  // namespace athanor::amx
 HWY_POP_ATTRIBUTES
 #endif

@@ -20,4 +20,7 @@ void pack_rows(const std::uint16_t* a, std::int64_t row, std::int64_t col, std::
 void pack_columns(const std::uint16_t* b, std::int64_t row, std::int64_t col, std::int64_t k, std::int64_t cols,
                   std::uint16_t* to, std::int64_t block);
 
+/// Turns over 32 × 32 sums that lie in rows of 32.
+void transpose_sums(const float* from, float* to);
+
 }  // namespace athanor::amx
