@@ -13,6 +13,7 @@
 #include "athanor/data/transforms.h"
 #include "athanor/io/archive.h"
 #include "athanor/nn/nn.h"
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/factory.h"
 #include "athanor/ops/tensor.h"
 #include "athanor/optim/adaptive.h"

@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 
 #include "athanor/autograd/engine.h"
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/create.h"
 
 namespace athanor::autograd {
@@ -19,8 +20,7 @@ std::string function_name(const char* mangled) {
 }  // namespace detail
 
 variable_list AutogradContext::get_saved_variables() const {
-  ATHANOR_CHECK(!released_,
-                "Trying to backward through the graph a second time: the saved tensors of ", node_->name(),
+  ATHANOR_CHECK(!released_, "Trying to backward through the graph a second time: the saved tensors of ", node_->name(),
                 " have already been freed. Specify retain_graph=true");
   variable_list out;
   for (const SavedTensor& s : saved_) out.emplace_back(s.get(node_));
@@ -161,6 +161,7 @@ class CheckpointNode final : public Node {
  private:
   variable_list recompute(const variable_list& leaves) {
     const AutoGradMode on(true);
+    const autocast::AutocastGuard precision(autocast_);
     if (!rng_) return fn_(leaves);
     struct Restore {
       PhiloxState saved = default_generator().state();
@@ -171,6 +172,7 @@ class CheckpointNode final : public Node {
   }
   Fn fn_;
   std::optional<PhiloxState> rng_;
+  autocast::State autocast_ = autocast::state();
   std::vector<SavedTensor> inputs_;
   bool released_ = false;
 };

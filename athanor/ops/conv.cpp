@@ -2,6 +2,7 @@
 // gradients of gradients are convolutions too.
 #include "athanor/ops/conv.h"
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/kernels/conv.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
@@ -166,7 +167,7 @@ Meta made_in_blocks(Meta m, int block) {
 }  // namespace
 
 /// The general convolution over a batch (batch, channels, spatial…); a transposed one is conv_transpose.
-struct Convolution : ConvArguments {
+struct Convolution : ConvArguments, Autocast<AutocastTo::Lower> {
   ATHANOR_OP(
       "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
       "bool transposed, int[] output_padding, int groups) -> Tensor");

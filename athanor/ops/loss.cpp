@@ -2,6 +2,7 @@
 #include "athanor/ops/loss.h"
 
 #include "athanor/ops/activation.h"
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/binary.h"
 #include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
@@ -74,7 +75,7 @@ DimVector loss_shape(const Tensor& target, std::int64_t reduction) {
 }  // namespace
 
 /// -weight[target] * log_probs[target], and the sum of the weights that count.
-struct NllLossForward {
+struct NllLossForward : Autocast<AutocastTo::Float32> {
   ATHANOR_OP(
       "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> "
       "(Tensor, Tensor) | function");
@@ -192,7 +193,7 @@ Tensor cross_entropy_gradient(const Tensor& grad, const Tensor& logits, const Te
 }  // namespace
 
 /// log_softmax and nll_loss in one pass: loss, log sum exp, and the sum of the weights that count.
-struct CrossEntropy {
+struct CrossEntropy : Autocast<AutocastTo::Float32> {
   ATHANOR_OP(
       "_cross_entropy(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, "
       "float label_smoothing) -> (Tensor, Tensor, Tensor) | function");
@@ -286,19 +287,22 @@ Tensor cross_entropy_loss(const Tensor& self, const Tensor& target, const Tensor
 
 /// (self - target)².
 ATHANOR_FUNCTION("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor | function");
-Tensor mse_loss(const Tensor& self, const Tensor& target, std::int64_t reduction) {
+Tensor mse_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduction) {
+  const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
   return reduced("mse_loss", square(sub(self, target)), reduction);
 }
 
 /// |self - target|.
 ATHANOR_FUNCTION("l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor | function");
-Tensor l1_loss(const Tensor& self, const Tensor& target, std::int64_t reduction) {
+Tensor l1_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduction) {
+  const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
   return reduced("l1_loss", abs(sub(self, target)), reduction);
 }
 
 /// |d| - beta / 2, or d² / (2 beta) where |d| < beta.
 ATHANOR_FUNCTION("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor | function");
-Tensor smooth_l1_loss(const Tensor& self, const Tensor& target, std::int64_t reduction, double beta) {
+Tensor smooth_l1_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduction, double beta) {
+  const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
   ATHANOR_CHECK(beta >= 0, "smooth_l1_loss does not support negative values for beta, got ", beta);
   if (beta == 0) return l1_loss(self, target, reduction);
   const Tensor d = abs(sub(self, target));
@@ -308,7 +312,8 @@ Tensor smooth_l1_loss(const Tensor& self, const Tensor& target, std::int64_t red
 
 /// d² / 2, or delta (|d| - delta / 2) where |d| > delta.
 ATHANOR_FUNCTION("huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor | function");
-Tensor huber_loss(const Tensor& self, const Tensor& target, std::int64_t reduction, double delta) {
+Tensor huber_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduction, double delta) {
+  const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
   ATHANOR_CHECK(delta > 0, "huber_loss does not support non-positive values for delta, got ", delta);
   const Tensor d = abs(sub(self, target));
   const Tensor loss = where(le(d, delta), mul(square(d), 0.5), mul(sub(d, 0.5 * delta), delta));
@@ -316,7 +321,7 @@ Tensor huber_loss(const Tensor& self, const Tensor& target, std::int64_t reducti
 }
 
 /// -(t log x + (1 - t) log(1 - x)), logarithms not below -100.
-struct BinaryCrossEntropy {
+struct BinaryCrossEntropy : Autocast<AutocastTo::Float32> {
   ATHANOR_OP("_binary_cross_entropy(Tensor self, Tensor target) -> Tensor | function");
   static constexpr const char* grad_name = "BinaryCrossEntropyBackward0";
   SavedTensor x, t;
@@ -357,8 +362,9 @@ Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const Tens
 ATHANOR_FUNCTION(
     "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, "
     "int reduction=1) -> Tensor | function");
-Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target, const Tensor& weight,
+Tensor binary_cross_entropy_with_logits(const Tensor& self_, const Tensor& target_, const Tensor& weight,
                                         const Tensor& pos_weight, std::int64_t reduction) {
+  const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
   ATHANOR_CHECK(self.sizes() == target.sizes(), "Target size (", target.sizes(), ") must be the same as input size (",
                 self.sizes(), ")");
   const Tensor log_p = log_sigmoid(self);
@@ -373,7 +379,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target
 
 /// target (log target - self), self in logarithms, target too if log_target.
 ATHANOR_FUNCTION("kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor | function");
-Tensor kl_div(const Tensor& self, const Tensor& target, std::int64_t reduction, bool log_target) {
+Tensor kl_div(const Tensor& self_, const Tensor& target_, std::int64_t reduction, bool log_target) {
+  const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
   const Tensor loss = log_target ? mul(exp(target), sub(target, self)) : sub(xlogy(target, target), mul(target, self));
   return reduced("kl_div", loss, reduction);
 }
@@ -381,8 +388,9 @@ Tensor kl_div(const Tensor& self, const Tensor& target, std::int64_t reduction, 
 /// exp(x) - target x, or x - target log(x + eps); `full` adds Stirling's approximation of log target!.
 ATHANOR_FUNCTION(
     "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor");
-Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, bool log_input, bool full, double eps,
+Tensor poisson_nll_loss(const Tensor& input_, const Tensor& target_, bool log_input, bool full, double eps,
                         std::int64_t reduction) {
+  const Tensor input = autocast_to_float(input_), target = autocast_to_float(target_);
   Tensor loss = log_input ? sub(exp(input), mul(target, input)) : sub(input, mul(target, log(add(input, eps))));
   if (full) {
     const Tensor stirling =
@@ -395,15 +403,17 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, bool log_inpu
 /// max(0, -target (input1 - input2) + margin).
 ATHANOR_FUNCTION(
     "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor");
-Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Tensor& target, double margin,
+Tensor margin_ranking_loss(const Tensor& input1_, const Tensor& input2_, const Tensor& target, double margin,
                            std::int64_t reduction) {
+  const Tensor input1 = autocast_to_float(input1_), input2 = autocast_to_float(input2_);
   return reduced("margin_ranking_loss", clamp_min(add(mul(neg(target), sub(input1, input2)), margin), 0), reduction);
 }
 
 /// x where target is 1, max(0, margin - x) where it is -1.
 ATHANOR_FUNCTION(
     "hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor | function");
-Tensor hinge_embedding_loss(const Tensor& self, const Tensor& target, double margin, std::int64_t reduction) {
+Tensor hinge_embedding_loss(const Tensor& self_, const Tensor& target, double margin, std::int64_t reduction) {
+  const Tensor self = autocast_to_float(self_);
   const Tensor far = where(ne(target, 1), clamp_min(rsub(self, margin), 0), Scalar(0));
   const Tensor near = where(ne(target, -1), self, Scalar(0));
   return reduced("hinge_embedding_loss", add(far, near), reduction);
@@ -411,7 +421,8 @@ Tensor hinge_embedding_loss(const Tensor& self, const Tensor& target, double mar
 
 /// log(1 + exp(-target x)).
 ATHANOR_FUNCTION("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor | function");
-Tensor soft_margin_loss(const Tensor& self, const Tensor& target, std::int64_t reduction) {
+Tensor soft_margin_loss(const Tensor& self_, const Tensor& target, std::int64_t reduction) {
+  const Tensor self = autocast_to_float(self_);
   return reduced("soft_margin_loss", neg(log_sigmoid(mul(target, self))), reduction);
 }
 

@@ -1,6 +1,7 @@
 // Products of vectors, matrices and batches of matrices.
 #include "athanor/ops/matmul.h"
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/kernels/matmul.h"
 #include "athanor/ops/op.h"
@@ -65,7 +66,7 @@ Tensor product_in_layout(const Tensor& a, const Tensor& b, bool column_major) {
 }  // namespace
 
 /// Product of two matrices.
-struct Mm {
+struct Mm : Autocast<AutocastTo::Lower> {
   ATHANOR_OP("mm(Tensor self, Tensor mat2) -> Tensor | out");
   SavedTensor a, b;
   bool a_columns = false, b_columns = false;
@@ -93,7 +94,7 @@ struct Mm {
 };
 
 /// beta * self + alpha * (mat1 @ mat2); self broadcasts. beta == 0 ignores self, NaN in it included.
-struct Addmm {
+struct Addmm : Autocast<AutocastTo::Lower> {
   ATHANOR_OP("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor | inplace out");
   Scalar beta, alpha;
   SavedTensor a, b;
@@ -125,7 +126,7 @@ struct Addmm {
 };
 
 /// Products of the matrices of two batches.
-struct Bmm {
+struct Bmm : Autocast<AutocastTo::Lower> {
   ATHANOR_OP("bmm(Tensor self, Tensor mat2) -> Tensor | out");
   SavedTensor a, b;
   static void check(const char* op, const Tensor& self, const Tensor& mat2) {
@@ -154,7 +155,7 @@ struct Bmm {
 };
 
 /// beta * self + alpha * bmm(batch1, batch2); self broadcasts.
-struct Baddbmm {
+struct Baddbmm : Autocast<AutocastTo::Lower> {
   ATHANOR_OP(
       "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor | inplace out");
   Scalar beta, alpha;
@@ -193,7 +194,7 @@ Tensor addbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, co
 }
 
 /// Product of a matrix and a vector.
-struct Mv {
+struct Mv : Autocast<AutocastTo::Lower> {
   ATHANOR_OP("mv(Tensor self, Tensor vec) -> Tensor | out");
   SavedTensor a, v;
   static void check(const char* op, const Tensor& self, const Tensor& vec) {
@@ -222,7 +223,7 @@ struct Mv {
 };
 
 /// beta * self + alpha * (mat @ vec); self broadcasts.
-struct Addmv {
+struct Addmv : Autocast<AutocastTo::Lower> {
   ATHANOR_OP("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor | inplace out");
   Scalar beta, alpha;
   SavedTensor a, v;
@@ -248,7 +249,7 @@ struct Addmv {
 };
 
 /// Inner product of two vectors.
-struct Dot {
+struct Dot : Autocast<AutocastTo::Lower> {
   ATHANOR_OP("dot(Tensor self, Tensor tensor) -> Tensor | out");
   SavedTensor a, b;
   Meta infer(const Tensor& self, const Tensor& tensor) {
@@ -389,7 +390,8 @@ bool leading_dims_merge(const Tensor& input) {
 struct LinearBase {
   SavedTensor x, w;
   std::int64_t in_features = 0;
-  void prepare(Tensor& input, Tensor&, Tensor&) {
+  void prepare(Tensor& input, Tensor& weight, Tensor& bias) {
+    Autocast<AutocastTo::Lower>::prepare(input, weight, bias);
     if (input.defined() && input.dim() > 2 && !leading_dims_merge(input)) input = contiguous(input);
   }
   Meta infer(const Tensor& input, const Tensor& weight, const Tensor& bias) {

@@ -1,6 +1,7 @@
 // softmax and log_softmax.
 #include "athanor/ops/softmax.h"
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/kernels/softmax.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
@@ -65,6 +66,7 @@ struct SoftmaxOp {
   DType from;
   SavedTensor y;
   void prepare(Tensor& self) {
+    Autocast<AutocastTo::Float32>::prepare(self);
     ATHANOR_CHECK(self.defined(), "softmax: expected a tensor, got an undefined one");
     if (dtype && !widens(self.dtype(), *dtype)) self = cast(self, *dtype);
     from = self.dtype();
@@ -110,6 +112,7 @@ struct LogSoftmaxOp {
   DType from;
   SavedTensor y;
   void prepare(Tensor& self) {
+    Autocast<AutocastTo::Float32>::prepare(self);
     ATHANOR_CHECK(self.defined(), "log_softmax: expected a tensor, got an undefined one");
     if (dtype && !widens(self.dtype(), *dtype)) self = cast(self, *dtype);
     from = self.dtype();
