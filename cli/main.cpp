@@ -6,6 +6,7 @@
 
 #include "athanor/launch/launch.h"
 #include "cli/bench.h"
+#include "cli/env.h"
 
 namespace {
 
@@ -20,6 +21,7 @@ constexpr Subcommand kSubcommands[] = {
     {"run", "start the workers of a distributed program (torchrun's flags)", athanor::launch::run},
     {"launch", "the same with the habits of torch.distributed.launch", athanor::launch::launch},
     {"bench", "measure the collectives between processes", athanor::cli::bench},
+    {"env", "tell what is built in, found and usable", athanor::cli::env},
 };
 
 void print_usage(std::FILE* to) {

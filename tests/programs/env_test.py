@@ -1,0 +1,40 @@
+"""`athanor env`: the report a bug report starts with."""
+
+import json
+import os
+import subprocess
+import unittest
+
+ATHANOR = os.path.join(os.environ["ATHANOR_BIN"], "athanor")
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess:
+    return subprocess.run([ATHANOR, "env", *arguments], env={**os.environ, **variables}, capture_output=True, text=True,
+                          timeout=120)
+
+
+class Env(unittest.TestCase):
+    def test_json_names_what_is_built_in_and_found(self):
+        done = run("--json", ATHANOR_NUM_THREADS="1", ATHANOR_JOB_SECRET="hush")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual(report["threads"], "1")
+        self.assertEqual(report["backends"]["tcp"], "usable")
+        self.assertIn("gloo", report["backends"])
+        self.assertTrue(any("libathanor" in path for path in report["libraries"]), report["libraries"])
+        self.assertEqual(report["variables"]["ATHANOR_NUM_THREADS"], "1")
+        self.assertNotIn("hush", done.stdout, "secrets are not for bug reports")
+
+    def test_text_has_the_same_entries(self):
+        done = run()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for key in ("athanor ", "processor ", "backends", "variables"):
+            self.assertTrue(any(line.startswith(key) for line in done.stdout.splitlines()), (key, done.stdout))
+
+    def test_wrong_flags_are_refused(self):
+        self.assertEqual(run("--yaml").returncode, 2)
+        self.assertIn("Usage", run("--help").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
