@@ -30,6 +30,9 @@ Tensor dropout(Tensor input, const DropoutFuncOptions& o) {
   check_probability(o.p());
   return o.inplace() ? athanor::dropout_(input, o.p(), o.training()) : athanor::dropout(input, o.p(), o.training());
 }
+Tensor dropout1d(Tensor input, const Dropout1dFuncOptions& o) {
+  return drop_channels("dropout1d", std::move(input), o, 3);
+}
 Tensor dropout2d(Tensor input, const Dropout2dFuncOptions& o) {
   return drop_channels("dropout2d", std::move(input), o, 4);
 }
@@ -67,6 +70,7 @@ Tensor feature_alpha_dropout(Tensor input, const FeatureAlphaDropoutFuncOptions&
   }
 
 ATHANOR_DROPOUT_LAYER(Dropout, dropout, DropoutFuncOptions)
+ATHANOR_DROPOUT_LAYER(Dropout1d, dropout1d, Dropout1dFuncOptions)
 ATHANOR_DROPOUT_LAYER(Dropout2d, dropout2d, Dropout2dFuncOptions)
 ATHANOR_DROPOUT_LAYER(Dropout3d, dropout3d, Dropout3dFuncOptions)
 ATHANOR_DROPOUT_LAYER(AlphaDropout, alpha_dropout, AlphaDropoutFuncOptions)

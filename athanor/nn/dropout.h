@@ -13,6 +13,7 @@ struct DropoutOptions {
   ATHANOR_ARG(double, p);
   ATHANOR_ARG(bool, inplace) = false;
 };
+using Dropout1dOptions = DropoutOptions;
 using Dropout2dOptions = DropoutOptions;
 using Dropout3dOptions = DropoutOptions;
 using AlphaDropoutOptions = DropoutOptions;
@@ -25,6 +26,7 @@ struct DropoutFuncOptions {
   ATHANOR_ARG(bool, training) = true;
   ATHANOR_ARG(bool, inplace) = false;
 };
+using Dropout1dFuncOptions = DropoutFuncOptions;
 using Dropout2dFuncOptions = DropoutFuncOptions;
 using Dropout3dFuncOptions = DropoutFuncOptions;
 struct AlphaDropoutFuncOptions {
@@ -37,6 +39,7 @@ using FeatureAlphaDropoutFuncOptions = AlphaDropoutFuncOptions;
 /// Elements kept are divided by 1 - p.
 Tensor dropout(Tensor input, const DropoutFuncOptions& options = {});
 /// Whole channels (dim 1; dim 0 without a batch) are kept or zeroed.
+Tensor dropout1d(Tensor input, const Dropout1dFuncOptions& options = {});
 Tensor dropout2d(Tensor input, const Dropout2dFuncOptions& options = {});
 Tensor dropout3d(Tensor input, const Dropout3dFuncOptions& options = {});
 /// Keeps mean and variance of self-normalizing networks (Klambauer et al., 2017).
@@ -58,6 +61,7 @@ Tensor feature_alpha_dropout(Tensor input, const FeatureAlphaDropoutFuncOptions&
   ATHANOR_LIBRARY_MODULE(Name)
 
 ATHANOR_DROPOUT_LAYER(Dropout);
+ATHANOR_DROPOUT_LAYER(Dropout1d);
 ATHANOR_DROPOUT_LAYER(Dropout2d);
 ATHANOR_DROPOUT_LAYER(Dropout3d);
 ATHANOR_DROPOUT_LAYER(AlphaDropout);

@@ -33,6 +33,11 @@ struct ReplicationPadOptions {
   ATHANOR_ARG(ExpandingArray<D * 2>, padding);
 };
 template <std::size_t D>
+struct CircularPadOptions {
+  CircularPadOptions(ExpandingArray<D * 2> padding) : padding_(padding) {}
+  ATHANOR_ARG(ExpandingArray<D * 2>, padding);
+};
+template <std::size_t D>
 struct ZeroPadOptions {
   ZeroPadOptions(ExpandingArray<D * 2> padding) : padding_(padding) {}
   ATHANOR_ARG(ExpandingArray<D * 2>, padding);
@@ -73,6 +78,9 @@ ATHANOR_PAD_LAYER(ReflectionPad, 3, kReflect, ReflectionPadOptions);
 ATHANOR_PAD_LAYER(ReplicationPad, 1, kReplicate, ReplicationPadOptions);
 ATHANOR_PAD_LAYER(ReplicationPad, 2, kReplicate, ReplicationPadOptions);
 ATHANOR_PAD_LAYER(ReplicationPad, 3, kReplicate, ReplicationPadOptions);
+ATHANOR_PAD_LAYER(CircularPad, 1, kCircular, CircularPadOptions);
+ATHANOR_PAD_LAYER(CircularPad, 2, kCircular, CircularPadOptions);
+ATHANOR_PAD_LAYER(CircularPad, 3, kCircular, CircularPadOptions);
 ATHANOR_PAD_LAYER(ZeroPad, 1, kConstant, ZeroPadOptions);
 ATHANOR_PAD_LAYER(ZeroPad, 2, kConstant, ZeroPadOptions);
 ATHANOR_PAD_LAYER(ZeroPad, 3, kConstant, ZeroPadOptions);

@@ -81,6 +81,10 @@ KNOWN = [
      "which of equal elements is named: here the first (mode: the last), in torch any; the rows check it"),
     ("topk", lambda d: not d.call["args"]["sorted"], "without sorted, results are in the order of their indices here"),
     ("searchsorted|bucketize", lambda d: not d.finite, "NaN in the sequence is the greatest here; torch passes it over"),
+    ("(linalg_)?(slog)?det|logdet", lambda d: d.dtype is None or d.gradient and d.call["op"] == "logdet",
+     "a singular matrix has no gradient here, which is an error; the gradient of a logarithm of a negative is not that of NaN"),
+    ("ctc_loss", lambda d: d.gradient,
+     "the gradient is that of free variables; torch adds exp(log_probs), which log_softmax's backward takes out again"),
     ("addbmm|addmm|baddbmm|mm|bmm|dot|vdot|mv|addmv|matmul|linear|conv.*", lambda d: VERSION < (2, 0) and d.dtype == torch.bfloat16,
      "bfloat16 in torch 1: sums are bfloat16, and transposed convolutions have wrong shapes"),
 ]
@@ -91,6 +95,36 @@ def known(difference):
         if re.fullmatch(ops, difference.call["op"]) and when(difference):
             return why
     return ""
+
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+def bags(a):
+    """embedding_bag's results as they are here: torch leaves some out where its own backward does not need them."""
+    ends = a["offsets"].tolist()
+    if not a["include_last_offset"]:
+        ends.append(len(a["indices"]))
+    owner = torch.tensor([b for b in range(len(ends) - 1) for _ in range(ends[b], ends[b + 1])], dtype=torch.int64)
+    counted = torch.ones_like(owner) if a["padding_idx"] is None else (a["indices"] != a["padding_idx"]).to(torch.int64)
+    sizes = torch.zeros(len(ends) - 1, dtype=torch.int64).index_add(0, owner, counted)
+    out = F.embedding_bag(a["indices"].to(torch.int64), a["weight"], a["offsets"].to(torch.int64),
+                          scale_grad_by_freq=a["scale_grad_by_freq"], mode=("sum", "mean", "max")[a["mode"]],
+                          per_sample_weights=a["per_sample_weights"], include_last_offset=a["include_last_offset"],
+                          padding_idx=a["padding_idx"])
+    places = torch.empty(0, dtype=torch.int64)
+    if a["mode"] == 2:
+        with torch.no_grad():
+            places = aten.embedding_bag.padding_idx(
+                a["weight"], a["indices"].to(torch.int64), a["offsets"].to(torch.int64), False, 2, False, None,
+                a["include_last_offset"], a["padding_idx"])[3]
+            places = torch.where(sizes[:, None] > 0, places[:len(sizes)], -1)
+    return out, owner, sizes, places
+
+
+def window(name, *numbers):
+    return lambda a: getattr(torch, name)(a["window_length"], a["periodic"], *(a[n] for n in numbers),
+                                          dtype=a["options"].dtype)
 
 
 def random_only(message):
@@ -148,6 +182,19 @@ COUNTERPARTS = {
     "poisson_nll_loss": lambda a: F.poisson_nll_loss(
         a["input"], a["target"], a["log_input"], a["full"], eps=a["eps"],
         reduction=("none", "mean", "sum")[a["reduction"]]),
+    "multilabel_soft_margin_loss": lambda a: F.multilabel_soft_margin_loss(
+        a["self"], a["target"], a["weight"], reduction=REDUCTIONS[a["reduction"]]),
+    "gaussian_nll_loss": lambda a: F.gaussian_nll_loss(
+        a["input"], a["target"], a["var"], full=a["full"], eps=a["eps"], reduction=REDUCTIONS[a["reduction"]]),
+    "cholesky": lambda a: torch.linalg.cholesky(a["self"], upper=a["upper"]),
+    # The gradient of no pairs at all crashes there.
+    "pdist": lambda a: torch.pdist(a["self"], a["p"]) if len(a["self"]) > 1 else random_only("no pairs"),
+    "embedding_bag": bags,
+    "hann_window": window("hann_window"),
+    "hamming_window": window("hamming_window", "alpha", "beta"),
+    "blackman_window": window("blackman_window"),
+    "bartlett_window": window("bartlett_window"),
+    "kaiser_window": window("kaiser_window", "beta"),
     "max_pool_gather": lambda a: a["self"].flatten(2).gather(2, a["indices"].flatten(2)).view_as(a["indices"]),
     "convolution_backward_input": lambda a: convolution_backward(a, [True, False, False]),
     "convolution_backward_weight": lambda a: convolution_backward(a, [False, True, True]),

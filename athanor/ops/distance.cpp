@@ -1,0 +1,123 @@
+// Distances and similarities of vectors.
+#include "athanor/ops/distance.h"
+
+#include <cmath>
+
+#include "athanor/ops/compare.h"
+#include "athanor/ops/copy.h"
+#include "athanor/ops/create.h"
+#include "athanor/ops/index.h"
+#include "athanor/ops/matmul.h"
+#include "athanor/ops/op.h"
+#include "athanor/ops/pointwise.h"
+#include "athanor/ops/promote.h"
+#include "athanor/ops/reduce.h"
+#include "athanor/ops/ternary.h"
+#include "athanor/ops/unary.h"
+#include "athanor/ops/view.h"
+
+namespace athanor::ops {
+
+namespace {
+
+/// The norm of the last dim. A difference of zero has a gradient of zero.
+Tensor last_norm(const Tensor& t, double p, bool keepdim = false) {
+  return linalg_vector_norm(t, p, IntArrayRef{std::int64_t{-1}}, keepdim);
+}
+
+void check_floating(const char* op, const Tensor& t) {
+  ATHANOR_CHECK(t.defined(), op, ": expected a tensor, got an undefined one");
+  ATHANOR_CHECK(is_floating_point(t.dtype()), op, " only supports floating-point dtypes, got ", t.dtype());
+}
+
+/// |a - b|² = |a|² + |b|² - 2 ab for all pairs of rows: one product instead of a difference per pair.
+Tensor euclidean_by_product(const Tensor& a, const Tensor& b) {
+  const auto squares = [](const Tensor& t) { return sum(square(t), IntArrayRef{std::int64_t{-1}}, true); };
+  const Tensor both = add(squares(a), transpose(squares(b), -2, -1));
+  const Tensor squared = sub(both, mul(matmul(a, transpose(b, -2, -1)), 2));
+  // Rounding may leave a negative; equal rows have a gradient of zero rather than infinity.
+  const Tensor apart = gt(squared, 0);
+  return where(apart, sqrt(where(apart, squared, Scalar(1))), Scalar(0));
+}
+
+}  // namespace
+
+/// Distances of order p between the rows of x1 (…, P, M) and those of x2 (…, R, M), as (…, P, R). compute_mode: 0 (or
+/// none) uses a matrix product for p = 2 and more than 25 rows, 1 always, 2 never.
+ATHANOR_FUNCTION("cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor");
+Tensor cdist(const Tensor& x1, const Tensor& x2, double p, std::optional<std::int64_t> compute_mode) {
+  check_floating("cdist", x1);
+  check_floating("cdist", x2);
+  ATHANOR_CHECK(x1.dim() >= 2 && x2.dim() >= 2, "cdist only supports at least 2D tensors, got ", x1.dim(), "D and ",
+                x2.dim(), "D");
+  ATHANOR_CHECK(x1.size(-1) == x2.size(-1), "cdist: X1 and X2 must have the same number of columns. X1: ", x1.size(-1),
+                " X2: ", x2.size(-1));
+  ATHANOR_CHECK(x1.dtype() == x2.dtype(), "cdist: X1 and X2 must have the same dtype, got ", x1.dtype(), " and ",
+                x2.dtype());
+  ATHANOR_CHECK(p >= 0, "cdist only supports non-negative p values, got ", p);
+  const std::int64_t mode = compute_mode.value_or(0);
+  ATHANOR_CHECK(mode >= 0 && mode <= 2, "cdist: possible modes: 0, 1, 2, but was: ", mode);
+  if (x1.size(-1) == 0) {  // no norm of nothing, but a distance of zero
+    DimVector sizes = broadcast_shapes(x1.sizes().slice(0, x1.sizes().size() - 2),
+                                       x2.sizes().slice(0, x2.sizes().size() - 2), "cdist");
+    sizes.push_back(x1.size(-2));
+    sizes.push_back(x2.size(-2));
+    return zeros(sizes, x1.options());
+  }
+  if (p == 2 && (mode == 1 || (mode == 0 && (x1.size(-2) > 25 || x2.size(-2) > 25))))
+    return euclidean_by_product(x1, x2);
+  return last_norm(sub(unsqueeze(x1, -2), unsqueeze(x2, -3)), p);
+}
+
+/// Distances of order p between all pairs of rows of a matrix, the upper triangle of cdist(self, self) row by row.
+ATHANOR_FUNCTION("pdist(Tensor self, float p=2) -> Tensor | function");
+Tensor pdist(const Tensor& self, double p) {
+  check_floating("pdist", self);
+  ATHANOR_CHECK(self.dim() == 2, "pdist only supports 2D tensors, got: ", self.dim(), "D");
+  ATHANOR_CHECK(p >= 0, "pdist only supports non-negative p values, got ", p);
+  const Tensor pairs = triu_indices(self.size(0), self.size(0), 1, TensorOptions(self.device()));
+  auto rows = [&](std::int64_t side) { return index_select(self, 0, select(pairs, 0, side)); };
+  return last_norm(sub(rows(0), rows(1)), p);
+}
+
+/// The norm of order p of x1 - x2 + eps over the last dim.
+ATHANOR_FUNCTION("pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor");
+Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double eps, bool keepdim) {
+  check_floating("pairwise_distance", x1);
+  check_floating("pairwise_distance", x2);
+  return last_norm(add(sub(x1, x2), eps), p, keepdim);
+}
+
+/// The cosine of the angle between x1 and x2 along dim; norms count as eps at least.
+ATHANOR_FUNCTION("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor");
+Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, std::int64_t dim, double eps) {
+  check_floating("cosine_similarity", x1);
+  check_floating("cosine_similarity", x2);
+  const DType type = promote_types(x1.dtype(), x2.dtype());
+  const DimVector common = broadcast_shapes(x1.sizes(), x2.sizes(), "cosine_similarity");
+  auto direction = [&](const Tensor& t) {
+    const Tensor full = expand(cast(t, type), common);
+    return div(full, clamp_min(linalg_vector_norm(full, 2, IntArrayRef{dim}, true), eps));
+  };
+  return sum(mul(direction(x1), direction(x2)), IntArrayRef{dim});
+}
+
+/// self with every slice along dim whose norm of order p exceeds maxnorm scaled down to it.
+ATHANOR_FUNCTION("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor | inplace");
+Tensor renorm(const Tensor& self, const Scalar& p, std::int64_t dim, const Scalar& maxnorm) {
+  check_floating("renorm", self);
+  ATHANOR_CHECK(p.toDouble() > 0, "renorm: non-positive norm not supported, got ", p.toDouble());
+  ATHANOR_CHECK(maxnorm.toDouble() >= 0, "renorm: expected maxnorm to be >= 0 but got ", maxnorm.toDouble());
+  ATHANOR_CHECK(self.dim() > 1, "renorm: input needs at least 2 dimensions, got ", self.dim(), " dimensions");
+  const std::int64_t d = wrap_dim(dim, self.dim(), "renorm");
+  DimVector others;
+  for (std::int64_t k = 0; k < self.dim(); ++k)
+    if (k != d) others.push_back(k);
+  const Tensor norm = linalg_vector_norm(self, p, IntArrayRef(others), true);
+  const Tensor factor = where(gt(norm, maxnorm), mul(reciprocal(add(norm, 1e-7)), maxnorm), Scalar(1));
+  return mul(self, factor);
+}
+
+}  // namespace athanor::ops
+
+#include "athanor/ops/distance.glue.inc"

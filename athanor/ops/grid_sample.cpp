@@ -1,0 +1,197 @@
+// Sampling images at the points of a grid (Jaderberg et al., "Spatial transformer networks", 2015).
+#include "athanor/ops/grid_sample.h"
+
+#include <cmath>
+
+#include "athanor/ops/binary.h"
+#include "athanor/ops/compare.h"
+#include "athanor/ops/copy.h"
+#include "athanor/ops/create.h"
+#include "athanor/ops/index.h"
+#include "athanor/ops/join.h"
+#include "athanor/ops/matmul.h"
+#include "athanor/ops/op.h"
+#include "athanor/ops/pointwise.h"
+#include "athanor/ops/promote.h"
+#include "athanor/ops/ternary.h"
+#include "athanor/ops/unary.h"
+#include "athanor/ops/view.h"
+
+namespace athanor::ops {
+
+namespace {
+
+enum Interpolation { kBilinear = 0, kNearest = 1, kBicubic = 2 };
+enum Padding { kZeros = 0, kBorder = 1, kReflection = 2 };
+
+/// x folded back and forth between low and high, as a light ray between mirrors.
+Tensor reflected(const Tensor& x, double low, double high) {
+  if (low == high) return mul(x, 0);
+  const double span = high - low;
+  const Tensor distance = abs(sub(x, low));
+  const Tensor turns = floor(div(detach(distance), span));
+  const Tensor rest = sub(distance, mul(turns, span));
+  return where(eq(fmod(turns, 2), 0), add(rest, low), rsub(rest, high));
+}
+
+/// One axis of the input.
+struct Axis {
+  std::int64_t size;
+  bool align_corners;
+  std::int64_t padding;
+  /// -1 … 1 to places in the input: the centers of the outermost elements, or their outer edges.
+  Tensor place(const Tensor& x) const {
+    const auto n = static_cast<double>(size);
+    return align_corners ? mul(add(x, 1), (n - 1) / 2) : mul(sub(mul(add(x, 1), n), 1), 0.5);
+  }
+  Tensor padded(Tensor x) const {
+    const auto n = static_cast<double>(size);
+    if (padding == kZeros) return x;
+    if (padding == kReflection) x = align_corners ? reflected(x, 0, n - 1) : reflected(x, -0.5, n - 0.5);
+    return clamp(x, 0, n - 1);
+  }
+  /// 1 where a whole-numbered place lies in the input, else 0; NaN lies nowhere.
+  Tensor inside(const Tensor& whole) const {
+    return logical_and(ge(whole, 0), le(whole, static_cast<double>(size - 1)));
+  }
+  Tensor index(const Tensor& whole) const {
+    return to_dtype(clamp(nan_to_num(whole, 0.0, 0.0, 0.0), 0, static_cast<double>(size - 1)), DType::Long);
+  }
+};
+
+/// A place along one axis that is read, and how much it counts.
+struct Tap {
+  Tensor inside, index, weight;
+};
+
+Tap tap_at(const Axis& axis, const Tensor& whole, const Tensor& weight) {
+  const Tensor at = detach(whole);
+  return {axis.inside(at), axis.index(at), weight};
+}
+
+/// The cubic convolution weight of distance x (Keys, 1981) with a = -3/4, for |x| <= 1 and 1 < |x| < 2.
+Tensor near_cubic(const Tensor& x) { return add(mul(mul(sub(mul(x, 1.25), 2.25), x), x), 1); }
+Tensor far_cubic(const Tensor& x) { return sub(mul(add(mul(add(mul(x, -0.75), 3.75), x), -6.0), x), -3.0); }
+
+std::vector<Tap> taps_of(const Axis& axis, const Tensor& coordinate, std::int64_t interpolation) {
+  const Tensor at = axis.place(coordinate);
+  if (interpolation == kNearest) return {tap_at(axis, round(axis.padded(at)), Tensor())};
+  if (interpolation == kBilinear) {
+    const Tensor x = axis.padded(at), low = floor(detach(x));
+    const Tensor part = sub(x, low);
+    return {tap_at(axis, low, rsub(part, 1)), tap_at(axis, add(low, 1), part)};
+  }
+  const Tensor low = floor(detach(at)), part = sub(at, low), rest = rsub(part, 1);
+  const Tensor weights[] = {far_cubic(add(part, 1)), near_cubic(part), near_cubic(rest), far_cubic(add(rest, 1))};
+  std::vector<Tap> taps;
+  // Each tap is padded on its own.
+  for (int k = 0; k < 4; ++k) taps.push_back(tap_at(axis, axis.padded(add(low, k - 1)), weights[k]));
+  return taps;
+}
+
+void check_sampler(const char* op, const Tensor& input, const Tensor& grid, std::int64_t interpolation,
+                   std::int64_t padding) {
+  ATHANOR_CHECK(input.defined() && grid.defined(), op, ": expected tensors, got an undefined one");
+  ATHANOR_CHECK(is_floating_point(input.dtype()) && input.dtype() == grid.dtype(), op,
+                ": expected input and grid of one floating dtype, but input has ", input.dtype(), " and grid has ",
+                grid.dtype());
+  ATHANOR_CHECK((input.dim() == 4 || input.dim() == 5) && grid.dim() == input.dim(), op,
+                ": expected 4D or 5D input and grid with same number of dimensions, but got input with sizes ",
+                input.sizes(), " and grid with sizes ", grid.sizes());
+  ATHANOR_CHECK(grid.size(0) == input.size(0), op, ": expected grid and input to have same batch size, but got input ",
+                "with sizes ", input.sizes(), " and grid with sizes ", grid.sizes());
+  ATHANOR_CHECK(grid.size(-1) == input.dim() - 2, op, ": expected grid to have size ", input.dim() - 2,
+                " in last dimension, but got grid with sizes ", grid.sizes());
+  for (std::int64_t d = 2; d < input.dim(); ++d)
+    ATHANOR_CHECK(input.size(d) > 0, op, ": expected input to have non-empty spatial dimensions, but input has sizes ",
+                  input.sizes(), " with dimension ", d, " being empty");
+  ATHANOR_CHECK(interpolation >= 0 && interpolation <= 2 && padding >= 0 && padding <= 2, op,
+                ": expected interpolation ", "and padding modes 0 to 2, got ", interpolation, " and ", padding);
+  ATHANOR_CHECK(interpolation != kBicubic || input.dim() == 4, op, ": bicubic interpolation only supports 4D input");
+}
+
+}  // namespace
+
+/// input (N, C, H, W) or (N, C, D, H, W) read at the points of grid (N, H', W', 2) or (N, D', H', W', 3), coordinates
+/// (x, y[, z]) of which -1 … 1 spans the input. interpolation_mode: 0 linear, 1 nearest, 2 bicubic; padding_mode: 0
+/// zeros, 1 border, 2 reflection.
+ATHANOR_FUNCTION(
+    "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor");
+Tensor grid_sampler(const Tensor& input, const Tensor& grid, std::int64_t interpolation_mode, std::int64_t padding_mode,
+                    bool align_corners) {
+  check_sampler("grid_sampler", input, grid, interpolation_mode, padding_mode);
+  const std::int64_t spatial = input.dim() - 2, n = input.size(0), channels = input.size(1);
+  const Tensor points = reshape(grid, {n, -1, spatial}), source = flatten(input, 2, -1);
+  const std::int64_t count = points.size(1);
+  std::vector<std::vector<Tap>> taps;
+  for (std::int64_t d = 0; d < spatial; ++d) {
+    // The last coordinate belongs to the first spatial dim.
+    const Axis axis{input.size(2 + d), align_corners, padding_mode};
+    taps.push_back(taps_of(axis, select(points, 2, spatial - 1 - d), interpolation_mode));
+  }
+  Tensor out;
+  const std::size_t each = taps[0].size();
+  std::size_t combinations = 1;
+  for (std::int64_t d = 0; d < spatial; ++d) combinations *= each;
+  for (std::size_t k = 0; k < combinations; ++k) {
+    Tensor inside, index, weight;
+    std::size_t rest = k;
+    for (std::int64_t d = 0; d < spatial; ++d, rest /= each) {
+      const Tap& tap = taps[static_cast<std::size_t>(d)][rest % each];
+      inside = inside.defined() ? logical_and(inside, tap.inside) : tap.inside;
+      index = index.defined() ? add(mul(index, input.size(2 + d)), tap.index) : tap.index;
+      if (tap.weight.defined()) weight = weight.defined() ? mul(weight, tap.weight) : tap.weight;
+    }
+    const Tensor valid = weight.defined() ? where(inside, weight, Scalar(0)) : cast(inside, input.dtype());
+    const Tensor values = gather(source, 2, expand(unsqueeze(index, 1), {n, channels, count}));
+    const Tensor part = mul(values, unsqueeze(valid, 1));
+    out = out.defined() ? add(out, part) : part;
+  }
+  DimVector sizes{n, channels};
+  for (std::int64_t d = 1; d <= spatial; ++d) sizes.push_back(grid.size(d));
+  return reshape(out, sizes);
+}
+
+namespace {
+
+/// n values from -1 to 1: the centers of the outermost elements, or of n equal cells.
+Tensor cell_centers(std::int64_t n, bool align_corners, const TensorOptions& options) {
+  if (n <= 1) return zeros({n}, options);
+  const Tensor ends = linspace(-1, 1, n, options);
+  return align_corners ? ends : mul(ends, static_cast<double>(n - 1) / static_cast<double>(n));
+}
+
+}  // namespace
+
+/// The grid for grid_sampler that carries the points of a result of `size` (N, C, spatial…) through the affine maps
+/// theta (N, 2, 3) or (N, 3, 4).
+ATHANOR_FUNCTION("affine_grid_generator(Tensor theta, int[] size, bool align_corners) -> Tensor");
+Tensor affine_grid_generator(const Tensor& theta, IntArrayRef size, bool align_corners) {
+  const auto spatial = static_cast<std::int64_t>(size.size()) - 2;
+  ATHANOR_CHECK(spatial == 2 || spatial == 3, "affine_grid_generator: AffineGridGenerator needs 4d (spatial) or 5d ",
+                "(volumetric) inputs, got size ", size);
+  ATHANOR_CHECK(theta.defined() && is_floating_point(theta.dtype()) && theta.dim() == 3 && theta.size(0) == size[0] &&
+                    theta.size(1) == spatial && theta.size(2) == spatial + 1,
+                "affine_grid_generator: Expected a batch of ", spatial, "D affine matrices of shape ", size[0], "x",
+                spatial, "x", spatial + 1, " for size ", size, ". Got ", theta.sizes());
+  const IntArrayRef plane = size.slice(2);
+  std::vector<Tensor> coordinates;
+  DimVector full{1};
+  for (const std::int64_t s : plane) full.push_back(s);
+  for (std::int64_t d = spatial; d-- > 0;) {
+    DimVector line(static_cast<std::size_t>(spatial) + 1, 1);
+    line[static_cast<std::size_t>(d) + 1] = size[static_cast<std::size_t>(d) + 2];
+    coordinates.push_back(expand(
+        reshape(cell_centers(size[static_cast<std::size_t>(d) + 2], align_corners, theta.options()), line), full));
+  }
+  coordinates.push_back(ones(full, theta.options()));
+  const Tensor base = reshape(stack(coordinates, -1), {1, -1, spatial + 1});
+  DimVector sizes{size[0]};
+  for (const std::int64_t s : plane) sizes.push_back(s);
+  sizes.push_back(spatial);
+  return reshape(matmul(expand(base, {size[0], base.size(1), spatial + 1}), transpose(theta, 1, 2)), sizes);
+}
+
+}  // namespace athanor::ops
+
+#include "athanor/ops/grid_sample.glue.inc"

@@ -1,0 +1,18 @@
+#pragma once
+/// Seam of the small dense linear algebra: batches of matrices in the last two dims, Float or Double. Operands of a
+/// call share dtype and batch dims; outputs may have any strides. Thread-safe; parallel over the batch or, for one
+/// large matrix, over its rows; results do not depend on the number of threads. `op` names the caller in errors.
+
+#include "athanor/ops/kernels/kernel.h"
+
+namespace athanor {
+
+/// out (n, m) = a⁻¹ b for a (n, n), by LU with partial pivoting. Throws Error naming the first zero pivot.
+extern Kernel<void(const View& out, const View& a, const View& b, const char* op)> solve_kernel;
+/// sign and log of the absolute value of the determinants of a (n, n), by LU; 0 and -inf where singular.
+extern Kernel<void(const View& sign, const View& logabs, const View& a)> slogdet_kernel;
+/// out (n, n) = the lower factor L with L Lᵀ = a, zeros above. Only a's lower triangle is read. Throws Error for a
+/// matrix that is not positive-definite.
+extern Kernel<void(const View& out, const View& a, const char* op)> cholesky_kernel;
+
+}  // namespace athanor
