@@ -307,7 +307,7 @@ TEST_P(NativeBackend, MessagesArriveInOrderWhateverTheirTag) {
   run([](Rank& me) {
     const int ranks = me.size(), to = (me.me() + 1) % ranks, from = (me.me() + ranks - 1) % ranks;
     if (ranks == 1) return;
-    for (const std::int64_t n : {std::int64_t{0}, std::int64_t{3}, std::int64_t{5000}, std::int64_t{1'000'000}}) {
+    for (const std::int64_t n : {std::int64_t{0}, std::int64_t{3}, std::int64_t{5000}, std::int64_t{2'500'000}}) {
       auto a = values<float>(me.me(), n), b = values<float>(me.me() + 50, n);
       std::vector<float> got_a(a.size()), got_b(b.size());
       const auto call = me.call(OpType::Send, n, kFloat);
@@ -434,6 +434,100 @@ TEST(NativeBackendFailure, MemoryOfARankThatGaveUpIsNotTakenForAResult) {
   ::munmap(given_up, sizeof *given_up);
   EXPECT_TRUE(ends[0].good()) << ends[0].error;
   EXPECT_NE(ends[1].error.find("waited 200 ms"), std::string::npos) << "it took " << ends[1].status << ends[1].error;
+}
+
+// Runs body on two ranks that read each other's memory.
+void run_pair(const std::function<void(Rank&)>& body) {
+  const Job job;
+  const auto ends = run_processes(2, [&](int rank) {
+    Layout{"", 2, {}}.place(rank);
+    Rank me = job.join(rank, 2);
+    body(me);
+  });
+  for (const RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.status << ": " << end.error;
+}
+
+TEST(NativeBackendMessages, LargeOneThatItsSenderGaveUpMakesWayForTheNext) {
+  run_pair([](Rank& me) {
+    const std::int64_t n = 3'000'000;
+    for (const bool asked : {false, true}) {
+      const Call call = me.call(OpType::Send, n, kFloat);
+      std::vector<float> data(static_cast<std::size_t>(n));
+      std::unique_ptr<P2pRequest> request;
+      if (me.me() == 1 && asked) request = me.backend->irecv(call, span_of(data), 0, 5);
+      if (me.me() == 0) {
+        auto lost = std::make_unique<std::vector<float>>(static_cast<std::size_t>(n), 1.0F);
+        me.backend->isend(call, span_of(*lost), 1, 5).reset();
+        lost.reset();
+        data = values<float>(7, n);
+        request = me.backend->isend(call, span_of(data), 1, 5);
+      }
+      if (!asked) me.backend->barrier(me.call(OpType::Barrier, 0, kFloat));
+      if (me.me() == 1 && !asked) request = me.backend->irecv(call, span_of(data), 0, 5);
+      request->wait(call.deadline);
+      if (me.me() == 1 && asked && data[0] == 1) {  // it was read in time, and whole
+        expect_equal(data, std::vector<float>(data.size(), 1.0F), "what was given up");
+        me.backend->irecv(call, span_of(data), 0, 5)->wait(call.deadline);
+      }
+      expect_equal(data, values<float>(7, n), str("message of ", n));
+      me.backend->barrier(me.call(OpType::Barrier, 0, kFloat));
+    }
+  });
+}
+
+TEST(NativeBackendMessages, BothMaySendBeforeTheyReceive) {
+  run_pair([](Rank& me) {
+    const std::int64_t n = 100'000;
+    const Call call = me.call(OpType::Send, n, kFloat);
+    auto out = values<float>(me.me(), n);
+    std::vector<float> in(out.size());
+    me.backend->isend(call, span_of(out), 1 - me.me(), 1)->wait(call.deadline);
+    me.backend->irecv(call, span_of(in), 1 - me.me(), 1)->wait(call.deadline);
+    expect_equal(in, values<float>(1 - me.me(), n), "what the other sent");
+  });
+}
+
+TEST(NativeBackendMessages, ManyLargeOnesAreUnderWayAtOnce) {
+  run_pair([](Rank& me) {
+    // More than there are places for offers; received in the other order.
+    constexpr int kMany = 12;
+    const std::int64_t n = 2'200'000;
+    const Call call = me.call(OpType::Send, n, kFloat);
+    std::vector<std::vector<float>> data;
+    std::vector<std::unique_ptr<P2pRequest>> requests;
+    for (int i = 0; i < kMany; ++i) data.push_back(me.me() == 0 ? values<float>(i, n) : std::vector<float>(n));
+    for (int k = 0; k < kMany; ++k) {
+      const int i = me.me() == 0 ? k : kMany - 1 - k;
+      const auto tag = static_cast<std::uint32_t>(i);
+      auto& place = data[static_cast<std::size_t>(i)];
+      requests.push_back(me.me() == 0 ? me.backend->isend(call, span_of(place), 1, tag)
+                                      : me.backend->irecv(call, span_of(place), 0, tag));
+    }
+    for (auto& request : requests) request->wait(call.deadline);
+    for (int i = 0; me.me() == 1 && i < kMany; ++i)
+      expect_equal(data[static_cast<std::size_t>(i)], values<float>(i, n), str("message ", i));
+  });
+}
+
+TEST(NativeBackendMessages, LargeOnesThatDoNotFitAreRefusedAndTheirSenderGoesOn) {
+  run_pair([](Rank& me) {
+    for (const std::int64_t n : {3'000'000, 100'000}) {
+      const Call call = me.call(OpType::Send, n, kFloat);
+      std::vector<float> data(static_cast<std::size_t>(n));
+      if (me.me() == 0) {
+        me.backend->isend(call, span_of(data), 1, 1)->wait(call.deadline);
+      } else {
+        const auto request = me.backend->irecv(call, {data.data(), n - 1, kFloat}, 0, 1);
+        try {
+          request->wait(call.deadline);
+          ATHANOR_CHECK(false, "it fitted");
+        } catch (const DistBackendError& error) {
+          ATHANOR_CHECK(std::string(error.what()).find(str("rank 0 sent ", n)) != std::string::npos, error.what());
+        }
+      }
+      me.backend->barrier(me.call(OpType::Barrier, 0, kFloat));
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, NativeBackend, testing::ValuesIn(layouts()),

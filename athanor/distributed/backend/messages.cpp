@@ -1,4 +1,5 @@
 #include "athanor/distributed/backend/messages.h"
+#include "athanor/distributed/backend/messages_state.h"
 
 #include <algorithm>
 
@@ -8,50 +9,10 @@ using athanor::detail::str;
 
 namespace {
 
-constexpr std::uint32_t kMagic = 0x4d53'4731;
 // A message that nobody asked for yet stays with its sender if it is larger, until it is in another one's way.
 constexpr std::uint64_t kEager = std::uint64_t{64} << 10;
 
 }  // namespace
-
-struct Messages::Header {
-  std::uint32_t magic = kMagic, tag = 0, dtype = 0, reserved = 0;
-  std::uint64_t count = 0, bytes = 0;
-};
-
-struct Messages::Request {
-  bool sends = false, done = false;
-  int peer = kAnySource;  // of a receive: filled in by what came
-  Header header;          // of a receive: what is expected
-  char* data = nullptr;
-  std::size_t moved = 0;
-  std::vector<char> orphan;  // holds the rest of a message whose owner gave it up
-  std::string error;
-  std::string where;
-};
-
-struct Messages::Unexpected {
-  int from = 0;
-  Header header;
-  std::vector<char> data;
-  bool whole = false;
-  RequestPtr claimed;
-};
-
-struct Messages::Channel {
-  Channel(int rank, Link link) : rank(rank), link(link) {}
-  int rank;
-  Link link;
-  bool closed = false;
-  std::deque<RequestPtr> out;
-  std::size_t header_sent = 0;
-  // What is being received.
-  Header header;
-  std::size_t header_got = 0, got = 0;
-  RequestPtr to;
-  Unexpected* aside = nullptr;
-  bool begun = false;  // the header is whole and there is a place for the data
-};
 
 class Messages::Handle final : public P2pRequest {
  public:
@@ -66,14 +27,21 @@ class Messages::Handle final : public P2pRequest {
   RequestPtr request_;
 };
 
-Messages::Messages(Mesh& mesh, Arena* arena)
-    : mesh_(mesh), arena_(arena), channels_(static_cast<std::size_t>(mesh.size())) {
+Messages::Messages(Mesh& mesh, Arena* arena, const PeerMemory* peers)
+    : mesh_(mesh),
+      arena_(arena),
+      peers_(peers != nullptr && peers->usable() ? peers : nullptr),
+      channels_(static_cast<std::size_t>(mesh.size())) {
   for (int r = 0; r < mesh.size(); ++r) {
     if (r == mesh.rank()) continue;
     const auto& local = mesh.local_ranks();
     const auto place = static_cast<int>(std::find(local.begin(), local.end(), r) - local.begin());
     const Link link = mesh.is_local(r) ? arena->messages_link(place) : Link(SocketLink(mesh.messages(r)));
-    channels_[static_cast<std::size_t>(r)] = std::make_unique<Channel>(r, link);
+    auto& channel = channels_[static_cast<std::size_t>(r)] = std::make_unique<Channel>(r, link);
+    if (peers_ == nullptr || !mesh.is_local(r)) continue;
+    channel->place = place;
+    channel->mine = arena->offers(arena->me(), place);
+    channel->theirs = arena->offers(place, arena->me());
   }
 }
 
@@ -95,11 +63,13 @@ std::unique_ptr<P2pRequest> Messages::isend(const Call& call, Span data, int to,
   request->sends = true;
   request->peer = to;
   request->header = {
-      kMagic, tag, static_cast<std::uint32_t>(data.dtype), 0, static_cast<std::uint64_t>(data.count), data.bytes()};
+      kMessageMagic, tag, static_cast<std::uint32_t>(data.dtype), 0, static_cast<std::uint64_t>(data.count),
+      data.bytes(),  0};
   request->data = static_cast<char*>(data.data);
   request->where = place_of(call);
   const std::lock_guard lock(mutex_);
   Channel& channel = *channels_[static_cast<std::size_t>(to)];
+  offer(channel, request);
   channel.out.push_back(request);
   pump();
   if (!request->done && led_) mesh_.ring(mesh_.rank(), Bell::Messages);
@@ -109,31 +79,43 @@ std::unique_ptr<P2pRequest> Messages::isend(const Call& call, Span data, int to,
 std::unique_ptr<P2pRequest> Messages::irecv(const Call& call, Span data, int from, std::uint32_t tag) {
   mesh_.check();
   auto request = std::make_shared<Request>();
-  request->peer = from;
+  request->peer = request->asked = from;
   request->header = {
-      kMagic, tag, static_cast<std::uint32_t>(data.dtype), 0, static_cast<std::uint64_t>(data.count), data.bytes()};
+      kMessageMagic, tag, static_cast<std::uint32_t>(data.dtype), 0, static_cast<std::uint64_t>(data.count),
+      data.bytes(),  0};
   request->data = static_cast<char*>(data.data);
   request->where = place_of(call);
   const std::lock_guard lock(mutex_);
-  for (const auto& message : unexpected_) {
-    if (message->claimed || message->header.tag != tag || (from != kAnySource && from != message->from)) continue;
-    request->peer = message->from;
-    message->claimed = request;
-    if (message->whole) {
-      deliver(*request, *message);
-      unexpected_.remove_if([&](const auto& other) { return other.get() == message.get(); });
-    }
-    return std::make_unique<Handle>(*this, std::move(request));
-  }
-  posted_.push_back(request);
+  if (!take_unexpected(request)) posted_.push_back(request);
   pump();
   if (!request->done && led_) mesh_.ring(mesh_.rank(), Bell::Messages);
   return std::make_unique<Handle>(*this, std::move(request));
 }
 
+// A message that has come, or been offered, for a receive that was not made yet.
+bool Messages::take_unexpected(const RequestPtr& request) {
+  for (const auto& message : unexpected_) {
+    const bool from = request->asked == kAnySource || request->asked == message->from;
+    if (message->claimed || message->header.tag != request->header.tag || !from) continue;
+    request->peer = message->from;
+    message->claimed = request;
+    if (message->header.offer != 0)
+      claim_offer(*message, request);
+    else if (message->whole)
+      finish_aside(*message);
+    return true;
+  }
+  return false;
+}
+
 void Messages::complete(Request& request) {
   request.done = true;
   changed_.notify_all();
+}
+
+std::string Messages::mismatch(const Request& request, int from, const Header& got) const {
+  return str(text(request), ": ", mesh_.rank_text(from), " sent ", got.count, " × ", static_cast<DType>(got.dtype),
+             ". Both sides must agree");
 }
 
 // A message into the receive that waits for it. False, with an error for the receiver, if they differ.
@@ -143,8 +125,7 @@ bool Messages::deliver(Request& request, Unexpected& message) {
   if (fits)
     std::copy(message.data.begin(), message.data.end(), request.data);
   else
-    request.error = str(text(request), ": ", mesh_.rank_text(message.from), " sent ", got.count, " × ",
-                        static_cast<DType>(got.dtype), ". Both sides must agree");
+    request.error = mismatch(request, message.from, got);
   complete(request);
   return fits;
 }
@@ -165,7 +146,8 @@ bool Messages::pump() {
   for (const auto& channel : channels_) {
     if (!channel || channel->closed) continue;
     try {
-      const bool out = pump_out(*channel), in = pump_in(*channel);
+      const bool ended = end_offers(*channel), out = pump_out(*channel) || ended;
+      const bool came = pump_in(*channel), in = pull(*channel) || came;
       if ((out || in) && channel->link.peer_sleeps()) mesh_.ring(channel->rank, Bell::Messages);
       moved = moved || out || in;
     } catch (const DistNetworkError& error) {
@@ -186,13 +168,14 @@ bool Messages::pump_out(Channel& channel) {
       if (channel.header_sent < sizeof(Header)) return moved || now > 0;
       moved = true;
     }
-    const std::size_t left = static_cast<std::size_t>(request.header.bytes) - request.moved;
+    const bool offered = request.header.offer != 0;
+    const std::size_t left = offered ? 0 : static_cast<std::size_t>(request.header.bytes) - request.moved;
     const std::size_t now = left > 0 ? channel.link.write_some(request.data + request.moved, left) : 0;
     request.moved += now;
     moved = moved || now > 0;
     if (now < left) return moved;
     channel.header_sent = 0;
-    complete(request);
+    if (!offered) complete(request);
     channel.out.pop_front();
   }
   return moved;
@@ -201,8 +184,6 @@ bool Messages::pump_out(Channel& channel) {
 // Finds a place for the message whose header has come; false while it has to stay with its sender.
 bool Messages::begin(Channel& channel) {
   const Header& header = channel.header;
-  if (header.magic != kMagic)
-    throw DistNetworkError(str("what came from ", mesh_.rank_text(channel.rank), " is no message"), ATHANOR_WHERE);
   channel.to = match(channel.rank, header);
   if (channel.to && channel.to->header.bytes == header.bytes && channel.to->header.dtype == header.dtype)
     return channel.begun = true;
@@ -232,6 +213,13 @@ bool Messages::pump_in(Channel& channel) {
       if (channel.header_got < sizeof(Header)) return moved || now > 0;
       moved = true;
     }
+    if (channel.header.magic != kMessageMagic)
+      throw DistNetworkError(str("what came from ", mesh_.rank_text(channel.rank), " is no message"), ATHANOR_WHERE);
+    if (channel.header.offer != 0) {
+      accept_offer(channel);
+      channel.header_got = 0;
+      continue;
+    }
     if (!channel.begun && !begin(channel)) return moved;
     const std::size_t left = static_cast<std::size_t>(channel.header.bytes) - channel.got;
     char* to = channel.aside ? channel.aside->data.data() : channel.to->data;
@@ -243,14 +231,17 @@ bool Messages::pump_in(Channel& channel) {
   }
 }
 
+// What is whole goes to the receive that has claimed it.
+void Messages::finish_aside(Unexpected& message) {
+  if (!message.claimed) return;
+  deliver(*message.claimed, message);
+  unexpected_.remove_if([&](const auto& other) { return other.get() == &message; });
+}
+
 void Messages::finish_incoming(Channel& channel) {
   if (channel.aside != nullptr) {
-    Unexpected& message = *channel.aside;
-    message.whole = true;
-    if (message.claimed) {
-      deliver(*message.claimed, message);
-      unexpected_.remove_if([&](const auto& other) { return other.get() == &message; });
-    }
+    channel.aside->whole = true;
+    finish_aside(*channel.aside);
   } else {
     complete(*channel.to);
   }
@@ -275,8 +266,14 @@ void Messages::fail_channel(Channel& channel, const std::string& reason) {
   };
   for (const RequestPtr& request : channel.out) fail(*request);
   channel.out.clear();
+  for (RequestPtr& request : channel.offered) {
+    if (request && !request->done) fail(*request);
+    request = nullptr;
+  }
   if (channel.to) fail(*channel.to);
   channel.to = nullptr;
+  for (const Pull& pull : channel.pulls) fail(*pull.to);
+  channel.pulls.clear();
   for (auto i = posted_.begin(); i != posted_.end();) {
     const bool its = (*i)->peer == channel.rank;
     if (its) fail(**i);
@@ -322,7 +319,7 @@ void Messages::lead(Patience& patience, Deadline deadline, std::unique_lock<std:
     for (const auto& channel : channels_) {
       if (!channel || channel->closed) continue;
       const bool writes = !channel->out.empty(), reads = channel->header_got < sizeof(Header) || channel->begun;
-      ready = ready || channel->link.ready(writes, reads);
+      ready = ready || channel->link.ready(writes, reads) || !channel->pulls.empty() || has_ended_offer(*channel);
       const int events = (writes ? POLLOUT : 0) | (reads ? POLLIN : 0);
       if (channel->link.fd() >= 0 && events != 0) polls.push_back({channel->link.fd(), static_cast<short>(events), 0});
     }
@@ -377,6 +374,7 @@ void Messages::give_up(Request& request) {
   if (request.done) return;
   if (request.sends) {
     Channel& channel = *channels_[static_cast<std::size_t>(request.peer)];
+    if (request.header.offer != 0 && withdraw(channel, request)) return;
     const bool begun =
         !channel.out.empty() && channel.out.front().get() == &request && (channel.header_sent > 0 || request.moved > 0);
     if (!begun) {
@@ -396,11 +394,14 @@ void Messages::give_up(Request& request) {
     nobody->data = nobody->orphan.data();
     message->claimed = std::move(nobody);
   }
-  for (const auto& channel : channels_)
-    if (channel && channel->to.get() == &request) {
-      request.orphan.resize(static_cast<std::size_t>(request.header.bytes));
-      request.data = request.orphan.data();
-    }
+  for (const auto& channel : channels_) {
+    if (!channel) continue;
+    const bool pulled = std::any_of(channel->pulls.begin(), channel->pulls.end(),
+                                    [&](const Pull& pull) { return pull.to.get() == &request; });
+    if (!pulled && channel->to.get() != &request) continue;
+    request.orphan.resize(static_cast<std::size_t>(request.header.bytes));
+    request.data = request.orphan.data();
+  }
 }
 
 }  // namespace athanor::distributed

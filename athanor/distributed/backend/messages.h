@@ -2,6 +2,9 @@
 /// Messages: sends and receives between two ranks, over links of their own, so that they neither wait for collectives
 /// nor disturb them. Whoever waits moves everybody's messages; nothing moves while nobody does, so somebody must call
 /// progress() while there are requests that nobody waits for.
+///
+/// Large messages within a host are not sent but offered, where ranks can read each other's memory: the receiver reads
+/// them once it has a place for them.
 
 #include <condition_variable>
 #include <deque>
@@ -10,14 +13,14 @@
 #include <mutex>
 #include <vector>
 
-#include "athanor/distributed/transport/arena.h"
+#include "athanor/distributed/transport/peer_memory.h"
 
 namespace athanor::distributed {
 
 class Messages {
  public:
-  /// `arena` may be null if no other rank is on this host.
-  Messages(Mesh& mesh, Arena* arena);
+  /// `arena` and `peers` may be null if no other rank is on this host.
+  Messages(Mesh& mesh, Arena* arena, const PeerMemory* peers);
   ~Messages();
 
   std::unique_ptr<P2pRequest> isend(const Call& call, Span data, int to, std::uint32_t tag);
@@ -29,6 +32,7 @@ class Messages {
   struct Request;
   struct Unexpected;
   struct Channel;
+  struct Pull;
   class Handle;
   using RequestPtr = std::shared_ptr<Request>;
 
@@ -38,7 +42,19 @@ class Messages {
   bool pump();
   bool pump_out(Channel& channel);
   bool pump_in(Channel& channel);
+  bool take_unexpected(const RequestPtr& request);
   bool begin(Channel& channel);
+  void offer(Channel& channel, const RequestPtr& request);
+  bool end_offers(Channel& channel);
+  static bool has_ended_offer(const Channel& channel);
+  bool withdraw(Channel& channel, Request& request);
+  void accept_offer(Channel& channel);
+  void claim_offer(Unexpected& message, const RequestPtr& request);
+  void refuse(Channel& channel, const Header& header);
+  bool pull(Channel& channel);
+  void finish_pull(Channel& channel);
+  void finish_aside(Unexpected& message);
+  std::string mismatch(const Request& request, int from, const Header& got) const;
   void finish_incoming(Channel& channel);
   RequestPtr match(int from, const Header& header);
   bool deliver(Request& request, Unexpected& message);
@@ -50,6 +66,7 @@ class Messages {
 
   Mesh& mesh_;
   Arena* arena_;
+  const PeerMemory* peers_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool led_ = false;

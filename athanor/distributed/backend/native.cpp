@@ -46,7 +46,7 @@ class NativeBackend final : public Backend {
     }
     Arena* arena = local_ ? &local_->arena() : nullptr;
     links_.emplace(mesh_, arena);
-    messages_.emplace(mesh_, arena);
+    messages_.emplace(mesh_, arena, local_ ? &local_->peers() : nullptr);
     for (int r = 0; r < size(); ++r) everyone_.push_back(r);
   }
   ~NativeBackend() override { shutdown(); }

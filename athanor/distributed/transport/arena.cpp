@@ -10,13 +10,16 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+constexpr std::size_t offers_bytes(std::size_t n) {
+  return whole_pages(n * n * Arena::kOffers * sizeof(std::atomic<std::uint32_t>));
+}
 
 }  // namespace
 
 std::size_t Arena::bytes(int local_ranks, int size) {
   const auto n = static_cast<std::size_t>(local_ranks);
   const std::size_t rings = n * n * (sizeof(RingState) + kRing);
-  return whole_pages(n * kSlots * sizeof(Slot)) + whole_pages(n * sizeof(State)) + n * 2 * kRoom +
+  return whole_pages(n * kSlots * sizeof(Slot)) + whole_pages(n * sizeof(State)) + offers_bytes(n) + n * 2 * kRoom +
          whole_pages(rings) * (size > local_ranks ? 2 : 1);
 }
 
@@ -30,6 +33,8 @@ Arena::Arena(Mesh& mesh)
   at += whole_pages(n * kSlots * sizeof(Slot));
   states_ = reinterpret_cast<State*>(at);
   at += whole_pages(n * sizeof(State));
+  offers_ = reinterpret_cast<std::atomic<std::uint32_t>*>(at);
+  at += offers_bytes(n);
   rooms_ = at;
   at += n * 2 * kRoom;
   message_rings_ = at;

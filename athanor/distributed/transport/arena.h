@@ -82,6 +82,13 @@ class Arena {
     return states_[place].given_up.load(std::memory_order_relaxed) != 0;
   }
 
+  /// States of what one rank offers another to read in its memory; what they mean is up to the users.
+  static constexpr int kOffers = 8;
+  std::atomic<std::uint32_t>* offers(int from, int to) const {
+    return offers_ +
+           (static_cast<std::size_t>(from) * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(to)) * kOffers;
+  }
+
   /// Sleep flags, for the links.
   std::atomic<std::uint32_t>& sleeping(int place, Bell bell) const {
     return states_[place].sleeping[static_cast<int>(bell)];
@@ -129,6 +136,7 @@ class Arena {
   int ranks_, me_ = 0;
   Slot* slots_;
   State* states_;
+  std::atomic<std::uint32_t>* offers_;
   char *rooms_, *message_rings_, *stream_rings_;
   std::uint64_t step_ = 0;
   std::vector<std::uint64_t> seen_;  // the latest step known of each rank
