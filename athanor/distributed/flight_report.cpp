@@ -1,6 +1,6 @@
 // How ranks tell each other what they were doing when a group broke.
-#include <future>
-#include <thread>
+#include <algorithm>
+#include <optional>
 
 #include "athanor/distributed/flight_recorder.h"
 
@@ -45,7 +45,9 @@ std::string merge(const std::vector<RankState>& states, std::chrono::millisecond
   return out;
 }
 
-std::vector<RankState> exchange(Store& store, const std::string& own, int rank, int size, Deadline deadline) {
+// Nothing if the store did not take even this rank's own.
+std::optional<std::vector<RankState>> exchange(Store& store, const std::string& own, int rank, int size,
+                                               Deadline deadline) {
   std::vector<RankState> states(static_cast<std::size_t>(size));
   const auto take = [&states](int r, const std::string& text) {
     const std::size_t space = std::min(text.find(' '), text.size());
@@ -55,6 +57,10 @@ std::vector<RankState> exchange(Store& store, const std::string& own, int rank, 
   take(rank, own);
   try {
     store.set(state_key(rank), own);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  try {
     for (int r = 0; r < size; ++r) {
       if (r == rank) continue;
       try {
@@ -75,18 +81,13 @@ void internals::leave_flight_record(Store& store, const FlightRecorder& recorder
   store.set(state_key(recorder.rank()), own_state(recorder));
 }
 
-std::string internals::merged_flight_report(std::shared_ptr<Store> store, const FlightRecorder& recorder, int size,
+std::string internals::merged_flight_report(Store& store, const FlightRecorder& recorder, int size,
                                             std::chrono::milliseconds patience) {
-  // A store whose server is gone may keep its callers for as long as its own timeout: then it keeps a thread of its
-  // own, not this one.
-  auto promise = std::make_shared<std::promise<std::vector<RankState>>>();
-  auto result = promise->get_future();
+  // A store whose server is gone may otherwise keep its callers for as long as its own timeout.
   const Deadline deadline = Deadline::after(patience);
-  std::thread([promise, store, own = own_state(recorder), rank = recorder.rank(), size, deadline] {
-    promise->set_value(exchange(*store, own, rank, size, deadline));
-  }).detach();
-  if (result.wait_until(deadline.at() + std::chrono::milliseconds(500)) == std::future_status::ready)
-    return merge(result.get(), patience);
+  const StoreDeadline limit(Deadline(deadline.at() + std::chrono::milliseconds(500)));
+  if (const auto states = exchange(store, own_state(recorder), recorder.rank(), size, deadline))
+    return merge(*states, patience);
   return str("what this rank was doing (the store does not answer): ", recorder.state_text());
 }
 

@@ -143,7 +143,7 @@ void ProcessGroup::Impl::call_failed(const Call& call, std::uint64_t ticket) {
     backend->abort(str("rank ", rank, ": ", what));
     const std::string text =
         str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
-            internals::merged_flight_report(store, recorder, size, std::min(timeout, kReportPatience)));
+            internals::merged_flight_report(*store, recorder, size, std::min(timeout, kReportPatience)));
     ATHANOR_LOG(Info, "collective failed: ", what, "\n", text);
     return text;
   };

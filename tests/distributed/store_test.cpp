@@ -311,6 +311,40 @@ TEST(TCPStore, DeadServerIsAnErrorThatNamesIt) {
   }
 }
 
+TEST(TCPStore, StoppedServerHoldsNobodyBeyondTheThreadsDeadline) {
+  int ports[2];
+  ASSERT_EQ(::pipe(ports), 0);
+  const pid_t server = ::fork();
+  if (server == 0) {
+    TCPStore store("localhost", server_options());
+    const int port = store.port();
+    static_cast<void>(!::write(ports[1], &port, sizeof port));
+    while (true) ::pause();
+  }
+  TCPStoreOptions options;
+  ASSERT_EQ(::read(ports[0], &options.port, sizeof options.port), ssize_t{sizeof options.port});
+  {
+    TCPStore client("localhost", options);  // its own timeout is five minutes
+    const StoreDeadline outer(Deadline::after(std::chrono::minutes(10)));
+    client.set("before", "x");
+    ::kill(server, SIGSTOP);
+    ::waitpid(server, nullptr, WUNTRACED);  // until all its threads have stopped
+    const auto start = std::chrono::steady_clock::now();
+    {
+      const StoreDeadline limit(Deadline::after(std::chrono::milliseconds(50)));
+      EXPECT_THROW(client.set("key", "value"), DistStoreError);
+      EXPECT_THROW(client.wait({"never"}), DistError);
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    ::kill(server, SIGCONT);
+    EXPECT_EQ(client.get_text("before"), "x");  // the limit is over
+  }
+  ::kill(server, SIGKILL);
+  ::waitpid(server, nullptr, 0);
+  ::close(ports[0]);
+  ::close(ports[1]);
+}
+
 TEST(TCPStore, NobodyListeningIsAnErrorAtTheTimeout) {
   int port = 0;
   { port = Listener::on_port(0).port(); }

@@ -179,8 +179,7 @@ void Exchange::sleep() {
 
 void Exchange::give_up(int rank) {
   Mesh& mesh = links_.mesh();
-  mesh.abort(str(mesh.rank_text(rank), " has left the process group (destroy_process_group), while ",
-                 mesh.rank_text(mesh.rank()), " waits for it in ", call_.text()));
+  mesh.abort(str(mesh.left_text(rank), ", while ", mesh.rank_text(mesh.rank()), " waits for it in ", call_.text()));
   mesh.check();
 }
 

@@ -260,8 +260,7 @@ void Messages::fail_channel(Channel& channel, const std::string& reason) {
   }
   channel.closed = true;
   const auto fail = [&](Request& request) {
-    request.error =
-        str(text(request), ": ", mesh_.rank_text(channel.rank), " has left the process group (destroy_process_group)");
+    request.error = str(text(request), ": ", mesh_.left_text(channel.rank));
     complete(request);
   };
   for (const RequestPtr& request : channel.out) fail(*request);
@@ -290,6 +289,11 @@ void Messages::check_departed() {
   }
 }
 
+void Messages::fail(const std::string& what) {
+  mesh_.note_failure(what);
+  throw DistBackendError(what, ATHANOR_WHERE);
+}
+
 bool Messages::test(Request& request) {
   const std::lock_guard lock(mutex_);
   if (!request.done) {
@@ -299,7 +303,7 @@ bool Messages::test(Request& request) {
       check_departed();
     }
   }
-  if (request.done && !request.error.empty()) throw DistBackendError(request.error, ATHANOR_WHERE);
+  if (request.done && !request.error.empty()) fail(request.error);
   return request.done;
 }
 
@@ -344,15 +348,13 @@ void Messages::wait(Request& request, Deadline deadline) {
     if (request.done) break;
     mesh_.check();
     if (deadline.expired()) {
-      const std::string what = text(request);
-      throw DistBackendError(str(mesh_.rank_text(mesh_.rank()), ": ", what, ": ",
-                                 request.sends ? "it was not received" : "no such message came", " in time"),
-                             ATHANOR_WHERE);
+      fail(str(mesh_.rank_text(mesh_.rank()), ": ", text(request), ": ",
+               request.sends ? "it was not received" : "no such message came", " in time"));
     }
   }
   lock.unlock();
   changed_.notify_all();
-  if (!request.error.empty()) throw DistBackendError(request.error, ATHANOR_WHERE);
+  if (!request.error.empty()) fail(request.error);
 }
 
 void Messages::progress(std::chrono::milliseconds patience) {

@@ -60,6 +60,7 @@ class Messages {
   bool deliver(Request& request, Unexpected& message);
   void fail_channel(Channel& channel, const std::string& reason);
   void check_departed();
+  [[noreturn]] void fail(const std::string& what);
   void lead(Patience& patience, Deadline deadline, std::unique_lock<std::mutex>& lock);
   void complete(Request& request);
   std::string text(const Request& request) const;

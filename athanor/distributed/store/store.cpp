@@ -7,6 +7,14 @@
 
 namespace athanor::distributed {
 
+namespace {
+thread_local Deadline thread_deadline{Deadline::Clock::time_point::max()};
+}  // namespace
+
+StoreDeadline::StoreDeadline(Deadline deadline) : outer_(thread_deadline) { thread_deadline = outer_.sooner(deadline); }
+StoreDeadline::~StoreDeadline() { thread_deadline = outer_; }
+Deadline StoreDeadline::of_this_thread() { return thread_deadline; }
+
 std::string Store::get_text(const std::string& key) {
   const Value value = get(key);
   return {value.begin(), value.end()};

@@ -67,6 +67,19 @@ class Store {
   std::chrono::milliseconds timeout_;
 };
 
+/// While it lives, what this thread asks a TCPStore ends by `deadline`, whatever the store's own timeout says.
+class StoreDeadline {
+ public:
+  explicit StoreDeadline(Deadline deadline);
+  ~StoreDeadline();
+  StoreDeadline(const StoreDeadline&) = delete;
+  StoreDeadline& operator=(const StoreDeadline&) = delete;
+  static Deadline of_this_thread();
+
+ private:
+  Deadline outer_;
+};
+
 /// Puts a prefix before every key of another store, so that several users of one store do not meet.
 class PrefixStore final : public Store {
  public:

@@ -62,7 +62,8 @@ std::string with_query(Query query) { return std::string(1, static_cast<char>(qu
 // One request and its answer over a connection of its own; the connection is kept for later calls unless it broke.
 class TCPStore::Call {
  public:
-  Call(TCPStore& store, std::chrono::milliseconds timeout) : store_(store), deadline_(Deadline::after(timeout)) {
+  Call(TCPStore& store, std::chrono::milliseconds timeout)
+      : store_(store), deadline_(Deadline::after(timeout).sooner(StoreDeadline::of_this_thread())) {
     {
       const std::lock_guard lock(store.mutex_);
       if (!store.idle_.empty()) {
@@ -97,7 +98,7 @@ class TCPStore::Call {
   /// False when nothing came until the deadline; the connection stays usable.
   bool readable() { return wait_for(socket_.fd(), POLLIN, deadline_); }
   void cancel_wait() {
-    deadline_ = Deadline::after(std::chrono::seconds(5));
+    deadline_ = Deadline::after(std::chrono::seconds(5)).sooner(StoreDeadline::of_this_thread());
     send(with_query(Query::CancelWait));
     // The server may have answered just before: then the cancellation finds nothing and stays unanswered.
     if (number<std::uint8_t>() == kWaitCanceled) done_ = true;

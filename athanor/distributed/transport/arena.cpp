@@ -96,9 +96,8 @@ void Arena::wait_for_step(int place, std::uint64_t step, const Call& call) {
     if (reached(place, step)) return;
     mesh_.check();
     mesh_.answer_accusation(call);
-    const std::string who = mesh_.rank_text(group_rank(place));
     if (mesh_.has_left(group_rank(place)) && !reached(place, step))
-      mesh_.abort(str(who, " has left the process group (destroy_process_group), while ", mesh_.rank_text(mesh_.rank()),
+      mesh_.abort(str(mesh_.left_text(group_rank(place)), ", while ", mesh_.rank_text(mesh_.rank()),
                       " waits for it in ", call.text()));
     else if (call.deadline.expired())
       mesh_.abort(str(mesh_.rank_text(mesh_.rank()), " waited ", call.timeout.count(), " ms for ", furthest_behind(),

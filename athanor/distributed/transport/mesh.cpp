@@ -55,10 +55,22 @@ void Mesh::abort(const std::string& reason) noexcept {
   ring(rank_, Bell::Messages);
 }
 
+std::string Mesh::left_text(int rank) const {
+  const std::lock_guard lock(mutex_);
+  const std::string& words = peers_[static_cast<std::size_t>(rank)].last_words;
+  return str(rank_text(rank), " has left the process group (destroy_process_group)",
+             words.empty() ? "" : str(" after an error there: ", words));
+}
+
+void Mesh::note_failure(const std::string& what) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (failure_.empty()) failure_ = what;
+}
+
 void Mesh::say_goodbye() noexcept {
   const std::lock_guard lock(mutex_);
   if (broken_.load(std::memory_order_relaxed)) return;
-  const std::string bytes = frame(kGoodbye, "");
+  const std::string bytes = frame(kGoodbye, failure_);
   for (const Peer& peer : peers_) send_now(peer.control, bytes);
 }
 
@@ -140,7 +152,11 @@ void Mesh::listen_to(int rank) {
 void Mesh::understand(int rank, std::uint32_t kind, const std::string& text) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   if (kind == kAbort) abort(text);
-  if (kind == kGoodbye) peer.left.store(true, std::memory_order_release);
+  if (kind == kGoodbye) {
+    const std::lock_guard lock(mutex_);
+    peer.last_words = text;
+    peer.left.store(true, std::memory_order_release);
+  }
   if (kind == kNote) {
     const std::lock_guard lock(mutex_);
     peer.note = text;

@@ -68,6 +68,10 @@ class Mesh {
   void abort(const std::string& reason) noexcept;
   /// Whether that rank said good-bye.
   bool has_left(int rank) const { return peers_[static_cast<std::size_t>(rank)].left.load(std::memory_order_acquire); }
+  /// "rank 3 has left the process group (destroy_process_group)", and after which error if one had happened to it.
+  std::string left_text(int rank) const;
+  /// An error that does not break the group, but may be why this rank leaves it. The first counts.
+  void note_failure(const std::string& what) noexcept;
   void say_goodbye() noexcept;
 
   /// Sleeps until the bell rings, one of `extra` is ready, something happens on a control connection, or the deadline
@@ -94,7 +98,7 @@ class Mesh {
     Socket control, messages, descriptors;
     std::vector<Socket> streams;
     Descriptor bells[kNumBells];
-    std::string unread, note;
+    std::string unread, note, last_words;
     std::atomic<bool> left{false}, closed{false};
   };
   struct Card;
@@ -124,7 +128,7 @@ class Mesh {
   std::atomic<bool> broken_{false};
   std::atomic<int> accuser_{-1};  // a rank that says its call differs from ours
   mutable std::mutex mutex_;      // of what follows, and of the control connections once they are watched
-  std::string reason_;
+  std::string reason_, failure_;
 };
 
 }  // namespace athanor::distributed

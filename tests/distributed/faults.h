@@ -1,0 +1,121 @@
+#pragma once
+/// Ranks that die or hang at a random moment, and what must become of the others.
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "athanor/base/env.h"
+#include "athanor/distributed/process_group.h"
+#include "athanor/distributed/store/tcp_store.h"
+#include "tests/distributed/processes.h"
+
+namespace athanor::distributed::faults {
+
+using athanor::detail::str;
+using std::chrono::milliseconds;
+
+struct Plan {
+  unsigned seed;
+  int ranks, victim;
+  bool kill;  // or stop
+  milliseconds delay;
+  std::vector<int> apart;  // ranks on hosts of their own
+
+  explicit Plan(unsigned number) : seed(number) {
+    std::mt19937 random(number);
+    const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+    ranks = 2 + below(3);
+    victim = below(ranks);
+    kill = below(3) != 0;
+    delay = milliseconds(below(60));
+    const int kind = below(3);
+    for (int r = 0; r < ranks; ++r)
+      if (kind == 1 || (kind == 2 && below(2) == 0)) apart.push_back(r);
+  }
+  std::string text() const {
+    return str("seed ", seed, ": ", ranks, " ranks, ", apart.size(), " of them apart, rank ", victim,
+               kill ? " killed" : " stopped", " after ", delay.count(), " ms");
+  }
+};
+
+inline std::size_t count_of(const char* folder) {
+  std::error_code ignored;
+  std::size_t count = 0;
+  for (const auto& unused : std::filesystem::directory_iterator(folder, ignored)) {
+    static_cast<void>(unused);
+    ++count;
+  }
+  return count;
+}
+
+inline bool abstract_sockets_of(const std::vector<pid_t>& pids) {
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);)
+    for (const pid_t pid : pids)
+      if (line.find(str("@athanor-", pid, "-")) != std::string::npos) return true;
+  return false;
+}
+
+/// Runs `work(group, seed)` on all ranks, with the fault. Survivors end by themselves, in good order or with an error
+/// that names the victim, and nothing is left behind.
+inline void run_with_fault(const Plan& plan, const std::function<void(const ProcessGroupPtr&, unsigned)>& work) {
+  TCPStoreOptions server;
+  server.port = 0;
+  server.is_server = true;
+  const TCPStore store("127.0.0.1", server);
+  const std::size_t shared_before = count_of("/dev/shm");
+  std::vector<pid_t> pids;
+  const auto ends = run_processes(
+      plan.ranks,
+      [&](int rank) {
+        const bool apart = std::find(plan.apart.begin(), plan.apart.end(), rank) != plan.apart.end();
+        ::setenv("ATHANOR_TRANSPORT", apart ? "tcp" : "auto", 1);
+        TCPStoreOptions client;
+        client.port = store.port();
+        ProcessGroupOptions options;
+        options.rank = rank;
+        options.size = plan.ranks;
+        options.name = "faults";
+        options.timeout = milliseconds(2500);
+        const auto group = std::make_shared<ProcessGroup>(std::make_shared<TCPStore>("127.0.0.1", client), options);
+        work(group, plan.seed);
+        group->shutdown();
+      },
+      std::chrono::seconds(40),
+      [&](const std::vector<pid_t>& started) {
+        pids = started;
+        std::this_thread::sleep_for(plan.delay);  // the moment is what is being varied
+        ::kill(started[static_cast<std::size_t>(plan.victim)], plan.kill ? SIGKILL : SIGSTOP);
+      },
+      plan.victim);
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    if (rank == plan.victim) continue;
+    const RankEnd& end = ends[static_cast<std::size_t>(rank)];
+    EXPECT_TRUE(WIFEXITED(end.status)) << "rank " << rank << " hung or crashed, status " << end.status << ": "
+                                       << end.error;
+    if (!end.good()) {
+      EXPECT_NE(end.error.find(str("rank ", plan.victim)), std::string::npos) << "rank " << rank << ": " << end.error;
+    }
+  }
+  EXPECT_FALSE(abstract_sockets_of(pids));
+  EXPECT_LE(count_of("/dev/shm"), shared_before);
+}
+
+/// ATHANOR_FAULT_RUNS=200 tries more moments than the usual 16.
+inline void run_with_faults(int usual, const std::function<void(const ProcessGroupPtr&, unsigned)>& work) {
+  const auto runs = env::integer("ATHANOR_FAULT_RUNS", 1, 100'000).value_or(usual);
+  const auto first = env::integer("ATHANOR_FAULT_FIRST", 1, 1'000'000).value_or(1);
+  for (auto seed = first; seed < first + runs; ++seed) {
+    const Plan plan(static_cast<unsigned>(seed));
+    SCOPED_TRACE(plan.text());
+    run_with_fault(plan, work);
+    if (testing::Test::HasFailure()) break;
+  }
+}
+
+}  // namespace athanor::distributed::faults
