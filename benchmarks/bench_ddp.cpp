@@ -1,5 +1,6 @@
 // Steps of PyTorch's MNIST example on several ranks: what benchmarks/ddp_mnist.py starts.
-//   bench_ddp [--ranks N] [--batch 64] [--threads 1] [--plain] [--overlap | --no-overlap]
+//   bench_ddp [--ranks N] [--batch 64] [--threads 1] [--plain] [--overlap | --no-overlap] [--fp16]
+// It starts the ranks itself, unless the environment says which one it is (RANK, as benchmarks/links.py does).
 // Prints one JSON line: the median time of a step and the images per second of all ranks together.
 #include <CLI/CLI.hpp>
 
@@ -9,9 +10,11 @@
 #include <functional>
 
 #include "athanor/athanor.h"
+#include "athanor/base/env.h"
 #include "athanor/distributed/collectives.h"
 #include "athanor/distributed/spawn.h"
 #include "athanor/models/mnist.h"
+#include "athanor/parallel/comm_hooks.h"
 #include "athanor/parallel/ddp.h"
 
 namespace {
@@ -20,9 +23,9 @@ using namespace athanor;
 using Clock = std::chrono::steady_clock;
 
 struct Flags {
-  int ranks = 1, threads = 1, blocks = 9, steps = 10;
+  int ranks = 1, threads = 1, blocks = 9, steps = 10, warm_up = 10;
   std::int64_t batch = 64;
-  bool plain = false, overlap = false, no_overlap = false;
+  bool plain = false, overlap = false, no_overlap = false, fp16 = false;
 };
 
 void run(const Flags& f, int rank) {
@@ -34,7 +37,9 @@ void run(const Flags& f, int rank) {
   if (f.ranks > 1 && !f.plain) {
     auto options = nn::parallel::DistributedDataParallelOptions();
     if (f.overlap || f.no_overlap) options.overlap(f.overlap);
-    forward = [ddp = nn::parallel::DistributedDataParallel(net, options)](const Tensor& x) mutable { return ddp(x); };
+    nn::parallel::DistributedDataParallel ddp(net, options);
+    if (f.fp16) ddp->register_comm_hook(distributed::ProcessGroupPtr(), nn::parallel::comm_hooks::fp16_compress_hook);
+    forward = [ddp](const Tensor& x) mutable { return ddp(x); };
   }
   optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.01).momentum(0.5));
   const Tensor x = randn({f.batch, 1, 28, 28}), t = randint(10, {f.batch}, kLong);
@@ -46,7 +51,7 @@ void run(const Flags& f, int rank) {
   const auto together = [&] {
     if (f.ranks > 1) distributed::barrier();
   };
-  for (int i = 0; i < 10; ++i) step();
+  for (int i = 0; i < f.warm_up; ++i) step();
   std::vector<double> seconds;
   for (int block = 0; block < f.blocks; ++block) {
     together();
@@ -73,12 +78,18 @@ int main(int argc, char** argv) {
   app.add_option("--threads", f.threads, "threads of each")->check(CLI::Range(1, 1024));
   app.add_option("--batch", f.batch, "images per rank and step")->check(CLI::PositiveNumber);
   app.add_option("--blocks", f.blocks, "measurements")->check(CLI::PositiveNumber);
+  app.add_option("--steps", f.steps, "steps of a measurement")->check(CLI::PositiveNumber);
+  app.add_option("--warm-up", f.warm_up, "steps before the first")->check(CLI::Range(1, 1000));
+  app.add_flag("--fp16", f.fp16, "gradients travel as float16");
   app.add_flag("--plain", f.plain, "the ranks train beside each other without exchanging anything");
   app.add_flag("--overlap", f.overlap, "buckets are reduced by another thread");
   app.add_flag("--no-overlap", f.no_overlap, "buckets are reduced at the end of backward");
   CLI11_PARSE(app, argc, argv);
   try {
-    if (f.ranks == 1)
+    if (const auto rank = env::integer("RANK", 0)) {
+      f.ranks = static_cast<int>(env::integer("WORLD_SIZE", 1, 1024).value_or(1));
+      run(f, static_cast<int>(*rank));
+    } else if (f.ranks == 1)
       run(f, 0);
     else
       distributed::spawn([&](int rank) { run(f, rank); }, f.ranks);
