@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Writes docs/not_here.md: what PyTorch's reference has and this library has not, and why.
+
+    tools/missing.py            rewrites the page
+    tools/missing.py --check    exit status 1 if the page lacks a name or a name its reason; says so if the page is old
+
+tools/pytorch_names.txt has the names of PyTorch's reference, one a line. A name is here if a schema (or alias) of
+athanor/ops or a public header has it. What is not here needs a line in REASONS.
+"""
+import argparse
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import generate_ops  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "not_here.md"
+
+# (pattern of names, why). The first that fits counts.
+REASONS = [
+    (r"torch\.fft\..*|torch\.Tensor\.i?stft|torch\.i?stft",
+     "Fourier transforms need complex numbers, which are not planned"),
+    (r"torch\.(Tensor\.)?(H|mH|angle|cdouble|cfloat|chalf|complex|polar|conj|conj_physical_?|imag|real|is_complex|"
+     r"is_conj|isreal|resolve_conj|resolve_neg|is_neg|view_as_complex|view_as_real|view_as_complex_copy|"
+     r"view_as_real_copy)",
+     "Complex dtypes are not planned"),
+    (r"torch\.(Tensor\.)?(.*quantize.*|fake_.*|q_.*|qscheme|int_repr|is_quantized)",
+     "Quantized tensors are not planned"),
+    (r"torch\.(Tensor\.)?(.*sparse.*|coalesce|col_indices|crow_indices|dense_dim|is_coalesced|to_dense|hspmm|"
+     r"sspaddmm|smm|indices_copy|values_copy|col_indices_copy|crow_indices_copy)|torch\.optim\.SparseAdam",
+     "Sparse tensors are not planned"),
+    (r"torch\.Tensor\.(ipu|xpu|mtia|is_ipu|is_xla|is_xpu|is_mps|is_meta|to_mkldnn|to_padded_tensor)",
+     "Device types and layouts that this library does not have"),
+    (r"torch\.(Tensor\.)?(\w+_copy|narrow_copy)",
+     "Copies of views that compilers of graphs need; view(...).clone() is the same"),
+    (r"torch\.(as_tensor|asarray|from_numpy|frombuffer|from_file|is_nonzero|result_type)|"
+     r"torch\.Tensor\.(as_subclass|bfloat16|byte|long|short|tolist|nelement|new_tensor|numpy|get_device|index_put|"
+     r"is_set_to|grad_dtype|untyped_storage)|torch\.nn\.functional\.Optional",
+     "Python's way of writing what C++ writes otherwise: to(kByte), from_blob, numel, index_put_; the bindings are "
+     "to have it"),
+    (r"torch\.(is_grad_enabled|is_inference_mode_enabled|get_num_threads|set_num_threads|get_num_interop_threads|"
+     r"set_num_interop_threads|set_flush_denormal)",
+     "Settings of the process: here under other headers (GradMode, base/parallel.h), or without an effect"),
+    (r"torch\.Tensor\.(pin_memory|is_pinned|record_stream)",
+     "Memory of CUDA devices: with the CUDA backend"),
+    (r"torch\.(Tensor\.)?(svd|geqrf|orgqr|ormqr|pinverse|lu|lu_solve|lu_unpack|cholesky_inverse|cholesky_solve|"
+     r"triangular_solve|matrix_exp|pca_lowrank|svd_lowrank)|torch\.linalg\..*",
+     "Linear algebra beyond solve, inv, det, slogdet, cholesky, matrix_power, multi_dot, cross: asked for by "
+     "nothing yet"),
+    (r"torch\.special\..*|torch\.(Tensor\.)?(i0_?|igammac?|mvlgamma|frexp)",
+     "Special functions beyond those of the tensor methods: asked for by nothing yet"),
+    (r"torch\.(Tensor\.)?(cov|corrcoef|quantile|nanquantile|histogram|histogramdd|nonzero_static|range|poisson|"
+     r"segment_reduce|unravel_index|hash_tensor)",
+     "Asked for by nothing yet"),
+    (r"torch\.nn\.(functional\.)?(RNN|GRU|LSTM|RNNCell|GRUCell|LSTMCell|RNNBase|RNNCellBase|MultiheadAttention|"
+     r"Transformer\w*|multi_head_attention_forward|scaled_dot_product_attention)|torch\.nn\.utils\.rnn",
+     "Recurrent layers and attention: next"),
+    (r"torch\.nn\.(Lazy\w+|LinearCrossEntropy\w+)|torch\.nn\.functional\.(linear_cross_entropy|scaled_\w+|"
+     r"grouped_mm)",
+     "Layers that learn their sizes from the first input, and products in eight bits: not planned"),
+    (r"torch\.trapz|torch\.nn\.(NLLLoss2d|UpsamplingBilinear2d|UpsamplingNearest2d)|"
+     r"torch\.nn\.functional\.upsample.*|torch\.nn\.utils\.clip_grad_norm",
+     "Old names of trapezoid, NLLLoss, Upsample, interpolate, clip_grad_norm_"),
+    (r"torch\.nn\.functional\.(adaptive_max_pool\dd_with_indices|conv_tbc|native_channel_shuffle)",
+     "Parts of PyTorch's own implementation"),
+    (r"torch\.nn\.AdaptiveLogSoftmaxWithLoss",
+     "Asked for by nothing yet"),
+    (r"torch\.nn\.utils\..*",
+     "Reparametrization and fusion of layers: weight_norm and spectral_norm are wanted, the rest is asked for by "
+     "nothing yet"),
+    (r"torch\.optim\..*",
+     "Optimizers asked for by nothing yet"),
+]
+
+
+def op_names():
+    names, aliases = set(), []
+    for path in sorted((ROOT / "athanor" / "ops").glob("*.cpp")):
+        for op in generate_ops.read_ops(path):
+            names.add(op.name)
+            if op.has_inplace_method:
+                names.add(op.name + "_")
+        aliases += generate_ops.read_aliases(path)
+    for alias, target, _ in aliases:
+        names.add(alias)
+        if target + "_" in names:
+            names.add(alias + "_")
+    return names
+
+
+def header_words(*folders):
+    """Identifiers of the public headers; what macros make of Name##D##d counts as Name1d, Name2d, Name3d."""
+    words = set()
+    for folder in folders:
+        for path in sorted((ROOT / "athanor" / folder).glob("*.h")):
+            text = re.sub(r"//[^\n]*", "", path.read_text())
+            words.update(re.findall(r"\w+", text))
+            # Macros paste a number of dims to a name that is their argument.
+            for name in re.findall(r"\((\w+), (?=[\w]+, D\b|[123],)", text) + re.findall(r"\b(\w+)##D##d", text):
+                words.update(f"{name}{d}d" for d in (1, 2, 3))
+            for name in re.findall(r"ATHANOR_POOL_LAYER\((\w+), (\w+), D", text):
+                words.update(f"{n}{d}d" for n in name for d in (1, 2, 3))
+    return words
+
+
+class Library:
+    def __init__(self):
+        self.ops = op_names()
+        self.tensor = self.ops | header_words("tensor", "ops", "autograd", "tape")
+        self.nn = header_words("nn", "parallel") | self.ops
+        self.optim = header_words("optim")
+
+    def has(self, full):
+        place, name = full.rsplit(".", 1)
+        if place == "torch.nn.functional":
+            return name in self.nn
+        if place == "torch.nn.utils" or place == "torch.nn.init" or place == "torch.nn":
+            return name in self.nn
+        if place.startswith("torch.optim"):
+            return name in self.optim
+        if place == "torch.linalg":
+            return "linalg_" + name in self.ops
+        if place == "torch.special":
+            return name in self.ops
+        if place == "torch.fft":
+            return "fft_" + name in self.ops
+        return name in self.tensor
+
+
+def entries():
+    """(reason, [names]) in the order of REASONS, and the names without a reason."""
+    library = Library()
+    names = (ROOT / "tools" / "pytorch_names.txt").read_text().split()
+    absent = [n for n in names if not library.has(n)]
+    found, without = [], []
+    for pattern, why in REASONS:
+        found.append((why, []))
+    for name in absent:
+        for i, (pattern, _) in enumerate(REASONS):
+            if re.fullmatch(pattern, name):
+                found[i][1].append(name)
+                break
+        else:
+            without.append(name)
+    return found, without, len(names), len(absent)
+
+
+def page(found, total, absent):
+    out = ["# What PyTorch has and this library has not", "",
+           f"Written by `tools/missing.py` from the names of PyTorch's reference: {total} names, {absent} of them not "
+           "here. A function and a method of one name count twice.", ""]
+    merged = {}
+    for why, names in found:
+        if names:
+            merged.setdefault(why, []).extend(names)
+    for why, names in merged.items():
+        out += [f"## {why}", "", ", ".join(f"`{n.removeprefix('torch.')}`" for n in sorted(names)), ""]
+    return "\n".join(out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    found, without, total, absent = entries()
+    faults = [f"no reason for {name}: add it to REASONS in tools/missing.py" for name in without]
+    unused = [f"no longer needed in REASONS: {pattern}" for (pattern, _), (_, names) in zip(REASONS, found) if not names]
+    text = page(found, total, absent)
+    written = PAGE.read_text() if PAGE.exists() else ""
+    if args.check:
+        listed = set(re.findall(r"`([\w.]+)`", written))
+        faults += [f"{PAGE.relative_to(ROOT)} lacks {name}: run tools/missing.py" for _, names in found for name in names
+                   if name.removeprefix("torch.") not in listed]
+        # What has come since makes the page old; that alone stops nobody.
+        if not faults and written != text:
+            unused.append(f"{PAGE.relative_to(ROOT)} names things that are here by now: run tools/missing.py")
+    print(*faults, *unused, sep="\n")
+    if not args.check:
+        PAGE.write_text(text)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
