@@ -77,7 +77,35 @@ Body train_step(std::vector<std::int64_t> shape, bool channels_last = false) {
   };
 }
 
+/// `count` parameters of `size` elements with small gradients.
+inline std::vector<Tensor> parameters_with_gradients(std::int64_t count, std::int64_t size) {
+  std::vector<Tensor> out;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Tensor p = torch::randn({size}).requires_grad_();
+    p.mutable_grad() = torch::randn({size}) * 0.01;
+    out.push_back(p);
+  }
+  return out;
+}
+
+/// Steps over many small and over few large parameters; an item is an element.
+inline void add_optimizer_rows(Program& program) {
+  for (const auto& [count, size] : {std::pair<std::int64_t, std::int64_t>{1000, 256}, {4, 4000000}}) {
+    const std::string shape = "/" + std::to_string(count) + "x" + std::to_string(size);
+    const auto items = static_cast<double>(count * size);
+    program.add("optim.adamw" + shape, "element", items, [count = count, size = size] {
+      auto optimizer = std::make_shared<torch::optim::AdamW>(parameters_with_gradients(count, size),
+                                                             torch::optim::AdamWOptions(1e-6));
+      return [optimizer] { optimizer->step(); };
+    });
+    program.add("optim.clip_grad_norm" + shape, "element", items, [count = count, size = size] {
+      return [params = parameters_with_gradients(count, size)] { torch::nn::utils::clip_grad_norm_(params, 1e9); };
+    });
+  }
+}
+
 inline void add_training_rows(Program& program) {
+  add_optimizer_rows(program);
   for (const std::int64_t batch : {1, 64}) {
     const std::string size = "/b" + std::to_string(batch);
     const auto items = static_cast<double>(batch);

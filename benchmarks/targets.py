@@ -27,6 +27,8 @@ TARGETS = [
     (r"(sum|mean|amax)\..*", 0.95, ""),
     (r"(add|muladd|relu|sigmoid|clone|cat|broadcast_\w+)\.new/1e8", 5.0, "plain"),
     (r"(gemm|conv|conv_blocked)\..*", 0.97, ""),
+    (r"optim\..*/1000x256", 4.0, ""),
+    (r"optim\..*", 0.95, ""),
     (r"resnet\..*", 1.0, ""),
     (r"loader\..*", 10.0, ""),
 ]

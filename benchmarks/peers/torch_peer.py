@@ -370,7 +370,29 @@ def train_step(model, shape, layout=None):
     return step
 
 
+def add_optimizer_rows(program: Program) -> None:
+    """The fused step and the foreach norm, PyTorch's fastest."""
+    def parameters(count, size):
+        params = [torch.randn(size).requires_grad_() for _ in range(count)]
+        for p in params:
+            p.grad = torch.randn(size) * 0.01
+        return params
+
+    for count, size in ((1000, 256), (4, 4000000)):
+        def step(count=count, size=size):
+            optimizer = torch.optim.AdamW(parameters(count, size), lr=1e-6, fused=True)
+            return optimizer.step
+
+        def clip(count=count, size=size):
+            params = parameters(count, size)
+            return lambda: torch.nn.utils.clip_grad_norm_(params, 1e9, foreach=True)
+
+        program.add(f"optim.adamw/{count}x{size}", "element", count * size, step)
+        program.add(f"optim.clip_grad_norm/{count}x{size}", "element", count * size, clip)
+
+
 def add_training_rows(program: Program) -> None:
+    add_optimizer_rows(program)
     for batch in (32, 64, 128):
         for name, net in (("conv", ConvNet), ("tutorial", TutorialNet)):
             def make(net=net, batch=batch, layout=None):
