@@ -2,6 +2,7 @@
 /// namespace athanor::nn::functional: the layers as functions.
 
 #include "athanor/nn/activation.h"
+#include "athanor/nn/attention.h"
 #include "athanor/nn/conv.h"
 #include "athanor/nn/distance.h"
 #include "athanor/nn/dropout.h"

@@ -4,4 +4,6 @@
 #include "athanor/nn/container.h"
 #include "athanor/nn/functional.h"
 #include "athanor/nn/init.h"
+#include "athanor/nn/rnn.h"
+#include "athanor/nn/transformer.h"
 #include "athanor/nn/utils.h"

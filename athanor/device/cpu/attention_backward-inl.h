@@ -1,0 +1,198 @@
+// Fused attention, backward: scores are computed again, block by block (algorithm of FlashAttention; see
+// ops/kernels/attention.h). Compiled once per SIMD target; included by kernel files after hwy/highway.h.
+
+// clang-format off
+#if defined(ATHANOR_DEVICE_CPU_ATTENTION_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATHANOR_DEVICE_CPU_ATTENTION_BACKWARD_INL_H_
+#undef ATHANOR_DEVICE_CPU_ATTENTION_BACKWARD_INL_H_
+#else
+#define ATHANOR_DEVICE_CPU_ATTENTION_BACKWARD_INL_H_
+#endif
+// clang-format on
+
+#include "athanor/device/cpu/attention-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::HWY_NAMESPACE {
+namespace {  // each kernel file has its own
+
+/// A task of the backward pass: some columns of one head of k, all heads of q that read it, all rows.
+template <class T>
+class BackwardPart {
+ public:
+  BackwardPart(const cpu::AttentionBackward& b, std::int64_t at, std::int64_t part)
+      : b_(b),
+        s_(b.shape),
+        batch_(at / s_.groups),
+        group_(at % s_.groups),
+        part_(part),
+        first_(part * s_.columns_part),
+        cols_(std::clamp<std::int64_t>(s_.cols - first_, 0, s_.columns_part)) {}
+
+  void run() {
+    allocate();
+    const HeadView<T> k(b_.k, batch_, group_), v(b_.v, batch_, group_);
+    pack_columns<T>(k.at(first_), k.col, k.row, s_.depth, cols_, kt_);
+    pack_columns<T>(v.at(first_), v.col, v.row, s_.depth_v, cols_, vt_);
+    pack_columns<T>(k.at(first_), k.row, k.col, cols_, s_.depth, k_);
+    sums_k().clear(cols_);
+    sums_v().clear(cols_);
+    const std::int64_t each = s_.heads / s_.groups;
+    for (std::int64_t head = group_ * each; head < (group_ + 1) * each; ++head)
+      for (std::int64_t i = 0; i < s_.rows; i += kRows) rows(head, i, std::min<std::int64_t>(kRows, s_.rows - i));
+    write(b_.dk, sums_k());
+    write(b_.dv, sums_v());
+  }
+
+ private:
+  static constexpr std::int64_t kRows = kBackwardTiles * kTileRows, kCols = kAttentionCols<T>;
+
+  void allocate() {
+    const std::int64_t sizes[] = {packed_b_size<T>(s_.depth, cols_),
+                                  packed_b_size<T>(s_.depth_v, cols_),
+                                  packed_b_size<T>(cols_, s_.depth),
+                                  Sums<T>::size(cols_, s_.depth),
+                                  Sums<T>::size(cols_, s_.depth_v),
+                                  packed_a_size<T>(kRows, s_.depth),
+                                  packed_b_size<T>(kRows, s_.depth),
+                                  packed_a_size<T>(kRows, s_.depth_v),
+                                  packed_b_size<T>(kRows, s_.depth_v),
+                                  Sums<T>::size(kRows, s_.depth),
+                                  kRows * kCols,
+                                  kRows * kCols,
+                                  kRows};
+    T** const places[] = {&kt_, &vt_, &k_, &dk_, &dv_, &qa_, &qb_, &ga_, &gb_, &dq_, &scores_, &slopes_, &delta_};
+    constexpr std::int64_t kLine = 64 / sizeof(T);
+    std::int64_t total = 0;
+    for (const std::int64_t n : sizes) total += (n + kLine - 1) / kLine * kLine;
+    room_ = cpu::HostBuffer<T>(total);
+    T* p = room_.data();
+    for (std::size_t i = 0; i < std::size(sizes); ++i) {
+      *places[i] = p;
+      p += (sizes[i] + kLine - 1) / kLine * kLine;
+    }
+  }
+
+  Sums<T> sums_k(std::int64_t from = 0) const { return Sums<T>(dk_ + from * padded_columns<T>(s_.depth), s_.depth); }
+  Sums<T> sums_v(std::int64_t from = 0) const {
+    return Sums<T>(dv_ + from * padded_columns<T>(s_.depth_v), s_.depth_v);
+  }
+
+  /// Rows [i, i + m) of a head of q.
+  void rows(std::int64_t head, std::int64_t i, std::int64_t m) {
+    const ScoreRules<T> rules(s_, b_.mask, b_.params, batch_, head);
+    const std::int64_t end = std::min(rules.visible(i + m) - first_, cols_);
+    const RowTiles tiles(m);
+    const Sums<T> dq(dq_, s_.depth);
+    dq.clear(m);
+    if (end > 0) pack_block(head, i, tiles);
+    for (std::int64_t j = 0; j < end; j += kCols) block(rules, head, i, tiles, j, std::min(kCols, end - j));
+    if (!b_.dq.defined()) return;
+    const T scale = static_cast<T>(b_.params.scale);
+    if (b_.partial) {
+      const std::int64_t place = ((part_ * s_.batch + batch_) * s_.heads + head) * s_.rows + i;
+      dq.write(tiles, static_cast<T*>(b_.partial) + place * s_.depth, s_.depth, 1, scale, false);
+    } else {
+      const HeadView<T> to(b_.dq, batch_, head);
+      dq.write(tiles, to.at(i), to.row, to.col, scale, false);
+    }
+  }
+
+  /// Packs q (scaled) and the gradient both ways, and sums gradient times result of each row.
+  void pack_block(std::int64_t head, std::int64_t i, const RowTiles& tiles) {
+    const HeadView<T> q(b_.q, batch_, head), g(b_.grad, batch_, head), out(b_.out, batch_, head);
+    const std::int64_t m = tiles.rows;
+    pack_rows<T>(q.at(i), q.row, q.col, s_.depth, tiles, qa_);
+    pack_columns<T>(q.at(i), q.row, q.col, m, s_.depth, qb_);
+    pack_rows<T>(g.at(i), g.row, g.col, s_.depth_v, tiles, ga_);
+    pack_columns<T>(g.at(i), g.row, g.col, m, s_.depth_v, gb_);
+    const T scale = static_cast<T>(b_.params.scale);
+    for (std::int64_t e = 0; e < m * s_.depth; ++e) qa_[e] *= scale;
+    for (std::int64_t e = 0; e < m * padded_columns<T>(s_.depth); ++e) qb_[e] *= scale;
+    for (std::int64_t r = 0; r < m; ++r) {
+      const T *a = g.at(i + r), *b = out.at(i + r);
+      T sum = 0;
+      for (std::int64_t e = 0; e < s_.depth_v; ++e) sum += a[e * g.col] * b[e * out.col];
+      delta_[r] = sum;
+    }
+  }
+
+  void block(const ScoreRules<T>& rules, std::int64_t head, std::int64_t i, const RowTiles& tiles, std::int64_t j,
+             std::int64_t n) {
+    multiply(LeftOperand<T>::packed(qa_, s_.depth), tiles, s_.depth, kt_, cols_, j, n, scores_, kCols);
+    multiply(LeftOperand<T>::packed(ga_, s_.depth_v), tiles, s_.depth_v, vt_, cols_, j, n, slopes_, kCols);
+    const T* const lse = b_.lse.ptr<T>() + (batch_ * s_.heads + head) * s_.rows + i;
+    // Sums of columns have the same tiles for all rows; what a tile has beyond column n gets zeros.
+    const RowTiles columns(std::min(kCols, cols_ - j));
+    const std::int64_t used = columns.reaching(n), beyond = columns.begin(used) - n;
+    for (std::int64_t r = 0; r < tiles.rows; ++r) {
+      T *s = scores_ + r * kCols, *g = slopes_ + r * kCols;
+      slope(rules, i + r, j, n, lse[r], delta_[r], s, g);
+      std::fill_n(s + n, beyond, T(0));
+      std::fill_n(g + n, beyond, T(0));
+    }
+    sums_v(j).add(LeftOperand<T>::by_columns(scores_, kCols), columns, tiles.rows, gb_, tiles.rows, 0, used);
+    sums_k(j).add(LeftOperand<T>::by_columns(slopes_, kCols), columns, tiles.rows, qb_, tiles.rows, 0, used);
+    Sums<T>(dq_, s_.depth).add(LeftOperand<T>::by_rows(slopes_, kCols), tiles, n, k_, cols_, j, tiles.count);
+  }
+
+  /// A row's scores to probabilities as the forward used them, and their gradients to gradients of the scores.
+  void slope(const ScoreRules<T>& rules, std::int64_t i, std::int64_t j, std::int64_t n, T lse, T delta, T* s, T* g) {
+    const hn::ScalableTag<T> d;
+    constexpr std::int64_t L = kVector<T>;
+    rules.mask(s, i, first_ + j, n);
+    constexpr T kInf = std::numeric_limits<T>::infinity();
+    const auto shift = hn::Set(d, lse == -kInf ? kInf : lse), less = hn::Set(d, delta);
+    if (rules.drops()) {
+      rules.draw(dropout_.keep, dropout_.words, i, first_ + j, n);
+      for (std::int64_t c = 0; c < n; c += L) {
+        const auto p = cpu::HWY_NAMESPACE::vec_exp_nonpositive(d, hn::Sub(hn::LoadU(d, s + c), shift));
+        const auto keep = hn::Load(d, dropout_.keep + c);
+        hn::StoreU(hn::Mul(p, hn::MulSub(hn::LoadU(d, g + c), keep, less)), d, g + c);
+        hn::StoreU(hn::Mul(p, keep), d, s + c);
+      }
+      return;
+    }
+    for (std::int64_t c = 0; c < n; c += L) {
+      const auto p = cpu::HWY_NAMESPACE::vec_exp_nonpositive(d, hn::Sub(hn::LoadU(d, s + c), shift));
+      hn::StoreU(hn::Mul(p, hn::Sub(hn::LoadU(d, g + c), less)), d, g + c);
+      hn::StoreU(p, d, s + c);
+    }
+  }
+
+  void write(const View& to, const Sums<T>& all) const {
+    if (!to.defined()) return;
+    const HeadView<T> head(to, batch_, group_);
+    for (std::int64_t j = 0; j < cols_; j += kCols) {
+      const RowTiles tiles(std::min(kCols, cols_ - j));
+      Sums<T>(all.data + j * all.padded, all.n).write(tiles, head.at(first_ + j), head.row, head.col, T(1), false);
+    }
+  }
+
+  const cpu::AttentionBackward& b_;
+  const cpu::AttentionShape& s_;
+  const std::int64_t batch_, group_, part_, first_, cols_;
+  cpu::HostBuffer<T> room_;
+  T *kt_ = nullptr, *vt_ = nullptr, *k_ = nullptr;   // packed: kᵀ, vᵀ and k
+  T *dk_ = nullptr, *dv_ = nullptr, *dq_ = nullptr;  // sums
+  T *qa_ = nullptr, *qb_ = nullptr;                  // a block of q packed by rows and by columns
+  T *ga_ = nullptr, *gb_ = nullptr;                  // of the gradient
+  T *scores_ = nullptr, *slopes_ = nullptr, *delta_ = nullptr;
+  DropoutRoom<T> dropout_;
+};
+
+template <class T>
+void backward_attention(const cpu::AttentionBackward& b, std::int64_t at, std::int64_t part) {
+  BackwardPart<T>(b, at, part).run();
+}
+
+template <class T>
+cpu::AttentionFns attention_fns() {
+  return {&plan_attention<T>, &pack_attention<T>, &forward_attention<T>, &backward_attention<T>};
+}
+
+}  // namespace
+}  // namespace athanor::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

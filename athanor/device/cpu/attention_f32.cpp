@@ -1,0 +1,24 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "athanor/device/cpu/attention_f32.cpp"
+#include "athanor/device/cpu/simd_targets.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#include "athanor/device/cpu/attention_backward-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::HWY_NAMESPACE {
+void fill_attention_f32(cpu::AttentionFns& f) { f = attention_fns<float>(); }
+}  // namespace athanor::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace athanor {
+HWY_EXPORT(fill_attention_f32);
+cpu::AttentionFns cpu::attention_f32() {
+  AttentionFns f{};
+  HWY_DYNAMIC_DISPATCH(fill_attention_f32)(f);
+  return f;
+}
+}  // namespace athanor
+#endif

@@ -1,0 +1,161 @@
+// Products of operands packed once and used many times, on one thread: pieces of attention and of recurrent layers.
+// Compiled once per SIMD target; included by kernel files after hwy/highway.h.
+
+// clang-format off
+#if defined(ATHANOR_DEVICE_CPU_PACKED_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATHANOR_DEVICE_CPU_PACKED_PRODUCT_INL_H_
+#undef ATHANOR_DEVICE_CPU_PACKED_PRODUCT_INL_H_
+#else
+#define ATHANOR_DEVICE_CPU_PACKED_PRODUCT_INL_H_
+#endif
+// clang-format on
+
+#include "athanor/device/cpu/gemm_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::HWY_NAMESPACE {
+namespace {  // each kernel file has its own
+
+/// Columns of the panel that starts at column q of n.
+template <class T>
+constexpr int panel_width(std::int64_t n, std::int64_t q) {
+  return n - q <= kVector<T> ? kVector<T> : kTileCols<T>;
+}
+/// n rounded up to whole panels.
+template <class T>
+constexpr std::int64_t padded_columns(std::int64_t n) {
+  const std::int64_t whole = n / kTileCols<T> * kTileCols<T>;
+  return whole == n ? n : whole + panel_width<T>(n, whole);
+}
+/// Elements of packed b (k × n), slack for whole-vector stores included.
+template <class T>
+constexpr std::int64_t packed_b_size(std::int64_t k, std::int64_t n) {
+  return padded_columns<T>(n) * k + kVector<T>;
+}
+/// Panel after panel: column q starts at q · k.
+template <class T>
+void pack_columns(const T* b, std::int64_t row, std::int64_t col, std::int64_t k, std::int64_t n, T* out) {
+  for (std::int64_t q = 0; q < n; q += kTileCols<T>) {
+    const int width = panel_width<T>(n, q);
+    pack_b<T>(b + q * col, row, col, k, static_cast<int>(std::min<std::int64_t>(width, n - q)), width, out + q * k);
+  }
+}
+
+/// Rows cut into tiles of nearly one height.
+struct RowTiles {
+  explicit RowTiles(std::int64_t m) : rows(m), count((m + kTileRows - 1) / kTileRows) {}
+  std::int64_t begin(std::int64_t t) const { return t * rows / count; }
+  /// Tiles that have some of the first n rows.
+  std::int64_t reaching(std::int64_t n) const {
+    std::int64_t t = 0;
+    while (t < count && begin(t) < n) ++t;
+    return t;
+  }
+  int height(std::int64_t t) const { return static_cast<int>(begin(t + 1) - begin(t)); }
+  std::int64_t rows, count;
+};
+
+template <class T>
+constexpr std::int64_t packed_a_size(std::int64_t m, std::int64_t k) {
+  return m * k + kVector<T>;
+}
+/// Tile after tile: row i of the first row of a tile starts at i · k.
+template <class T>
+void pack_rows(const T* a, std::int64_t row, std::int64_t col, std::int64_t k, const RowTiles& tiles, T* out) {
+  for (std::int64_t t = 0; t < tiles.count; ++t)
+    pack_a<T>(a + tiles.begin(t) * row, row, col, k, tiles.height(t), out + tiles.begin(t) * k);
+}
+
+/// An operand a as tiles read it.
+template <class T>
+struct LeftOperand {
+  /// Packed by pack_rows.
+  static LeftOperand packed(const T* a, std::int64_t k) { return {a, k, 0, AForm::Columns}; }
+  /// a(i, p) = p[i · step + p].
+  static LeftOperand by_rows(const T* a, std::int64_t step) { return {a, step, step, AForm::Rows}; }
+  /// a(i, p) = p[i + p · step].
+  static LeftOperand by_columns(const T* a, std::int64_t step) { return {a, 1, step, AForm::Columns}; }
+  const T* tile(const RowTiles& tiles, std::int64_t t) const { return data + tiles.begin(t) * row; }
+  std::int64_t step_of(const RowTiles& tiles, std::int64_t t) const { return step ? step : tiles.height(t); }
+
+  const T* data;
+  std::int64_t row;   ///< distance of the tiles' starts, per row
+  std::int64_t step;  ///< 0: the tile's height
+  AForm form;
+};
+
+/// Columns [j, j + n) of c = a @ b, to c[i · ld + …] from its start; b packed, k × columns. j starts a panel; whole
+/// panels are written.
+template <class T>
+void multiply(const LeftOperand<T>& a, const RowTiles& tiles, std::int64_t k, const T* b, std::int64_t columns,
+              std::int64_t j, std::int64_t n, T* c, std::int64_t ld) {
+  for (std::int64_t q = 0; q < n; q += kTileCols<T>) {
+    const int width = panel_width<T>(columns, j + q);
+    for (std::int64_t t = 0; t < tiles.count; ++t)
+      tile_for<T>(tiles.height(t), width / kVector<T>, a.form)(k, a.tile(tiles, t), a.step_of(tiles, t),
+                                                               b + (j + q) * k, width, nullptr,
+                                                               c + tiles.begin(t) * ld + q, ld, nullptr);
+  }
+}
+
+/// Sums that grow: for each tile of rows the panels of columns one after the other, each without gaps.
+template <class T>
+struct Sums {
+  Sums(T* data, std::int64_t n) : data(data), n(n), padded(padded_columns<T>(n)) {}
+  static std::int64_t size(std::int64_t m, std::int64_t n) { return m * padded_columns<T>(n); }
+  T* block(const RowTiles& tiles, std::int64_t t, std::int64_t q) const {
+    return data + tiles.begin(t) * padded + q * tiles.height(t);
+  }
+  void clear(std::int64_t m) const { std::fill_n(data, m * padded, T(0)); }
+  /// += a @ b over the first `used` tiles; b packed, its panels `b_rows` long, from row b_row on.
+  void add(const LeftOperand<T>& a, const RowTiles& tiles, std::int64_t k, const T* b, std::int64_t b_rows,
+           std::int64_t b_row, std::int64_t used) const {
+    for (std::int64_t q = 0; q < n; q += kTileCols<T>) {
+      const int width = panel_width<T>(n, q);
+      const T* panel = b + q * b_rows + b_row * width;
+      for (std::int64_t t = 0; t < used; ++t) {
+        T* const at = block(tiles, t, q);
+        tile_for<T>(tiles.height(t), width / kVector<T>, a.form)(k, a.tile(tiles, t), a.step_of(tiles, t), panel, width,
+                                                                 at, at, width, nullptr);
+      }
+    }
+  }
+  /// Multiplies row r of tile t.
+  void scale_row(const RowTiles& tiles, std::int64_t t, int r, T by) const {
+    const hn::ScalableTag<T> d;
+    const auto factor = hn::Set(d, by);
+    for (std::int64_t q = 0; q < n; q += kTileCols<T>) {
+      const int width = panel_width<T>(n, q);
+      T* const row = block(tiles, t, q) + r * width;
+      for (int j = 0; j < width; j += kVector<T>) hn::StoreU(hn::Mul(hn::LoadU(d, row + j), factor), d, row + j);
+    }
+  }
+  /// to[i · row + j · col] (+)= by · row i of all tiles.
+  void write(const RowTiles& tiles, T* to, std::int64_t row, std::int64_t col, T by, bool add) const {
+    for (std::int64_t t = 0; t < tiles.count; ++t)
+      for (int r = 0; r < tiles.height(t); ++r) write_row(tiles, t, r, to + (tiles.begin(t) + r) * row, col, by, add);
+  }
+  void write_row(const RowTiles& tiles, std::int64_t t, int r, T* to, std::int64_t col, T by, bool add) const {
+    for (std::int64_t q = 0; q < n; q += kTileCols<T>) {
+      const int width = panel_width<T>(n, q);
+      const T* const from = block(tiles, t, q) + r * width;
+      const std::int64_t count = std::min<std::int64_t>(width, n - q);
+      T* const out = to + q * col;
+      if (add)
+        for (std::int64_t j = 0; j < count; ++j) out[j * col] += by * from[j];
+      else if (col == 1)
+        for (std::int64_t j = 0; j < count; ++j) out[j] = by * from[j];
+      else
+        for (std::int64_t j = 0; j < count; ++j) out[j * col] = by * from[j];
+    }
+  }
+
+  T* data;
+  std::int64_t n, padded;
+};
+
+}  // namespace
+}  // namespace athanor::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

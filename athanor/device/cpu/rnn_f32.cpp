@@ -1,0 +1,24 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "athanor/device/cpu/rnn_f32.cpp"
+#include "athanor/device/cpu/simd_targets.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#include "athanor/device/cpu/rnn-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::HWY_NAMESPACE {
+void fill_rnn_f32(cpu::RnnFns& f) { f = rnn_fns<float>(); }
+}  // namespace athanor::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace athanor {
+HWY_EXPORT(fill_rnn_f32);
+cpu::RnnFns cpu::rnn_f32() {
+  RnnFns f{};
+  HWY_DYNAMIC_DISPATCH(fill_rnn_f32)(f);
+  return f;
+}
+}  // namespace athanor
+#endif

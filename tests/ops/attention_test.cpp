@@ -1,0 +1,140 @@
+#include "athanor/base/parallel.h"
+#include "athanor/ops/factory.h"
+#include "athanor/tensor/allocator.h"
+#include "numeric.h"
+
+namespace athanor {
+namespace {
+
+using test::expect_close;
+using test::values;
+
+Tensor by_loops(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, const Tensor& mask = {}) {
+  const double scale = 1 / std::sqrt(static_cast<double>(q.size(-1)));
+  Tensor s = matmul(q.to(kDouble), k.to(kDouble).transpose(-2, -1)) * scale;
+  if (causal) s = s.masked_fill(ones({q.size(-2), k.size(-2)}, kBool).tril().logical_not(), -INFINITY);
+  if (mask.defined()) s = s + mask.to(kDouble);
+  return matmul(softmax(s, -1), v.to(kDouble));
+}
+
+TEST(Attention, AgreesOverManySizes) {
+  for (const DType t : {kFloat, kDouble})
+    for (const bool causal : {false, true})
+      for (const std::int64_t rows : {1, 130})
+        for (const std::int64_t columns : {1, 64, 290})
+          for (const std::int64_t depth : {8, 80}) {
+            Tensor q = values({2, 2, rows, depth}, t, 1), k = values({2, 2, columns, depth}, t, 2),
+                   v = values({2, 2, columns, depth - 3}, t, 3);
+            for (Tensor* x : {&q, &k, &v}) x->requires_grad_();
+            const Tensor out = scaled_dot_product_attention(q, k, v, {}, 0, causal),
+                         expected = by_loops(q, k, v, causal);
+            const double tolerance = t == kFloat ? 1e-5 : 1e-12;
+            expect_close(out, expected, tolerance, tolerance);
+            const Tensor w = values(out.sizes(), t, 4);
+            const auto g = autograd::grad({(out * w).sum()}, {q, k, v});
+            const auto e = autograd::grad({(expected * w.to(kDouble)).sum()}, {q, k, v});
+            for (std::size_t i = 0; i < 3; ++i) {
+              const double greatest = e[i].abs().max().item<double>();
+              ASSERT_LE((g[i].to(kDouble) - e[i].to(kDouble)).abs().max().item<double>(), tolerance * (10 + greatest))
+                  << "input " << i << ", " << rows << " x " << columns << ", depth " << depth;
+            }
+          }
+}
+
+TEST(Attention, ReadsAnyStridesAndKeepsTheOrderOfHeads) {
+  const Tensor packed = values({2, 70, 3, 4, 16}, kFloat);  // batch, places, q k v, heads, depth
+  const auto part = [&](std::int64_t i) { return packed.select(2, i).transpose(1, 2); };
+  const Tensor out = scaled_dot_product_attention(part(0), part(1), part(2), {}, 0, true);
+  expect_close(out, by_loops(part(0), part(1), part(2), true));
+  EXPECT_TRUE(out.transpose(1, 2).is_contiguous());
+  const Tensor q = values({3, 1, 16, 5}, kDouble).transpose(2, 3), k = values({1, 2, 16, 7}, kDouble).transpose(2, 3);
+  const Tensor wide = k.expand({3, 2, 7, 16});
+  expect_close(scaled_dot_product_attention(q, k, k), by_loops(q.expand({3, 2, 5, 16}), wide, wide, false));
+}
+
+TEST(Attention, BatchDimsMayBeFewOrMany) {
+  const Tensor q = values({2, 3, 1, 5, 4}), k = values({2, 3, 1, 6, 4}, kDouble, 2);
+  const Tensor out = scaled_dot_product_attention(q, k, k);
+  EXPECT_EQ(out.sizes().vec(), (std::vector<std::int64_t>{2, 3, 1, 5, 4}));
+  expect_close(out, by_loops(q, k, k, false));
+  expect_close(scaled_dot_product_attention(q[1][2][0], k[1][2][0], k[1][2][0]), out[1][2][0]);
+  expect_close(scaled_dot_product_attention(q[1][2], k[1][2], k[1][2]), out[1][2]);
+}
+
+TEST(Attention, BiasThatIsLearnedGetsItsGradient) {
+  const Tensor q = values({1, 2, 3, 4}), bias = values({1, 2, 1, 3}, kDouble, 5).requires_grad_();
+  const test::Function f = [&](const std::vector<Tensor>& in) { return scaled_dot_product_attention(q, q, q, in[0]); };
+  test::gradcheck(f, {bias});
+}
+
+TEST(Attention, DropsTheSamePlacesBothWays) {
+  const Tensor q = values({1, 2, 6, 4}, kDouble, 1).requires_grad_(),
+               k = values({1, 2, 7, 4}, kDouble, 2).requires_grad_(),
+               v = values({1, 2, 7, 3}, kDouble, 3).requires_grad_();
+  const test::Function f = [](const std::vector<Tensor>& in) {
+    manual_seed(11);
+    return scaled_dot_product_attention(in[0], in[1], in[2], {}, 0.4);
+  };
+  test::gradcheck(f, {q, k, v});
+  test::gradgradcheck(f, {q, k, v});
+  EXPECT_FALSE(scaled_dot_product_attention(q, k, v, {}, 0.4).equal(scaled_dot_product_attention(q, k, v, {}, 0.4)));
+  const Tensor all = scaled_dot_product_attention(q, k, v, {}, 1.0);
+  EXPECT_EQ(all.abs().max().item<double>(), 0);
+}
+
+TEST(Attention, DropsTheShareAskedFor) {
+  manual_seed(2);
+  const Tensor q = zeros({1, 1, 300, 8}), v = ones({1, 1, 500, 1});
+  const Tensor sums = scaled_dot_product_attention(q, zeros({1, 1, 500, 8}), v, {}, 0.25);
+  EXPECT_NEAR(sums.mean().item<double>(), 1, 0.005);
+  EXPECT_NEAR(sums.std().item<double>(), std::sqrt(0.25 / 0.75 / 500), 0.003);
+}
+
+TEST(Attention, InfinitiesAndNotANumbersStayWhereTheyBelong) {
+  Tensor q = values({1, 1, 4, 8}, kFloat);
+  const Tensor k = values({1, 1, 5, 8}, kFloat, 2), v = values({1, 1, 5, 8}, kFloat, 3);
+  const Tensor clean = scaled_dot_product_attention(q, k, v);
+  q[0][0][2][1] = NAN;
+  const Tensor out = scaled_dot_product_attention(q, k, v);
+  EXPECT_TRUE(out[0][0][2].isnan().all().item<bool>());
+  EXPECT_TRUE(out[0][0][1].equal(clean[0][0][1]));
+  EXPECT_TRUE(out[0][0][3].equal(clean[0][0][3]));
+  const Tensor huge = scaled_dot_product_attention(k * 1e18F, k * 1e18F, v);
+  EXPECT_FALSE(huge.isnan().any().item<bool>());
+}
+
+TEST(Attention, GivesTheSameBitsOnAnyNumberOfThreads) {
+  Tensor q = values({1, 2, 300, 32}, kFloat, 1), k = values({1, 2, 2500, 32}, kFloat, 2);
+  q.requires_grad_();
+  k.requires_grad_();
+  const auto run = [&](int threads) {
+    const int before = get_num_threads();
+    set_num_threads(threads);
+    const Tensor out = scaled_dot_product_attention(q, k, k);
+    auto g = autograd::grad({out}, {q, k}, {out.detach()});
+    set_num_threads(before);
+    g.push_back(out);
+    return g;
+  };
+  const auto one = run(1), two = run(2);
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(two[i])) << i;
+}
+
+TEST(Attention, MemoryGrowsWithTheLengthNotWithItsSquare) {
+  const auto peak = [](std::int64_t length) {
+    Tensor x = values({1, 1, length, 16}, kFloat);
+    x.requires_grad_();
+    host_allocator().reset_peak();
+    const auto before = host_allocator().stats().allocated;
+    const Tensor out = scaled_dot_product_attention(x, x, x, {}, 0, true);
+    autograd::grad({out.sum()}, {x});
+    return static_cast<double>(host_allocator().stats().peak_allocated - before);
+  };
+  peak(512);
+  const double small = peak(2048), large = peak(8192);
+  EXPECT_LT(large, 6 * small) << small << " and " << large << " bytes";
+  EXPECT_LT(large, 0.1 * 8192 * 8192 * 4);
+}
+
+}  // namespace
+}  // namespace athanor
