@@ -12,6 +12,7 @@ using athanor::InferenceMode;
 
 #include "benchmarks/cpp_resnet.h"
 #include "benchmarks/cpp_rows.h"
+#include "benchmarks/cpp_sequence.h"
 #include "benchmarks/cpp_throughput.h"
 #include "benchmarks/cpp_training.h"
 
@@ -65,6 +66,7 @@ int main(int argc, char** argv) {
   bench::add_training_rows(program);
   bench::add_resnet_rows(program);
   bench::add_throughput_rows(program);
+  bench::add_sequence_rows(program);
   add_loader_rows(program);
   return program.serve();
 }

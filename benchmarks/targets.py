@@ -30,6 +30,8 @@ TARGETS = [
     (r"optim\..*/1000x256", 4.0, ""),
     (r"optim\..*", 0.95, ""),
     (r"resnet\..*", 1.0, ""),
+    (r"(lstm\.step|attention\.(forward|step))/.*", 1.2, ""),
+    (r"gpt\.step/.*", 1.3, ""),
     (r"loader\..*", 10.0, ""),
 ]
 
@@ -41,7 +43,7 @@ LIMITS = [
     (r".*/1e[68]", "limit.copy/{size}"),
     (r"gemm\.bf16/.*", "limit.fma.bf16"),
     (r"gemm\.f64/.*", "limit.fma.f64"),
-    (r"(gemm|conv|conv_blocked)\..*", "limit.fma.f32"),
+    (r"(gemm|conv|conv_blocked|attention)\..*", "limit.fma.f32"),
 ]
 
 # Rows counted in something else than bytes: bytes an element at least moves.

@@ -54,9 +54,8 @@ REASONS = [
     (r"torch\.(Tensor\.)?(cov|corrcoef|quantile|nanquantile|histogram|histogramdd|nonzero_static|range|poisson|"
      r"segment_reduce|unravel_index|hash_tensor)",
      "Asked for by nothing yet"),
-    (r"torch\.nn\.(functional\.)?(RNN|GRU|LSTM|RNNCell|GRUCell|LSTMCell|RNNBase|RNNCellBase|MultiheadAttention|"
-     r"Transformer\w*|multi_head_attention_forward|scaled_dot_product_attention)|torch\.nn\.utils\.rnn",
-     "Recurrent layers and attention: next"),
+    (r"torch\.nn\.(RNNBase|RNNCellBase)",
+     "Bases of recurrent layers: here as in libtorch, nn::detail::RNNImplBase and RNNCellImplBase"),
     (r"torch\.nn\.(Lazy\w+|LinearCrossEntropy\w+)|torch\.nn\.functional\.(linear_cross_entropy|scaled_\w+|"
      r"grouped_mm)",
      "Layers that learn their sizes from the first input, and products in eight bits: not planned"),

@@ -405,6 +405,99 @@ def add_training_rows(program: Program) -> None:
         program.add(f"mlp.step/b{batch}", "sample", batch, lambda batch=batch: train_step(Mlp(), (batch, 784)))
 
 
+def add_attention_rows(program: Program) -> None:
+    if not hasattr(F, "scaled_dot_product_attention"):
+        return
+    for causal in (False, True):
+        size = "/b4h8s1024d64" + ("causal" if causal else "")
+        flop = 4.0 * 4 * 8 * 1024 * 1024 * 64 / (2 if causal else 1)
+
+        def forward(causal=causal):
+            q, k, v = (torch.randn(4, 8, 1024, 64) for _ in range(3))
+            return without_grad(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal))
+
+        def step(causal=causal):
+            q, k, v = (torch.randn(4, 8, 1024, 64, requires_grad=True) for _ in range(3))
+            gradient = torch.randn(4, 8, 1024, 64)
+            return lambda: torch.autograd.grad(F.scaled_dot_product_attention(q, k, v, is_causal=causal), (q, k, v),
+                                               gradient)
+
+        program.add("attention.forward" + size, "FLOP", flop, forward)
+        program.add("attention.step" + size, "FLOP", 3.5 * flop, step)
+
+
+def add_recurrent_rows(program: Program) -> None:
+    def forward():
+        net, x = nn.LSTM(256, 256, 2), torch.randn(64, 32, 256)
+        return without_grad(lambda: net(x))
+
+    def step():
+        net, x = nn.LSTM(256, 256, 2), torch.randn(64, 32, 256)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+        def run():
+            optimizer.zero_grad()
+            net(x)[0].pow(2).mean().backward()
+            optimizer.step()
+
+        return run
+
+    program.add("lstm.forward/l2h256s64b32", "step", 64 * 32, forward)
+    program.add("lstm.step/l2h256s64b32", "step", 64 * 32, step)
+
+
+class GptBlock(nn.Module):
+    """A block of GPT-2: 4 heads of 64."""
+
+    def __init__(self):
+        super().__init__()
+        self.ln_1, self.ln_2 = nn.LayerNorm(256), nn.LayerNorm(256)
+        self.c_attn, self.c_proj = nn.Linear(256, 768), nn.Linear(256, 256)
+        self.up, self.down = nn.Linear(256, 1024), nn.Linear(1024, 256)
+
+    def forward(self, x):
+        b, t, e = x.shape
+        q, k, v = (p.view(b, t, 4, 64).transpose(1, 2) for p in self.c_attn(self.ln_1(x)).chunk(3, -1))
+        if hasattr(F, "scaled_dot_product_attention"):
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
+            y = (q @ k.transpose(-1, -2) / 8).masked_fill(hidden, float("-inf")).softmax(-1) @ v
+        x = x + self.c_proj(y.transpose(1, 2).reshape(b, t, e))
+        return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wte, self.wpe, self.ln_f = nn.Embedding(65, 256), nn.Embedding(128, 256), nn.LayerNorm(256)
+        self.blocks = nn.Sequential(*(GptBlock() for _ in range(4)))
+
+    def forward(self, tokens):
+        x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
+        return F.linear(self.ln_f(self.blocks(x)), self.wte.weight)
+
+
+def add_gpt_rows(program: Program) -> None:
+    def forward():
+        net, x = Gpt(), torch.randint(0, 65, (8, 128))
+        return without_grad(lambda: net(x))
+
+    def step():
+        net, x, y = Gpt(), torch.randint(0, 65, (8, 128)), torch.randint(0, 65, (8, 128))
+        optimizer = torch.optim.AdamW(net.parameters(), lr=3e-4)
+
+        def run():
+            optimizer.zero_grad()
+            F.cross_entropy(net(x).view(-1, 65), y.view(-1)).backward()
+            optimizer.step()
+
+        return run
+
+    program.add("gpt.forward/l4e256s128b8", "token", 8 * 128, forward)
+    program.add("gpt.step/l4e256s128b8", "token", 8 * 128, step)
+
+
 class DigitsDataset(Dataset):
     """MNIST's shape, bytes turned to normalised floats one sample at a time, as torchvision's transforms do."""
 
@@ -453,6 +546,9 @@ def main() -> None:
     add_conv_rows(program)
     add_resnet_rows(program)
     add_training_rows(program)
+    add_attention_rows(program)
+    add_recurrent_rows(program)
+    add_gpt_rows(program)
     add_loader_rows(program)
     program.serve()
 
