@@ -8,9 +8,9 @@ file(RELATIVE_PATH BIN_TO_LIB /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
 set_target_properties(athanor_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${BIN_TO_LIB}")
 install(TARGETS athanor_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-# Headers of the interface; those of the kernels stay inside.
+# Headers of the interface; those of the kernels and of the launcher stay inside.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/athanor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN "device/*" EXCLUDE)
+        FILES_MATCHING PATTERN "*.h" PATTERN "device/*" EXCLUDE PATTERN "launch/*" EXCLUDE)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/compat DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/athanor)
 install(DIRECTORY ${GENERATED}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "*.inc" PATTERN "*.glue.inc" EXCLUDE)
