@@ -45,6 +45,12 @@ class Budgets(unittest.TestCase):
         self.write("a.cpp", "int main() { return no_such_name; }\n")
         self.assertEqual(self.run_tool(*command)[0], 1)
 
+    def test_compile_limit_grows_with_the_yardstick_alone(self):
+        source = self.write("empty.cpp", "int main() {}\n")
+        command = ["compile", "--source", source, "--limit-s", "1e-6", "--limit-mb", "400", "--yardstick", source]
+        self.assertEqual(self.run_tool(*command, "--yardstick-s", "1e-12", "--", COMPILER)[0], 0)
+        self.assertEqual(self.run_tool(*command, "--yardstick-s", "100", "--", COMPILER)[0], 1)
+
     def test_start_up_time_memory_and_failure(self):
         slow = self.write("slow", "#!/bin/sh\nsleep 0.05\n", 0o755)
         self.assertEqual(self.run_tool("start-up", "--program", slow, "--limit-ms", "5000", "--limit-mb", "300")[0], 0)

@@ -99,11 +99,12 @@ class Slurm(SchedulersTest):
             command = [os.path.join(DEPLOY, script), *MNIST[:4], "400", *MNIST[5:], "--log-interval", "1", "--checkpoint", "ckpt"]
             with subprocess.Popen(command, env=self.environment(**self.job(2, 1)), cwd=self.folder, text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-                lines = []
+                lines, told = [], False
                 for line in process.stdout:
                     lines.append(line)
-                    if line.startswith("Train Epoch: 2 ") and process.poll() is None:
+                    if line.startswith("Train Epoch: 2 ") and not told:  # a second signal would end it at once
                         process.send_signal(signal.SIGTERM)
+                        told = True
                 self.assertEqual(process.wait(DEADLINE_S), 143, "".join(lines))
             self.assertIn("Interrupted; continue with --resume ckpt", "".join(lines))
             os.remove(self.path("ckpt"))

@@ -362,17 +362,25 @@ class RestartedRank : public testing::Test {
 
 TEST_F(RestartedRank, TakesItsPredecessorsPlaceWhileOthersAreAwaited) {
   claim_and_die(3);
+  const std::string predecessor = store_->get_text("rendezvous/rank/1");
   std::vector<std::string> outcomes(3);
   std::vector<std::thread> threads;
-  for (int r = 0; r < 3; ++r) threads.emplace_back([&, r] { outcomes[static_cast<std::size_t>(r)] = meet_as(r, 3); });
+  const auto start = [&](int r) {
+    threads.emplace_back([&, r] { outcomes[static_cast<std::size_t>(r)] = meet_as(r, 3); });
+  };
+  start(1);
+  // The others may have met with the predecessor otherwise.
+  const Deadline deadline = Deadline::after(kPatience);
+  while (store_->get_text("rendezvous/rank/1") == predecessor && !deadline.expired()) std::this_thread::yield();
+  start(0);
+  start(2);
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(outcomes, std::vector<std::string>(3, "ok"));
 }
 
 TEST_F(RestartedRank, IsRefusedAtOnceWhenTheOthersHaveMet) {
-  std::thread others([&] { EXPECT_EQ(meet_as(0, 2), "ok"); });
   claim_and_die(2);
-  others.join();
+  EXPECT_EQ(meet_as(0, 2), "ok");
   const std::string outcome = meet_as(1, 2);
   EXPECT_NE(outcome.find("rank 1 is taken by process"), std::string::npos) << outcome;
   EXPECT_NE(outcome.find("the others are at work already"), std::string::npos) << outcome;
