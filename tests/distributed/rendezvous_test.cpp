@@ -1,6 +1,7 @@
 #include "athanor/distributed/rendezvous/rendezvous.h"
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -336,6 +337,7 @@ class RestartedRank : public testing::Test {
   void claim_and_die(int size) {
     const pid_t child = ::fork();
     if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a failed test leaves nobody behind
       TCPStoreOptions options;
       options.port = store_->port();
       TCPStore store("localhost", options);
@@ -345,9 +347,18 @@ class RestartedRank : public testing::Test {
       }
       while (true) ::pause();
     }
-    store_->wait({"rendezvous/rank/1"});
+    const bool claimed = was_claimed();
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
+    ASSERT_TRUE(claimed);
+  }
+  bool was_claimed() {
+    try {
+      store_->wait({"rendezvous/rank/1"});
+      return true;
+    } catch (const DistError&) {
+      return false;
+    }
   }
   std::string meet_as(int rank, int size) {
     try {
