@@ -1,5 +1,6 @@
 #include "athanor/nn/embedding.h"
 
+#include "athanor/nn/embedding_table.h"
 #include "athanor/nn/init.h"
 
 namespace athanor::nn {
@@ -30,33 +31,42 @@ Tensor one_hot(const Tensor& tensor, std::int64_t num_classes) { return athanor:
 
 }  // namespace functional
 
+namespace detail {
+
+void check_padding(std::optional<std::int64_t>& padding, std::int64_t rows) {
+  if (!padding) return;
+  ATHANOR_CHECK(*padding >= -rows && *padding < rows, "Padding_idx must be within num_embeddings, got ", *padding,
+                " for ", rows, " embeddings");
+  if (*padding < 0) *padding += rows;
+}
+
+Tensor embedding_table(const Tensor& given, std::int64_t rows, std::int64_t width) {
+  if (!given.defined()) return empty({rows, width});
+  ATHANOR_CHECK(given.sizes() == (IntArrayRef{rows, width}),
+                "Shape of _weight does not match num_embeddings and embedding_dim: got ", given.sizes(), " for ", rows,
+                " and ", width);
+  return given;
+}
+
+void fill_embedding_table(const Tensor& table, const std::optional<std::int64_t>& padding) {
+  init::normal_(table);
+  if (!padding) return;
+  const NoGradGuard guard;
+  table.select(0, *padding).fill_(0);
+}
+
+}  // namespace detail
+
 EmbeddingImpl::EmbeddingImpl(EmbeddingOptions options) : options(std::move(options)) { reset(); }
 
 void EmbeddingImpl::reset() {
-  const std::int64_t rows = options.num_embeddings();
-  if (options.padding_idx()) {
-    std::int64_t& p = *options.padding_idx();
-    ATHANOR_CHECK(p >= -rows && p < rows, "Padding_idx must be within num_embeddings, got ", p, " for ", rows,
-                  " embeddings");
-    if (p < 0) p += rows;
-  }
-  if (options._weight().defined()) {
-    ATHANOR_CHECK(options._weight().sizes() == (IntArrayRef{rows, options.embedding_dim()}),
-                  "Shape of _weight does not match num_embeddings and embedding_dim: got ", options._weight().sizes(),
-                  " for ", rows, " and ", options.embedding_dim());
-    weight = register_parameter("weight", options._weight());
-    return;
-  }
-  weight = register_parameter("weight", empty({rows, options.embedding_dim()}));
-  reset_parameters();
+  detail::check_padding(options.padding_idx(), options.num_embeddings());
+  weight = register_parameter(
+      "weight", detail::embedding_table(options._weight(), options.num_embeddings(), options.embedding_dim()));
+  if (!options._weight().defined()) reset_parameters();
 }
 
-void EmbeddingImpl::reset_parameters() {
-  init::normal_(weight);
-  if (!options.padding_idx()) return;
-  const NoGradGuard guard;
-  weight.select(0, *options.padding_idx()).fill_(0);
-}
+void EmbeddingImpl::reset_parameters() { detail::fill_embedding_table(weight, options.padding_idx()); }
 
 void EmbeddingImpl::pretty_print(std::ostream& stream) const {
   stream << std::boolalpha << "torch::nn::Embedding(num_embeddings=" << options.num_embeddings()

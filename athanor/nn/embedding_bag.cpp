@@ -1,6 +1,6 @@
 #include "athanor/nn/embedding_bag.h"
 
-#include "athanor/nn/init.h"
+#include "athanor/nn/embedding_table.h"
 #include "athanor/ops/factory.h"
 
 namespace athanor::nn {
@@ -40,30 +40,13 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const EmbeddingB
 EmbeddingBagImpl::EmbeddingBagImpl(EmbeddingBagOptions options) : options(std::move(options)) { reset(); }
 
 void EmbeddingBagImpl::reset() {
-  const std::int64_t rows = options.num_embeddings();
-  if (options.padding_idx()) {
-    std::int64_t& p = *options.padding_idx();
-    ATHANOR_CHECK(p >= -rows && p < rows, "Padding_idx must be within num_embeddings, got ", p, " for ", rows,
-                  " embeddings");
-    if (p < 0) p += rows;
-  }
-  if (options._weight().defined()) {
-    ATHANOR_CHECK(options._weight().sizes() == (IntArrayRef{rows, options.embedding_dim()}),
-                  "Shape of weight does not match num_embeddings and embedding_dim: got ", options._weight().sizes(),
-                  " for ", rows, " and ", options.embedding_dim());
-    weight = register_parameter("weight", options._weight());
-    return;
-  }
-  weight = register_parameter("weight", empty({rows, options.embedding_dim()}));
-  reset_parameters();
+  detail::check_padding(options.padding_idx(), options.num_embeddings());
+  weight = register_parameter(
+      "weight", detail::embedding_table(options._weight(), options.num_embeddings(), options.embedding_dim()));
+  if (!options._weight().defined()) reset_parameters();
 }
 
-void EmbeddingBagImpl::reset_parameters() {
-  init::normal_(weight);
-  if (!options.padding_idx()) return;
-  const NoGradGuard guard;
-  weight.select(0, *options.padding_idx()).fill_(0);
-}
+void EmbeddingBagImpl::reset_parameters() { detail::fill_embedding_table(weight, options.padding_idx()); }
 
 void EmbeddingBagImpl::pretty_print(std::ostream& stream) const {
   stream << std::boolalpha << "torch::nn::EmbeddingBag(num_embeddings=" << options.num_embeddings()
