@@ -328,6 +328,40 @@ TEST_P(NativeBackend, MessagesArriveInOrderWhateverTheirTag) {
   });
 }
 
+// Too large to be taken before it is asked for, small enough for its sender to finish.
+TEST_P(NativeBackend, AMessageOutlivesTheStayOfItsSender) {
+  if (GetParam().ranks == 1) GTEST_SKIP() << "one rank has nobody to send to";
+  run([](Rank& me) {
+    const std::int64_t n = 20'000, huge = 20'000'000;
+    const Call call = me.call(OpType::Send, n, kFloat);
+    const int last = me.size() - 1;
+    auto sent = values<float>(last, n);
+    if (me.me() == last) me.backend->isend(call, span_of(sent), 0, 1)->wait(call.deadline);
+    if (me.me() != 0) return me.backend->shutdown();
+
+    const auto error_of = [&](P2pRequest& request) {
+      try {
+        request.wait(call.deadline);
+      } catch (const DistError& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    const auto expect_left = [&](const std::string& error) {
+      ATHANOR_CHECK(error.find(str("rank ", last, " has left the process group")) != std::string::npos, error);
+    };
+    // It ends when the other has left.
+    std::vector<float> unwanted(huge), got(sent.size());
+    expect_left(error_of(*me.backend->isend(call, span_of(unwanted), last, 2)));
+    me.backend->irecv(call, span_of(got), last, 1)->wait(call.deadline);
+    expect_equal(got, sent, "what it sent before");
+    expect_left(error_of(*me.backend->irecv(call, span_of(got), last, 1)));
+    expect_left(error_of(*me.backend->isend(call, span_of(got), last, 1)));
+    const std::string nobody = error_of(*me.backend->irecv(call, span_of(got), kAnySource, 1));
+    ATHANOR_CHECK(nobody.find("every other rank has left") != std::string::npos, nobody);
+  });
+}
+
 TEST_P(NativeBackend, CallsThatDoNotMatchNameBothSides) {
   if (GetParam().ranks == 1) GTEST_SKIP() << "one rank agrees with itself";
   const Layout& layout = GetParam();

@@ -69,6 +69,10 @@ std::unique_ptr<P2pRequest> Messages::isend(const Call& call, Span data, int to,
   request->where = place_of(call);
   const std::lock_guard lock(mutex_);
   Channel& channel = *channels_[static_cast<std::size_t>(to)];
+  if (channel.closed) {
+    fail_request(*request, to);
+    return std::make_unique<Handle>(*this, std::move(request));
+  }
   offer(channel, request);
   channel.out.push_back(request);
   pump();
@@ -86,7 +90,13 @@ std::unique_ptr<P2pRequest> Messages::irecv(const Call& call, Span data, int fro
   request->data = static_cast<char*>(data.data);
   request->where = place_of(call);
   const std::lock_guard lock(mutex_);
-  if (!take_unexpected(request)) posted_.push_back(request);
+  if (!take_unexpected(request)) {
+    const bool gone = from == kAnySource ? all_closed() : channels_[static_cast<std::size_t>(from)]->closed;
+    if (gone)
+      fail_request(*request, from);
+    else
+      posted_.push_back(request);
+  }
   pump();
   if (!request->done && led_) mesh_.ring(mesh_.rank(), Bell::Messages);
   return std::make_unique<Handle>(*this, std::move(request));
@@ -187,7 +197,7 @@ bool Messages::begin(Channel& channel) {
   channel.to = match(channel.rank, header);
   if (channel.to && channel.to->header.bytes == header.bytes && channel.to->header.dtype == header.dtype)
     return channel.begun = true;
-  if (!channel.to && header.bytes > kEager) {
+  if (!channel.to && header.bytes > kEager && !channel.leaving) {
     const bool in_the_way = std::any_of(posted_.begin(), posted_.end(), [&](const RequestPtr& other) {
       return other->peer == kAnySource || other->peer == channel.rank;
     });
@@ -258,11 +268,13 @@ void Messages::fail_channel(Channel& channel, const std::string& reason) {
     mesh_.abort(str(mesh_.rank_text(channel.rank), " is gone, or cannot be reached any more: ", reason));
     mesh_.check();
   }
+  channel.leaving = true;
+  try {
+    pump_in(channel);  // what it sent before it left
+  } catch (const DistNetworkError&) {
+  }
   channel.closed = true;
-  const auto fail = [&](Request& request) {
-    request.error = str(text(request), ": ", mesh_.left_text(channel.rank));
-    complete(request);
-  };
+  const auto fail = [&](Request& request) { fail_request(request, channel.rank); };
   for (const RequestPtr& request : channel.out) fail(*request);
   channel.out.clear();
   for (RequestPtr& request : channel.offered) {
@@ -271,19 +283,40 @@ void Messages::fail_channel(Channel& channel, const std::string& reason) {
   }
   if (channel.to) fail(*channel.to);
   channel.to = nullptr;
+  channel.aside = nullptr;
   for (const Pull& pull : channel.pulls) fail(*pull.to);
   channel.pulls.clear();
-  for (auto i = posted_.begin(); i != posted_.end();) {
-    const bool its = (*i)->peer == channel.rank;
-    if (its) fail(**i);
-    i = its ? posted_.erase(i) : std::next(i);
-  }
+  // What came whole can still be received.
+  unexpected_.remove_if([&](const auto& message) {
+    if (message->from != channel.rank || message->whole) return false;
+    if (message->claimed) fail(*message->claimed);
+    return true;
+  });
+  const bool last = all_closed();
+  posted_.remove_if([&](const RequestPtr& request) {
+    const bool its = request->peer == channel.rank || (last && request->peer == kAnySource);
+    if (its) fail_request(*request, request->peer);
+    return its;
+  });
+}
+
+// For a message that can neither go to nor come from a rank, or from any rank, any more.
+void Messages::fail_request(Request& request, int left) {
+  request.error = str(text(request), ": ",
+                      left == kAnySource ? "every other rank has left the process group" : mesh_.left_text(left));
+  complete(request);
+}
+
+bool Messages::all_closed() const {
+  return std::all_of(channels_.begin(), channels_.end(),
+                     [](const auto& channel) { return !channel || channel->closed; });
 }
 
 // A ring does not tell that the other side is gone.
 void Messages::check_departed() {
   for (const auto& channel : channels_) {
     if (!channel || channel->closed || channel->link.fd() >= 0 || !mesh_.has_left(channel->rank)) continue;
+    channel->leaving = true;
     pump();
     if (!channel->closed) fail_channel(*channel, "");
   }

@@ -59,6 +59,8 @@ class Messages {
   RequestPtr match(int from, const Header& header);
   bool deliver(Request& request, Unexpected& message);
   void fail_channel(Channel& channel, const std::string& reason);
+  void fail_request(Request& request, int left);
+  bool all_closed() const;
   void check_departed();
   [[noreturn]] void fail(const std::string& what);
   void lead(Patience& patience, Deadline deadline, std::unique_lock<std::mutex>& lock);

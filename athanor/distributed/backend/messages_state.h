@@ -48,6 +48,7 @@ struct Messages::Channel {
   std::atomic<std::uint32_t>*mine = nullptr, *theirs = nullptr;  // states of offers to and from it
   RequestPtr offered[Arena::kOffers];
   std::deque<Pull> pulls;
+  bool leaving = false;  // its rank has said good-bye: nothing can stay with it
   bool closed = false;
   std::deque<RequestPtr> out;
   std::size_t header_sent = 0;
