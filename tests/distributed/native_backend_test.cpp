@@ -19,12 +19,14 @@ using athanor::detail::str;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// How many ranks, which of them pretend to be hosts of their own, and which may not read the others' memory.
+// How many ranks, which of them pretend to be hosts of their own, which may not read the others' memory, and how many
+// connections rank 0 wants to each other host; every further rank wants one more.
 struct Layout {
   std::string name;
   int ranks;
   std::vector<int> apart;
   std::vector<int> staging = {};
+  int streams = 1;
 
   // In the rank's process, before it joins.
   void place(int rank) const {
@@ -33,6 +35,7 @@ struct Layout {
     };
     ::setenv("ATHANOR_TRANSPORT", among(apart) ? "tcp" : "auto", 1);
     ::setenv("ATHANOR_SINGLE_COPY", among(staging) ? "0" : "1", 1);
+    if (streams > 1) ::setenv("ATHANOR_TCP_STREAMS", std::to_string(streams + rank).c_str(), 1);
   }
 };
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
@@ -45,6 +48,8 @@ std::vector<Layout> layouts() {
     std::iota(everyone.begin(), everyone.end(), 0);
     all.push_back({str("Tcp", n), n, everyone});
   }
+  all.push_back({"TcpSeveralStreams3", 3, {0, 1, 2}, {}, 2});
+  all.push_back({"MixedSeveralStreams4", 4, {2}, {}, 3});
   all.push_back({"Staged2", 2, {}, {0, 1}});
   all.push_back({"OneMayNotReadOf3", 3, {}, {1}});
   all.push_back({"Mixed3", 3, {1}});

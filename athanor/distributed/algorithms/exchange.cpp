@@ -16,7 +16,7 @@ Links::Links(Mesh& mesh, Arena* arena) : mesh_(mesh), arena_(arena), links_(stat
     if (r == mesh.rank()) continue;
     auto& link = links_[static_cast<std::size_t>(r)];
     if (!mesh.is_local(r)) {
-      link = std::make_unique<Link>(SocketLink(mesh.streams(r)[0]));
+      link = std::make_unique<Link>(SocketLink(mesh.streams(r)));
     } else if (mesh.leaders().size() > 1) {
       const auto& local = mesh.local_ranks();
       const auto place = std::find(local.begin(), local.end(), r) - local.begin();
@@ -156,9 +156,8 @@ void Exchange::sleep() {
   std::atomic<std::uint32_t>* flag = nullptr;
   for (const Lane& lane : lanes_) {
     const Link& link = links_[lane.rank];
-    const int events = (may_send(lane) > 0 ? POLLOUT : 0) | (may_receive(lane) ? POLLIN : 0);
-    if (link.fd() >= 0 && events != 0) polls.push_back({link.fd(), static_cast<short>(events), 0});
-    if (link.fd() < 0) flag = &links_.arena()->sleeping(links_.arena()->me(), Bell::Collective);
+    link.add_polls(polls, may_send(lane) > 0, may_receive(lane));
+    if (!link.is_socket()) flag = &links_.arena()->sleeping(links_.arena()->me(), Bell::Collective);
   }
   bool ready = false;
   if (flag != nullptr) {
@@ -172,7 +171,7 @@ void Exchange::sleep() {
   mesh.answer_accusation(call_);
   for (const Lane& lane : lanes_) {
     // A connection tells by its own end; a ring does not, but all that was written to it is there.
-    if (links_[lane.rank].fd() < 0 && may_receive(lane) && mesh.has_left(lane.rank) && !pump()) give_up(lane.rank);
+    if (!links_[lane.rank].is_socket() && may_receive(lane) && mesh.has_left(lane.rank) && !pump()) give_up(lane.rank);
   }
   if (call_.deadline.expired() && !pump()) time_out();
 }

@@ -36,7 +36,7 @@ Messages::Messages(Mesh& mesh, Arena* arena, const PeerMemory* peers)
     if (r == mesh.rank()) continue;
     const auto& local = mesh.local_ranks();
     const auto place = static_cast<int>(std::find(local.begin(), local.end(), r) - local.begin());
-    const Link link = mesh.is_local(r) ? arena->messages_link(place) : Link(SocketLink(mesh.messages(r)));
+    const Link link = mesh.is_local(r) ? arena->messages_link(place) : Link(SocketLink({&mesh.messages(r), 1}));
     auto& channel = channels_[static_cast<std::size_t>(r)] = std::make_unique<Channel>(r, link);
     if (peers_ == nullptr || !mesh.is_local(r)) continue;
     channel->place = place;
@@ -315,7 +315,7 @@ bool Messages::all_closed() const {
 // A ring does not tell that the other side is gone.
 void Messages::check_departed() {
   for (const auto& channel : channels_) {
-    if (!channel || channel->closed || channel->link.fd() >= 0 || !mesh_.has_left(channel->rank)) continue;
+    if (!channel || channel->closed || channel->link.is_socket() || !mesh_.has_left(channel->rank)) continue;
     channel->leaving = true;
     pump();
     if (!channel->closed) fail_channel(*channel, "");
@@ -357,8 +357,7 @@ void Messages::lead(Patience& patience, Deadline deadline, std::unique_lock<std:
       if (!channel || channel->closed) continue;
       const bool writes = !channel->out.empty(), reads = channel->header_got < sizeof(Header) || channel->begun;
       ready = ready || channel->link.ready(writes, reads) || !channel->pulls.empty() || has_ended_offer(*channel);
-      const int events = (writes ? POLLOUT : 0) | (reads ? POLLIN : 0);
-      if (channel->link.fd() >= 0 && events != 0) polls.push_back({channel->link.fd(), static_cast<short>(events), 0});
+      channel->link.add_polls(polls, writes, reads);
     }
   }
   lock.unlock();

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <variant>
+#include <vector>
 
 #include "athanor/distributed/net/socket.h"
 
@@ -40,16 +42,23 @@ class RingLink {
   std::size_t capacity_;
 };
 
+/// One TCP connection, or several between the same two ranks that take turns: what one of them may have on its way at
+/// a time then does not bound the rate. The bytes keep their order.
 class SocketLink {
  public:
+  explicit SocketLink(std::span<Socket> sockets) : sockets_(sockets) {}
   /// Throws DistNetworkError when the connection breaks.
-  explicit SocketLink(Socket& socket) : socket_(&socket) {}
   std::size_t write_some(const char* data, std::size_t size);
   std::size_t read_some(char* data, std::size_t size);
-  int fd() const { return socket_->fd(); }
+  /// What has to become ready before the next bytes can go or come.
+  void add_polls(std::vector<pollfd>& polls, bool to_write, bool to_read) const;
 
  private:
-  Socket* socket_;
+  /// Whose turn it is at that place of the stream, and how many bytes its turn still lasts.
+  Socket& turn(std::uint64_t at, std::size_t& size) const;
+
+  std::span<Socket> sockets_;
+  std::uint64_t written_ = 0, read_ = 0;
 };
 
 /// Either of them.
@@ -64,10 +73,11 @@ class Link {
   std::size_t read_some(char* data, std::size_t size) {
     return std::visit([&](auto& link) { return link.read_some(data, size); }, link_);
   }
-  /// The socket, or -1.
-  int fd() const {
-    const auto* socket = std::get_if<SocketLink>(&link_);
-    return socket ? socket->fd() : -1;
+  /// Otherwise a ring.
+  bool is_socket() const { return std::holds_alternative<SocketLink>(link_); }
+  /// Of sockets: what poll() has to wait for.
+  void add_polls(std::vector<pollfd>& polls, bool to_write, bool to_read) const {
+    if (const auto* socket = std::get_if<SocketLink>(&link_)) socket->add_polls(polls, to_write, to_read);
   }
   /// Of a ring: whether something can be done. A socket is asked by poll.
   bool ready(bool to_write, bool to_read) const {

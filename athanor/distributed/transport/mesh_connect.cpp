@@ -20,7 +20,7 @@ using athanor::detail::str;
 
 namespace {
 
-constexpr int kStreams = 1;
+constexpr int kMaxStreams = 16;
 
 std::string boot_id() {
   std::string id;
@@ -61,18 +61,18 @@ Address loopback(int port) {
 // What a rank tells the others about itself.
 struct Mesh::Card {
   std::string network, host, unix_name, token;
-  int port = 0;
+  int port = 0, streams = 1;
   std::vector<Address> addresses;
 
   std::string text() const {
-    std::string all = str(network, " ", host, " ", unix_name, " ", token, " ", port);
+    std::string all = str(network, " ", host, " ", unix_name, " ", token, " ", port, " ", streams);
     for (const Address& address : addresses) all += " " + address.text();
     return all;
   }
   static Card parse(const std::string& text, int rank) {
     Card card;
     std::istringstream words(text);
-    words >> card.network >> card.host >> card.unix_name >> card.token >> card.port;
+    words >> card.network >> card.host >> card.unix_name >> card.token >> card.port >> card.streams;
     if (!words)
       throw DistError(str("rank ", rank, " left '", text, "' in the store, expected its addresses"), ATHANOR_WHERE);
     for (std::string word; words >> word;) {
@@ -125,6 +125,7 @@ void Mesh::read_cards(const BackendOptions& options, Greeter& greeter, std::vect
   mine.unix_name = greeter.unix_name();
   mine.token = random_token();
   mine.port = greeter.port();
+  mine.streams = static_cast<int>(env::integer("ATHANOR_TCP_STREAMS", 1, kMaxStreams).value_or(1));
   mine.addresses = reachable_addresses(greeter.port());
   options.store->set(str("mesh/", rank_), mine.text());
   std::vector<std::string> keys;
@@ -261,7 +262,9 @@ void Mesh::connect_streams(Greeter& greeter, const std::vector<Card>& cards, Dea
                        : greeter.take(r, kind, index, deadline);
     };
     peer.messages = line(Line::Messages, 0);
-    for (int i = 0; i < kStreams; ++i) peer.streams.push_back(line(Line::Stream, i));
+    const int streams =
+        std::min(cards[static_cast<std::size_t>(r)].streams, cards[static_cast<std::size_t>(rank_)].streams);
+    for (int i = 0; i < streams; ++i) peer.streams.push_back(line(Line::Stream, i));
   }
 }
 
