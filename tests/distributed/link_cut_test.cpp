@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <atomic>
+#include <thread>
 
 #include "athanor/distributed/error.h"
 #include "athanor/distributed/process_group.h"
@@ -123,6 +124,64 @@ TEST(Faults, CutLinkEndsMessagesAtTheDeadlineOnBothSides) {
   });
   if (ends.empty()) GTEST_SKIP() << "needs root and iproute2 for network namespaces";
   expect_named(ends, "recv", "tag 7");
+}
+
+// Groups are made, used once and left again and again; the cut comes at some moment of that.
+TEST(Faults, CutLinkEndsSetUpAndTearDownAtTheDeadlineOnBothSides) {
+  for (const int moment : {0, 11, 47}) {
+    SCOPED_TRACE(str("cut after ", moment, " ms"));
+    const Cable cable;
+    if (!cable.good()) GTEST_SKIP() << "needs root and iproute2 for network namespaces";
+    const auto ends = run_processes(
+        2,
+        [&](int rank) {
+          cable.enter(rank);
+          std::thread cutter;
+          if (rank == 0)
+            cutter = std::thread([&] {
+              std::this_thread::sleep_for(milliseconds(moment));  // the moment is what is being varied
+              cable.cut();
+            });
+          auto before = std::chrono::steady_clock::now();
+          std::string error;
+          try {
+            TCPStoreOptions options;
+            options.port = 29'400;
+            options.is_server = rank == 0;
+            options.timeout = kTimeout;
+            const auto store = std::make_shared<TCPStore>(Cable::address(0), options);
+            for (int i = 0;; ++i) {
+              before = std::chrono::steady_clock::now();
+              ProcessGroupOptions group_options;
+              group_options.rank = rank;
+              group_options.size = 2;
+              group_options.name = str("round ", i);
+              group_options.timeout = kTimeout;
+              ProcessGroup group(store, group_options);
+              Tensor x = ones({100});
+              group.all_reduce(x);
+              group.shutdown();
+            }
+          } catch (const DistError& caught) {
+            error = caught.what();
+          }
+          const auto took = std::chrono::steady_clock::now() - before;
+          if (cutter.joinable()) cutter.join();
+          // One deadline for the group, one for what it asks of the store, and a second for a report.
+          ATHANOR_CHECK(took < 2 * kTimeout + milliseconds(2000), "it took ",
+                        std::chrono::duration_cast<milliseconds>(took).count(), " ms to end with: ", error);
+          throw DistError(error, ATHANOR_WHERE);
+        },
+        std::chrono::seconds(30));
+    for (const RankEnd& end : ends) {
+      EXPECT_TRUE(WIFEXITED(end.status) && !end.good()) << end.status << ": " << end.error;
+      EXPECT_EQ(end.error.find(" ms to end with"), std::string::npos) << end.error;
+      // Whom it waited for, or the store it asked.
+      EXPECT_TRUE(end.error.find("rank ") != std::string::npos ||
+                  end.error.find(Cable::address(0)) != std::string::npos)
+          << end.error;
+    }
+  }
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ using athanor::detail::str;
 
 namespace {
 
-constexpr int kMaxStreams = 16;
+constexpr int kStreams = 2, kMaxStreams = 16;
 
 std::string boot_id() {
   std::string id;
@@ -125,7 +125,7 @@ void Mesh::read_cards(const BackendOptions& options, Greeter& greeter, std::vect
   mine.unix_name = greeter.unix_name();
   mine.token = random_token();
   mine.port = greeter.port();
-  mine.streams = static_cast<int>(env::integer("ATHANOR_TCP_STREAMS", 1, kMaxStreams).value_or(1));
+  mine.streams = static_cast<int>(env::integer("ATHANOR_TCP_STREAMS", 1, kMaxStreams).value_or(kStreams));
   mine.addresses = reachable_addresses(greeter.port());
   options.store->set(str("mesh/", rank_), mine.text());
   std::vector<std::string> keys;
