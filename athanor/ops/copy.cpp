@@ -20,7 +20,8 @@ struct CopyNode {
   static constexpr const char* grad_name = "CopyBackwards";
   Device device;
   void grad(GradCall& g) {
-    if (g.needs(1)) g.set(1, g.grad());
+    if (!g.needs(1)) return;
+    g.set(1, g.grad().device() == device ? g.grad() : to_device(g.grad(), device));
   }
 };
 

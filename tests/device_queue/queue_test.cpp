@@ -145,10 +145,21 @@ TEST_F(QueuedDevice, CopyBetweenQueuesIsOrderedAfterItsSource) {
   const Tensor x = ones({1024}, TensorOptions(on(1)));
   synchronize(on(1));
   close();
-  x.fill_(4);                     // held
-  const Tensor y = x.to(on(0));   // must wait for it
+  x.fill_(4);                    // held
+  const Tensor y = x.to(on(0));  // must wait for it
   latch_->count_down();
   EXPECT_EQ(y.sum().item<float>(), 4096.0F);
+}
+
+TEST_F(QueuedDevice, GradientsOfACopyGoBackToItsSourcesDevice) {
+  for (const bool in_place : {false, true}) {
+    const Tensor x = full({3}, 2.0).to(on(0)).detach().requires_grad_();
+    Tensor y = in_place ? zeros({2, 3}, TensorOptions(on(1))) : x.to(on(1));
+    if (in_place) y.copy_(x);  // broadcast
+    (y * y).sum().backward();
+    EXPECT_EQ(x.grad().device(), on(0));
+    EXPECT_EQ(x.grad().cpu().sum().item<float>(), in_place ? 24 : 12);
+  }
 }
 
 TEST_F(QueuedDevice, HostExposedStorageIsFinishedBeforeTheOpReturns) {

@@ -1,0 +1,184 @@
+// DataParallel over queued devices: results and gradients are those of the module alone.
+#include "athanor/parallel/data_parallel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "athanor/autograd/autograd.h"
+#include "athanor/nn/nn.h"
+#include "athanor/ops/factory.h"
+#include "athanor/optim/algorithms.h"
+#include "athanor/tensor/stream.h"
+
+namespace athanor::nn::parallel {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Device on(int i) { return Device(DeviceType::CPU, static_cast<DeviceIndex>(i)); }
+
+class NetImpl : public Cloneable<NetImpl> {
+ public:
+  NetImpl() { NetImpl::reset(); }
+  void reset() override {
+    conv = register_module("conv", Conv2d(Conv2dOptions(1, 4, 3)));
+    norm = register_module("norm", BatchNorm2d(4));
+    fc = register_module("fc", Linear(4 * 6 * 6, 5));
+    shared = register_module("shared", fc);
+  }
+  Tensor forward(const Tensor& x) {
+    ++calls;
+    return shared(athanor::flatten(athanor::relu(with_norm ? norm(conv(x)) : conv(x)), 1));
+  }
+  Conv2d conv{nullptr};
+  BatchNorm2d norm{nullptr};
+  Linear fc{nullptr}, shared{nullptr};
+  bool with_norm = false;
+  int calls = 0;
+};
+ATHANOR_MODULE(Net);
+
+class DataParallelOver : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { athanor::detail::configure_cpu_queues(GetParam()); }
+  void TearDown() override { athanor::detail::configure_cpu_queues(0); }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, DataParallelOver, testing::Values(2, 3, 4));
+
+std::string error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_P(DataParallelOver, TrainsAsTheModuleAlone) {
+  manual_seed(5);
+  Net alone;
+  alone->to(kDouble);
+  Net inner(std::dynamic_pointer_cast<NetImpl>(alone->clone(on(0))));
+  DataParallel ddp(inner);
+  EXPECT_EQ(ddp->device_ids().size(), static_cast<std::size_t>(GetParam()));
+  optim::SGD ours(ddp->parameters(), optim::SGDOptions(0.1).momentum(0.9)),
+      theirs(alone->parameters(), optim::SGDOptions(0.1).momentum(0.9));
+  for (const std::int64_t batch : {8, 7, 1, 2, 5}) {  // uneven, and fewer than devices
+    const Tensor x = randn({batch, 1, 8, 8}, kDouble), t = randint(5, {batch}, kLong);
+    ours.zero_grad();
+    theirs.zero_grad();
+    const Tensor y = ddp(x.to(on(0)));
+    EXPECT_EQ(y.device(), on(0));
+    EXPECT_TRUE(athanor::allclose(y.cpu(), alone(x), 1e-10, 1e-12));
+    functional::cross_entropy(y, t.to(on(0))).backward();
+    functional::cross_entropy(alone(x), t).backward();
+    ours.step();
+    theirs.step();
+    for (std::size_t i = 0; i < alone->parameters().size(); ++i)
+      EXPECT_TRUE(athanor::allclose(inner->parameters()[i].cpu(), alone->parameters()[i], 1e-10, 1e-12));
+  }
+}
+
+TEST_P(DataParallelOver, AReplicaThatAGraphStillNeedsIsLeftToIt) {
+  manual_seed(6);
+  Net inner;
+  inner->to(on(0));
+  DataParallel net(inner);
+  const Tensor x = randn({4, 1, 8, 8}).to(on(0));
+  const Tensor first = net(x).sum(), second = net(x * 2).sum();
+  second.backward();
+  first.backward();
+  const Tensor both = inner->conv->weight.grad().clone();
+  inner->zero_grad();
+  (net(x).sum() + net(x * 2).sum()).backward();
+  EXPECT_TRUE(athanor::allclose(both.cpu(), inner->conv->weight.grad().cpu(), 1e-5, 1e-5));
+}
+
+TEST_P(DataParallelOver, ReplicasAreUsedAgainAndFollowModeAndValues) {
+  Net inner;
+  inner->to(on(0));
+  Replicas replicas(inner.ptr(), all_devices());
+  const auto before = replicas.refreshed(2);
+  EXPECT_EQ(before[0], inner.ptr());
+  {
+    const NoGradGuard off;
+    inner->conv->weight.fill_(3);
+    inner->norm->running_mean.fill_(2);
+    inner->norm->eval();
+  }
+  const auto after = replicas.refreshed(2);
+  EXPECT_EQ(before[1], after[1]);
+  const auto& copy = dynamic_cast<NetImpl&>(*after[1]);
+  EXPECT_EQ(copy.conv->weight.device(), on(1));
+  EXPECT_EQ(copy.conv->weight.cpu().min().item<float>(), 3);
+  EXPECT_EQ(copy.norm->running_mean.cpu().max().item<float>(), 2);
+  EXPECT_TRUE(copy.is_training());
+  EXPECT_FALSE(copy.norm->is_training());
+  copy.conv->weight.sum().backward();
+  EXPECT_EQ(inner->conv->weight.grad().cpu().max().item<float>(), 1);
+}
+
+TEST_P(DataParallelOver, BuffersAreTheFirstDevices) {
+  Net inner;
+  inner->with_norm = true;
+  inner->to(on(0));
+  DataParallel net(inner);
+  const Tensor x = randn({8, 1, 8, 8});
+  net(x.to(on(0)));
+  EXPECT_EQ(inner->norm->num_batches_tracked.cpu().item<std::int64_t>(), 1);
+  EXPECT_NE(inner->norm->running_mean.cpu().abs().sum().item<float>(), 0);
+}
+
+TEST_P(DataParallelOver, WithoutGradNothingIsRecorded) {
+  Net inner;
+  inner->to(on(0));
+  DataParallel net(inner);
+  const NoGradGuard off;
+  EXPECT_FALSE(net(randn({4, 1, 8, 8}).to(on(0))).requires_grad());
+}
+
+TEST_P(DataParallelOver, OneDeviceRunsTheModuleItself) {
+  Net inner;
+  inner->to(on(1));
+  DataParallel net(inner, DataParallelOptions().device_ids({on(1)}).output_device(on(0)));
+  EXPECT_EQ(net(randn({4, 1, 8, 8}).to(on(1))).device(), on(0));
+  EXPECT_EQ(inner->calls, 1);
+  EXPECT_TRUE(net->named_parameters().contains("module.conv.weight"));
+}
+
+TEST_P(DataParallelOver, ScattersAndGathersWithGradients) {
+  Tensor x = arange(10, kFloat).reshape({5, 2}).to(on(0)).detach().requires_grad_();
+  const auto parts = scatter(x, all_devices());
+  const std::int64_t each = (5 + GetParam() - 1) / GetParam();
+  EXPECT_EQ(parts.size(), static_cast<std::size_t>((5 + each - 1) / each));
+  for (std::size_t i = 0; i < parts.size(); ++i) EXPECT_EQ(parts[i].device(), on(static_cast<int>(i)));
+  const Tensor back = gather(parts, on(0));
+  EXPECT_TRUE(back.cpu().equal(x.cpu()));
+  (back * back).sum().backward();
+  EXPECT_TRUE(x.grad().cpu().equal(x.detach().cpu() * 2));
+  const Tensor scalars = gather({parts[0].sum(), parts[1].sum()}, on(1));
+  EXPECT_EQ(scalars.sizes().vec(), (std::vector<std::int64_t>{2}));
+  EXPECT_TRUE(data_parallel(Net(), randn({3, 1, 8, 8}), std::vector<Device>{Device()}).device().is_host());
+}
+
+TEST_P(DataParallelOver, RefusesWhatCannotWork) {
+  Net inner;
+  EXPECT_THAT(error_of([&] {
+                DataParallel(inner)->forward(randn({2, 1, 8, 8}));
+              }),
+              AllOf(HasSubstr("conv.weight"), HasSubstr("lies on cpu"), HasSubstr("cpu:0")));
+  EXPECT_THAT(error_of([&] {
+                DataParallel(inner, DataParallelOptions().device_ids({on(0), on(0)}));
+              }),
+              HasSubstr("cpu:0 is listed twice"));
+  EXPECT_THAT(error_of([&] {
+                DataParallel(inner, DataParallelOptions().device_ids({on(0), on(9)}));
+              }),
+              HasSubstr("cpu:9"));
+  EXPECT_THAT(error_of([&] { scatter(tensor(1.0), all_devices()); }), HasSubstr("0-d"));
+  EXPECT_THAT(error_of([&] { scatter(ones({2}), {}); }), HasSubstr("no devices"));
+}
+
+}  // namespace
+}  // namespace athanor::nn::parallel
