@@ -1,0 +1,131 @@
+// fork and wait: values, gradients, modes, errors, nesting, forked processes.
+#include "athanor/autograd/fork.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "athanor/autograd/autograd.h"
+#include "athanor/base/deadline.h"
+#include "athanor/base/parallel.h"
+#include "athanor/ops/autocast.h"
+#include "athanor/ops/factory.h"
+#include "athanor/ops/tensor.h"
+
+namespace athanor {
+namespace {
+
+TEST(Fork, GivesTheResultAndItsGradient) {
+  const Tensor x = tensor({1.0, 2.0}).requires_grad_();
+  const auto square = fork([](const Tensor& t) { return t * t; }, x);
+  const Tensor cube = x * x * x;
+  const Tensor y = wait(square) + cube;
+  y.sum().backward();
+  EXPECT_TRUE(allclose(x.grad(), tensor({2.0 + 3.0, 4.0 + 12.0})));
+  EXPECT_TRUE(square.done());
+  EXPECT_TRUE(wait(square).equal(square.wait()));
+}
+
+TEST(Fork, RunsAtOnceWithWhoForkedIt) {
+  std::atomic<int> here{0};
+  const auto meet = [&] {
+    ++here;
+    while (here < 2) std::this_thread::yield();
+    return here.load();
+  };
+  set_num_threads(2);
+  const auto other = fork(meet);
+  EXPECT_EQ(meet(), 2);
+  EXPECT_EQ(wait(other), 2);
+}
+
+std::int64_t fibonacci(int n) {
+  if (n < 2) return n;
+  const auto a = fork(fibonacci, n - 1);
+  const auto b = fork(fibonacci, n - 2);
+  return wait(a) + wait(b);
+}
+
+TEST(Fork, NestsToAnyDepthOnFewThreads) { EXPECT_EQ(fibonacci(14), 377); }
+
+TEST(Fork, HasTheModesOfWhereItWasForked) {
+  const auto recorded = [] { return GradMode::is_enabled(); };
+  const auto lowered = [] { return autocast::is_autocast_enabled(); };
+  {
+    const NoGradGuard off;
+    const autocast::AutocastGuard half;
+    EXPECT_FALSE(wait(fork(recorded)));
+    EXPECT_TRUE(wait(fork(lowered)));
+  }
+  EXPECT_TRUE(wait(fork(recorded)));
+  EXPECT_FALSE(wait(fork(lowered)));
+  const InferenceMode inference;
+  EXPECT_TRUE(wait(fork([] { return InferenceMode::is_enabled(); })));
+}
+
+TEST(Fork, CarriesExceptionsOfTheirTypeToEveryWaiter) {
+  const auto bad = fork([]() -> Tensor { return ones({2}).reshape({3}); });
+  const auto worse = fork([] { throw std::out_of_range("far away"); });
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THROW(wait(bad), Error);
+    EXPECT_THROW(wait(worse), std::out_of_range);
+  }
+  EXPECT_TRUE(bad.done());
+}
+
+TEST(Fork, ManyTasksShareTheGraph) {
+  const Tensor w = full({8}, 2.0).requires_grad_();
+  std::vector<Future<Tensor>> parts;
+  for (int i = 0; i < 200; ++i) parts.push_back(fork([w, i] { return (w * i).sum(); }));
+  Tensor sum = zeros({}, kDouble);
+  for (const auto& part : parts) sum = sum + wait(part);
+  sum.backward();
+  EXPECT_EQ(w.grad()[0].item<double>(), 199.0 * 200 / 2);
+}
+
+TEST(Fork, RunsEvenIfNobodyWaits) {
+  std::atomic<bool> ran{false};
+  {
+    const auto dropped = fork([&] { ran = true; });
+  }
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  while (!ran && !deadline.expired()) std::this_thread::yield();
+  EXPECT_TRUE(ran);
+}
+
+TEST(Fork, TheNumberOfThreadsIsFixedOnceTheyRun) {
+  wait(fork([] {}));
+  EXPECT_GE(get_num_interop_threads(), 1);
+  EXPECT_THROW(set_num_interop_threads(0), ValueError);
+  EXPECT_THROW(set_num_interop_threads(3), Error);
+}
+
+TEST(Fork, AForkedProcessHasAPoolOfItsOwn) {
+  std::atomic<bool> go{false};
+  const auto pending = fork([&] {
+    while (!go) std::this_thread::yield();
+    return 1;
+  });
+  const pid_t child = ::fork();
+  if (child == 0) {
+    bool refused = false;
+    try {
+      wait(pending);
+    } catch (const Error&) {
+      refused = true;
+    }
+    ::_exit(refused && wait(athanor::fork([] { return 5; })) == 5 ? 0 : 1);
+  }
+  go = true;
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(wait(pending), 1);
+}
+
+}  // namespace
+}  // namespace athanor
