@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "athanor/athanor.h"
+#include "athanor/io/pt.h"
 
 namespace athanor {
 using detail::str;

@@ -15,48 +15,12 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
-#include <variant>
 #include <vector>
 
 #include "athanor/autograd/autograd.h"
+#include "athanor/ops/ivalue.h"
 
 namespace athanor {
-
-/// A value kept in AutogradContext::saved_data.
-class IValue {
- public:
-  IValue() = default;
-  template <class T>
-    requires std::is_integral_v<T>
-  IValue(T v) : value_(static_cast<std::int64_t>(v)) {}
-  IValue(double v) : value_(v) {}
-  IValue(std::string v) : value_(std::move(v)) {}
-  IValue(const char* v) : value_(std::string(v)) {}
-  IValue(Tensor v) : value_(std::move(v)) {}
-  IValue(std::vector<std::int64_t> v) : value_(std::move(v)) {}
-  IValue(std::vector<Tensor> v) : value_(std::move(v)) {}
-  bool isNone() const { return value_.index() == 0; }
-  std::int64_t toInt() const { return get<std::int64_t>("an int"); }
-  bool toBool() const { return toInt() != 0; }
-  double toDouble() const {
-    return std::holds_alternative<std::int64_t>(value_) ? static_cast<double>(toInt()) : get<double>("a double");
-  }
-  const std::string& toStringRef() const { return get<std::string>("a string"); }
-  const Tensor& toTensor() const { return get<Tensor>("a Tensor"); }
-  const std::vector<std::int64_t>& toIntVector() const { return get<std::vector<std::int64_t>>("a list of ints"); }
-  const std::vector<Tensor>& toTensorVector() const { return get<std::vector<Tensor>>("a list of Tensors"); }
-
- private:
-  template <class T>
-  const T& get(const char* what) const {
-    const T* v = std::get_if<T>(&value_);
-    ATHANOR_CHECK_TYPE(TypeError, v, "saved_data: expected ", what, ", the value is of another kind");
-    return *v;
-  }
-  std::variant<std::monostate, std::int64_t, double, std::string, Tensor, std::vector<std::int64_t>,
-               std::vector<Tensor>>
-      value_;
-};
 
 namespace autograd {
 

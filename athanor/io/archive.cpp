@@ -4,6 +4,9 @@
 #include <iterator>
 #include <ostream>
 
+#include "athanor/io/pt.h"
+#include "athanor/io/zip.h"
+
 namespace athanor::serialize {
 
 namespace {
@@ -20,6 +23,52 @@ void for_nested(const Entries& entries, const std::string& key, F&& take) {
   for (auto it = entries.lower_bound(prefix); it != entries.end() && it->first.starts_with(prefix); ++it)
     take(it->first.substr(prefix.size()), it->second);
 }
+
+/// What torch.save wrote, as an archive: names of nested dicts and lists are joined by dots.
+class Flattening {
+ public:
+  io::Checkpoint run(const IValue& value) {
+    if (value.isTensor()) {
+      out_.set(kTensor, value.toTensor());
+    } else if (value.isList() || value.isTuple()) {
+      out_.set(kCount, static_cast<std::int64_t>(value.elements().size()));
+      add_items("", value);
+    } else {
+      add("", value);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add_items(const std::string& prefix, const IValue& list) {
+    for (std::size_t i = 0; i < list.elements().size(); ++i) add(prefix + std::to_string(i), list.elements()[i]);
+  }
+  void add(const std::string& name, const IValue& value) {
+    // A dict that stands in many places of a hostile file stands for more entries than the file has bytes.
+    constexpr std::size_t kMaxEntries = 1 << 20, kMaxName = 1 << 16;
+    ATHANOR_CHECK_TYPE(IoError, ++entries_ <= kMaxEntries && (names_ += name.size()) <= kMaxName * 1024,
+                       "load: the file has more than ", kMaxEntries,
+                       " entries or names of more than 64 MB; take what is needed from io::load_pt");
+    const std::string prefix = name.empty() ? "" : name + ".";
+    if (value.isTensor())
+      out_.set(name, value.toTensor());
+    else if (value.isString())
+      out_.set(name, value.toStringRef());
+    else if (value.isDouble())
+      out_.set(name, value.toDouble());
+    else if (value.isInt() || value.isBool())
+      out_.set(name, value.isInt() ? value.toInt() : static_cast<std::int64_t>(value.toBool()));
+    else if (value.isList() || value.isTuple())
+      add_items(prefix, value);
+    else if (value.isGenericDict())
+      for (const auto& e : value.toGenericDict())
+        if (e.key().isString() || e.key().isInt())
+          add(prefix + (e.key().isString() ? e.key().toStringRef() : std::to_string(e.key().toInt())), e.value());
+  }
+
+  io::Checkpoint out_;
+  std::size_t entries_ = 0, names_ = 0;
+};
 
 }  // namespace
 
@@ -42,13 +91,14 @@ void OutputArchive::save_to(std::ostream& stream) const {
 }
 
 void InputArchive::load_from(const std::string& path, std::optional<Device> device) {
-  content_ = io::Checkpoint::load(path);
+  content_ = io::is_pt(path) ? Flattening().run(io::load_pt(path)) : io::Checkpoint::load(path);
   if (device) content_.to(*device);
 }
 
 void InputArchive::load_from(std::istream& stream, std::optional<Device> device) {
   std::vector<char> bytes{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  content_ = io::Checkpoint::parse(std::as_writable_bytes(std::span(bytes)));
+  const auto content = std::as_writable_bytes(std::span(bytes));
+  content_ = io::is_zip(content) ? Flattening().run(io::parse_pt(content, "load")) : io::Checkpoint::parse(content);
   if (device) content_.to(*device);
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 /// torch::save and torch::load: tensors, modules and optimizers to files or streams and back, and the archives that
 /// libtorch programs put their own things into. What is written is safetensors, whatever the file is called: Python's
-/// safetensors package reads it. Files appear whole or not at all.
+/// safetensors package reads it (for torch.load see io::save_pt). Files of Python's torch.save are read as well, their
+/// nested dicts under names joined by dots. Files appear whole or not at all.
 
 #include <iosfwd>
 #include <memory>

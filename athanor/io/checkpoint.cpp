@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "athanor/io/pt.h"
 #include "athanor/io/safetensors.h"
 #include "athanor/io/tensor_io.h"
 
@@ -41,7 +42,10 @@ void save_module(const std::string& path, const nn::Module& module) {
 }
 
 void load_module(const std::string& path, nn::Module& module) {
-  module.load_state_dict(state_of(read_tensors(SafetensorsFile(path)), ""));
+  if (is_pt(path))
+    module.load_state_dict(to_state_dict(load_pt(path)));
+  else
+    module.load_state_dict(state_of(read_tensors(SafetensorsFile(path)), ""));
 }
 
 Checkpoint Checkpoint::load(const std::string& path) {

@@ -16,7 +16,8 @@ namespace athanor::io {
 
 /// A module's state_dict as safetensors, with PyTorch's parameter names.
 void save_module(const std::string& path, const nn::Module& module);
-/// Throws Error naming what is missing, unexpected or of another shape; the module is unchanged then.
+/// The same file, or what torch.save(module.state_dict(), path) wrote. Throws Error naming what is missing, unexpected
+/// or of another shape; the module is unchanged then.
 void load_module(const std::string& path, nn::Module& module);
 
 /// A bag of named tensors and numbers. Getters throw ValueError naming the entry that is missing.

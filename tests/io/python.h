@@ -15,19 +15,29 @@ inline std::string python() {
 }
 
 /// True if the modules ("numpy, safetensors") can be imported.
-inline bool python_has(const std::string& modules) {
-  return std::system((python() + " -c 'import " + modules + "' >/dev/null 2>&1").c_str()) == 0;
+inline bool python_has(const std::string& modules, const std::string& interpreter = python()) {
+  return std::system((interpreter + " -c 'import " + modules + "' >/dev/null 2>&1").c_str()) == 0;
+}
+
+/// The Python that has PyTorch: the first of $ATHANOR_PEER_PYTHON, else the other one.
+inline std::string peer_python() {
+  const char* chosen = std::getenv("ATHANOR_PEER_PYTHON");
+  return chosen ? std::string(chosen).substr(0, std::string(chosen).find(':')) : python();
 }
 
 /// Runs a script in `folder`; false, with the error shown, if it fails.
-inline ::testing::AssertionResult run_python(const TempFolder& folder, const std::string& script) {
+inline ::testing::AssertionResult run_python(const TempFolder& folder, const std::string& script,
+                                             const std::string& interpreter = python()) {
   write_file(folder / "script.py", script);
-  const std::string command = "cd '" + folder.path() + "' && " + python() + " script.py > script.out 2>&1";
+  const std::string command = "cd '" + folder.path() + "' && " + interpreter + " script.py > script.out 2>&1";
   if (std::system(command.c_str()) == 0) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << read_text(folder / "script.out");
 }
 
 }  // namespace athanor::io
 
+#define SKIP_WITHOUT_PEER(modules)         \
+  if (!python_has(modules, peer_python())) \
+  GTEST_SKIP() << peer_python() << " has no " << (modules) << "; ATHANOR_PEER_PYTHON may name one that has"
 #define SKIP_WITHOUT_PYTHON(modules) \
   if (!python_has(modules)) GTEST_SKIP() << python() << " has no " << (modules) << ": comparison with it left out"
