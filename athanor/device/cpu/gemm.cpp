@@ -54,7 +54,10 @@ GemmPlan plan_gemm(const GemmProblem& g) {
   }
   plan.k_block = 512;
   plan.pack_b = narrow || g.b_col != 1 || g.m > 32;
-  plan.pack_a = narrow || !(g.a_row == 1 || g.a_col == 1) || g.n > 256;
+  // Rows or steps a multiple of 2048 bytes apart lie in a few sets of the cache and push each other out.
+  const std::int64_t apart = g.a_col == 1 ? g.a_row : g.a_col;
+  const bool crowded = g.n > 64 && g.k > 16 && apart * static_cast<std::int64_t>(item_size(g.dtype)) % 2048 == 0;
+  plan.pack_a = narrow || !(g.a_row == 1 || g.a_col == 1) || g.n > 256 || crowded;
   if (!floating) return plan;
   if (g.a_col == 1 && g.b_row == 1 && g.m <= 16)
     plan.form = GemmPlan::Form::Dots;

@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
 inline constexpr std::int64_t kStripeTiles = 8;    // rows of tiles whose a and sums stay in the second-level cache
-inline constexpr std::int64_t kStripeCols = 512;   // columns of packed b, at most
+inline constexpr std::int64_t kStripeCols = 512;   // columns of b per pass over a, more if they are short
 inline constexpr std::int64_t kPackedB = 1 << 21;  // elements of packed b, about
 
 /// In: element type of the operands. T: type of the sums.
@@ -36,8 +36,11 @@ class BlockRun {
         direct_(std::is_same_v<In, T> && g.c_col == 1 && finish_.in_registers()) {}
 
   void run() {
-    const std::int64_t fitting = plan_.pack_b ? kPackedB / g_.k / kCols * kCols : kStripeCols;
-    const std::int64_t step = std::clamp<std::int64_t>(fitting, kCols, kStripeCols);
+    std::int64_t step = kStripeCols;
+    if (plan_.pack_b) {
+      const std::int64_t most = kStripeCols * plan_.k_block / std::min(g_.k, plan_.k_block);
+      step = std::clamp<std::int64_t>(kPackedB / g_.k, kCols, most) / kCols * kCols;
+    }
     for (std::int64_t j = 0; j < g_.n; j += step) columns(j, std::min(step, g_.n - j));
   }
 
@@ -55,11 +58,8 @@ class BlockRun {
   void columns(std::int64_t j, std::int64_t cols) {
     const std::int64_t tail = cols % kCols;
     packed_b_ = scratch(1, (plan_.pack_b ? (cols + kCols - 1) / kCols : 1) * kCols * g_.k);
-    for (std::int64_t q = plan_.pack_b ? 0 : cols - tail; q < cols; q += kCols) {
-      const int n = static_cast<int>(std::min<std::int64_t>(kCols, cols - q));
-      pack_b<T>(b_ + (j + q) * g_.b_col, g_.b_row, g_.b_col, g_.k, n, width(n),
-                packed_b_ + (plan_.pack_b ? q * g_.k : 0));
-    }
+    const std::int64_t packed = plan_.pack_b ? cols : tail;
+    pack_b_panels<T>(b_ + (j + cols - packed) * g_.b_col, g_.b_row, g_.b_col, g_.k, packed, packed_b_);
     for (std::int64_t t = 0; t < row_tiles_; t += kStripeTiles) {
       const std::int64_t end = std::min(t + kStripeTiles, row_tiles_);
       if (blocks_ > 1) sums_ = scratch(0, (end - t) * kTileRows * ((cols + kCols - 1) / kCols) * kCols);
@@ -69,43 +69,45 @@ class BlockRun {
 
   /// Row tiles [t0, t1) over one inner block.
   void stripe(std::int64_t j, std::int64_t cols, std::int64_t t0, std::int64_t t1, std::int64_t block) {
-    const std::int64_t i0 = row_of(t0), p = k_of(block), k = k_of(block + 1) - p;
+    const std::int64_t i0 = row_of(t0), p = k_of(block), k = k_of(block + 1) - p, panels = (cols + kCols - 1) / kCols;
     T* packed_a = nullptr;
     if (plan_.pack_a) {
       packed_a = scratch(2, (row_of(t1) - i0) * k + kVector<T>);
-      for (std::int64_t t = t0; t < t1; ++t) {
-        const std::int64_t i = row_of(t);
-        pack_a<T>(a_ + i * g_.a_row + p * g_.a_col, g_.a_row, g_.a_col, k, static_cast<int>(row_of(t + 1) - i),
-                  packed_a + (i - i0) * k);
-      }
+      pack_a_panels<T>(
+          a_ + i0 * g_.a_row + p * g_.a_col, g_.a_row, g_.a_col, k, t0, t1,
+          [this](std::int64_t t) { return row_of(t); }, packed_a);
     }
-    T* sums = sums_;
-    for (std::int64_t q = 0; q < cols; q += kCols) {
+    const auto multiply = [&](std::int64_t t, std::int64_t q) {
       const int n = static_cast<int>(std::min<std::int64_t>(kCols, cols - q));
+      const std::int64_t i = row_of(t);
+      const int m = static_cast<int>(row_of(t + 1) - i);
       Operands o;
       o.k = k;
+      o.a = packed_a + (i - i0) * k;
+      o.a_step = m;
       o.b = packed_b_ + (plan_.pack_b ? q * g_.k : 0) + p * width(n);
       o.b_step = width(n);
       if constexpr (std::is_same_v<In, T>) {
+        if (!plan_.pack_a) {
+          o.a = a_ + i * g_.a_row + p * g_.a_col;
+          o.form = g_.a_row == 1 ? AForm::Columns : AForm::Rows;
+          o.a_step = g_.a_row == 1 ? g_.a_col : g_.a_row;
+        }
         if (!plan_.pack_b && n == kCols) {
           o.b = b_ + p * g_.b_row + (j + q) * g_.b_col;
           o.b_step = g_.b_row;
         }
       }
-      for (std::int64_t t = t0; t < t1; ++t, sums += kTileRows * kCols) {
-        const std::int64_t i = row_of(t);
-        const int m = static_cast<int>(row_of(t + 1) - i);
-        o.a = packed_a + (i - i0) * k;
-        o.a_step = m;
-        if constexpr (std::is_same_v<In, T>) {
-          if (!plan_.pack_a) {
-            o.a = a_ + i * g_.a_row + p * g_.a_col;
-            o.form = g_.a_row == 1 ? AForm::Columns : AForm::Rows;
-            o.a_step = g_.a_row == 1 ? g_.a_col : g_.a_row;
-          }
-        }
-        one_tile(o, block, i, j + q, m, n, sums);
-      }
+      one_tile(o, block, i, j + q, m, n, sums_ + ((t - t0) * panels + q / kCols) * kTileRows * kCols);
+    };
+    // Along the rows of c, a's tile stays in the first cache and few pages of c are written at a time. A b of its own
+    // is far away and read once.
+    if (plan_.pack_b) {
+      for (std::int64_t t = t0; t < t1; ++t)
+        for (std::int64_t q = 0; q < cols; q += kCols) multiply(t, q);
+    } else {
+      for (std::int64_t q = 0; q < cols; q += kCols)
+        for (std::int64_t t = t0; t < t1; ++t) multiply(t, q);
     }
   }
 

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "athanor/base/half.h"
@@ -284,6 +285,68 @@ void pack_a(const In* a, std::int64_t row, std::int64_t col, std::int64_t k, int
   }
   for (std::int64_t p = 0; p < k; ++p)
     for (int i = 0; i < m; ++i) out[p * m + i] = convert<T>(a[i * row + p * col]);
+}
+
+// An operand that runs across its panels is packed a few steps of all panels at a time. A panel by itself would read a
+// cache line or two of every step and come back for its neighbours when they are gone: steps that lie a multiple of
+// 4096 bytes apart share one set of the cache.
+inline constexpr std::int64_t kPackedSteps = 8;
+
+/// kWidth (0: width) values of each of `steps` steps, `from_step` apart, one after the other.
+template <int kWidth, class T>
+void copy_steps(const T* from, std::int64_t from_step, std::int64_t steps, int width, T* to) {
+  const int n = kWidth ? kWidth : width;
+  for (std::int64_t p = 0; p < steps; ++p) std::memcpy(to + p * n, from + p * from_step, sizeof(T) * std::size_t(n));
+}
+
+/// Panels [t0, t1) of a, one after the other without gaps: panel t has the rows [begin(t), begin(t + 1)). `a` points at
+/// row begin(t0). Writes up to a vector beyond the end.
+template <class T, class In, class Begin>
+void pack_a_panels(const In* a, std::int64_t row, std::int64_t col, std::int64_t k, std::int64_t t0, std::int64_t t1,
+                   const Begin& begin, T* out) {
+  const std::int64_t first = begin(t0);
+  const auto height = [&](std::int64_t t) { return static_cast<int>(begin(t + 1) - begin(t)); };
+  if constexpr (std::is_same_v<In, T>) {
+    if (row == 1 && col != 1) {
+      for (std::int64_t p = 0; p < k; p += kPackedSteps) {
+        const std::int64_t steps = std::min(kPackedSteps, k - p);
+        for (std::int64_t t = t0; t < t1; ++t) {
+          const std::int64_t i = begin(t) - first;
+          const int m = height(t);
+          const auto copy = m == kTileRows       ? &copy_steps<kTileRows, T>
+                            : m == kTileRows - 1 ? &copy_steps<kTileRows - 1, T>
+                                                 : &copy_steps<0, T>;
+          copy(a + i + p * col, col, steps, m, out + i * k + p * m);
+        }
+      }
+      return;
+    }
+  }
+  for (std::int64_t t = t0; t < t1; ++t) {
+    const std::int64_t i = begin(t) - first;
+    pack_a<T>(a + i * row, row, col, k, height(t), out + i * k);
+  }
+}
+
+/// Columns [0, n) of b in panels of kTileCols, the last one of one vector if that is enough: column q of the first
+/// column of a panel starts at q · k.
+template <class T, class In>
+void pack_b_panels(const In* b, std::int64_t row, std::int64_t col, std::int64_t k, std::int64_t n, T* out) {
+  constexpr int kWidth = kTileCols<T>;
+  std::int64_t q = 0;
+  if constexpr (std::is_same_v<In, T>) {
+    if (col == 1) {
+      const std::int64_t whole = n / kWidth * kWidth;
+      for (std::int64_t p = 0; p < k; p += kPackedSteps)
+        for (q = 0; q < whole; q += kWidth)
+          copy_steps<kWidth>(b + p * row + q, row, std::min(kPackedSteps, k - p), kWidth, out + q * k + p * kWidth);
+      q = whole;
+    }
+  }
+  for (; q < n; q += kWidth) {
+    const int width = n - q <= kVector<T> ? kVector<T> : kWidth;
+    pack_b<T>(b + q * col, row, col, k, static_cast<int>(std::min<std::int64_t>(width, n - q)), width, out + q * k);
+  }
 }
 
 }  // namespace athanor::HWY_NAMESPACE

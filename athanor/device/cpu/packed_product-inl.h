@@ -35,10 +35,7 @@ constexpr std::int64_t packed_b_size(std::int64_t k, std::int64_t n) {
 /// Panel after panel: column q starts at q · k.
 template <class T>
 void pack_columns(const T* b, std::int64_t row, std::int64_t col, std::int64_t k, std::int64_t n, T* out) {
-  for (std::int64_t q = 0; q < n; q += kTileCols<T>) {
-    const int width = panel_width<T>(n, q);
-    pack_b<T>(b + q * col, row, col, k, static_cast<int>(std::min<std::int64_t>(width, n - q)), width, out + q * k);
-  }
+  pack_b_panels<T>(b, row, col, k, n, out);
 }
 
 /// Rows cut into tiles of nearly one height.
@@ -62,8 +59,8 @@ constexpr std::int64_t packed_a_size(std::int64_t m, std::int64_t k) {
 /// Tile after tile: row i of the first row of a tile starts at i · k.
 template <class T>
 void pack_rows(const T* a, std::int64_t row, std::int64_t col, std::int64_t k, const RowTiles& tiles, T* out) {
-  for (std::int64_t t = 0; t < tiles.count; ++t)
-    pack_a<T>(a + tiles.begin(t) * row, row, col, k, tiles.height(t), out + tiles.begin(t) * k);
+  pack_a_panels<T>(
+      a, row, col, k, 0, tiles.count, [&](std::int64_t t) { return tiles.begin(t); }, out);
 }
 
 /// An operand a as tiles read it.
