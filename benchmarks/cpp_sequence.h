@@ -59,15 +59,22 @@ inline void add_gpt_rows(Program& program) {
   const auto tokens = [] { return torch::randint(0, 65, {8, 128}, torch::kLong); };
   program.add("gpt.forward/l4e256s128b8", "token", 8 * 128,
               [=] { return without_grad([net = make(), x = tokens()]() mutable { Tensor y = net(x); }); });
-  program.add("gpt.step/l4e256s128b8", "token", 8 * 128, [=] {
-    auto net = make();
-    auto optimizer = std::make_shared<torch::optim::AdamW>(net->parameters(), torch::optim::AdamWOptions(3e-4));
-    return [=, x = tokens(), y = tokens()]() mutable {
-      optimizer->zero_grad();
-      net->loss(x, y).backward();
-      optimizer->step();
-    };
-  });
+  for (const bool lower : {false, true}) {
+    program.add(std::string("gpt.step") + (lower ? ".bf16" : "") + "/l4e256s128b8", "token", 8 * 128, [=] {
+      auto net = make();
+      auto optimizer = std::make_shared<torch::optim::AdamW>(net->parameters(), torch::optim::AdamWOptions(3e-4));
+      return [=, x = tokens(), y = tokens()]() mutable {
+        optimizer->zero_grad();
+        Tensor loss;
+        {
+          const athanor::autocast::AutocastGuard guard(lower);
+          loss = net->loss(x, y);
+        }
+        loss.backward();
+        optimizer->step();
+      };
+    });
+  }
 }
 
 inline void add_sequence_rows(Program& program) {

@@ -32,6 +32,7 @@ TARGETS = [
     (r"resnet\..*", 1.0, ""),
     (r"(lstm\.step|attention\.(forward|step))/.*", 1.2, ""),
     (r"gpt\.step/.*", 1.3, ""),
+    (r"gpt\.step\.bf16/.*", 1.2, ""),
     (r"loader\..*", 10.0, ""),
 ]
 

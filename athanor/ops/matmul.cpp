@@ -390,6 +390,7 @@ bool leading_dims_merge(const Tensor& input) {
 struct LinearBase {
   SavedTensor x, w;
   std::int64_t in_features = 0;
+  bool w_columns = false;
   void prepare(Tensor& input, Tensor& weight, Tensor& bias) {
     Autocast<AutocastTo::Lower>::prepare(input, weight, bias);
     if (input.defined() && input.dim() > 2 && !leading_dims_merge(input)) input = contiguous(input);
@@ -414,6 +415,7 @@ struct LinearBase {
     return {sizes, input.dtype(), input.device(), {}};
   }
   void save(const Node& n, const Tensor& input, const Tensor& weight, const Tensor&) {
+    w_columns = is_column_major(weight.sizes(), weight.strides());
     if (n.needs(1)) x.save(input);
     if (n.needs(0)) w.save(weight);
   }
@@ -429,7 +431,8 @@ struct LinearBase {
     }
     if (g.needs(1)) {
       const Tensor input = g.get(x);
-      g.set(1, mm(t(rows), input.dim() == 2 ? input : reshape(input, {rows_of(input), in_features})));
+      const Tensor x_rows = input.dim() == 2 ? input : reshape(input, {rows_of(input), in_features});
+      g.set(1, product_in_layout(t(rows), x_rows, w_columns));
     }
     if (g.needs(2)) g.set(2, rows.size(0) == 1 ? reshape(rows, {n}) : sum(rows, IntArrayRef{0}, false, std::nullopt));
   }

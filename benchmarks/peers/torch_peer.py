@@ -483,19 +483,22 @@ def add_gpt_rows(program: Program) -> None:
         net, x = Gpt(), torch.randint(0, 65, (8, 128))
         return without_grad(lambda: net(x))
 
-    def step():
+    def step(lower):
         net, x, y = Gpt(), torch.randint(0, 65, (8, 128)), torch.randint(0, 65, (8, 128))
         optimizer = torch.optim.AdamW(net.parameters(), lr=3e-4)
 
         def run():
             optimizer.zero_grad()
-            F.cross_entropy(net(x).view(-1, 65), y.view(-1)).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=lower):
+                loss = F.cross_entropy(net(x).view(-1, 65), y.view(-1))
+            loss.backward()
             optimizer.step()
 
         return run
 
     program.add("gpt.forward/l4e256s128b8", "token", 8 * 128, forward)
-    program.add("gpt.step/l4e256s128b8", "token", 8 * 128, step)
+    program.add("gpt.step/l4e256s128b8", "token", 8 * 128, lambda: step(False))
+    program.add("gpt.step.bf16/l4e256s128b8", "token", 8 * 128, lambda: step(True))
 
 
 class DigitsDataset(Dataset):
