@@ -10,9 +10,9 @@ set -euo pipefail
 packages=(
   # compiler and build
   g++ cmake ninja-build ccache make git pkg-config python3 ca-certificates
-  # what the library is built on; libcurl is loaded when used
+  # what the library is built on; libcurl, libpng and libjpeg are loaded when used
   libdnnl-dev libhwy-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
-  libcurl4-openssl-dev
+  libcurl4-openssl-dev libpng-dev libjpeg62-turbo-dev
   # the plug-ins gloo and mpi
   libgloo-dev libopenmpi-dev openmpi-bin
   # tests, benchmarks, style

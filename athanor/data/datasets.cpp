@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstring>
 
 #include "athanor/base/parallel.h"
@@ -73,6 +74,21 @@ std::vector<Tensor> TensorListDataset::get_batch(ArrayRef<std::size_t> indices) 
   std::vector<Tensor> out;
   for (const Tensor& t : tensors_) out.push_back(detail::gather_rows(t, indices));
   return out;
+}
+
+std::vector<std::size_t> split_lengths(std::size_t size, ArrayRef<double> fractions) {
+  double total = 0;
+  std::vector<std::size_t> lengths;
+  std::size_t given = 0;
+  for (const double f : fractions) {
+    ATHANOR_CHECK_VALUE(f >= 0 && f <= 1, "split_lengths: fraction ", f, ", expected 0 to 1");
+    total += f;
+    lengths.push_back(static_cast<std::size_t>(static_cast<double>(size) * f));
+    given += lengths.back();
+  }
+  ATHANOR_CHECK_VALUE(std::abs(total - 1) < 1e-9, "split_lengths: the fractions add up to ", total, ", expected 1");
+  for (std::size_t i = 0; given < size; ++i, ++given) ++lengths[i % lengths.size()];
+  return lengths;
 }
 
 std::vector<std::vector<std::size_t>> random_split_indices(std::size_t size, ArrayRef<std::size_t> lengths,

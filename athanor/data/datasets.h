@@ -207,6 +207,10 @@ class Subset : public BatchDataset<Subset<Source>, typename Source::BatchType> {
   std::vector<std::size_t> indices_;
 };
 
+/// How many examples each fraction is: rounded down, what is left over is dealt out one by one from the first on, as
+/// PyTorch's random_split: `random_split(data, split_lengths(n, {0.9, 0.1}))`. Throws ValueError unless they are 0 to 1
+/// and add up to 1.
+std::vector<std::size_t> split_lengths(std::size_t size, ArrayRef<double> fractions);
 /// Non-overlapping random parts of the given lengths, which must add up to the dataset's size (ValueError).
 std::vector<std::vector<std::size_t>> random_split_indices(std::size_t size, ArrayRef<std::size_t> lengths,
                                                            Generator generator);

@@ -91,6 +91,21 @@ void RandomSampler::reset(std::optional<std::size_t> new_size) {
 
 std::vector<std::size_t> RandomSampler::draw(PhiloxState from) const { return random_order(size_, from); }
 
+SubsetRandomSampler::SubsetRandomSampler(std::vector<std::size_t> indices, std::optional<Generator> generator)
+    : indices_(std::move(indices)), generator_(generator.value_or(default_generator())) {}
+
+void SubsetRandomSampler::reset(std::optional<std::size_t> new_size) {
+  ATHANOR_CHECK_VALUE(!new_size || *new_size == indices_.size(), "SubsetRandomSampler: ", indices_.size(),
+                      " indices, asked for ", new_size.value_or(0));
+  begin(generator_.reserve(indices_.size()));
+}
+
+std::vector<std::size_t> SubsetRandomSampler::draw(PhiloxState from) const {
+  std::vector<std::size_t> order = random_order(indices_.size(), from);
+  for (std::size_t& i : order) i = indices_[i];
+  return order;
+}
+
 WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::size_t count, bool replacement,
                                              std::optional<Generator> generator)
     : weights_(std::move(weights)),

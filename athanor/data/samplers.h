@@ -82,6 +82,19 @@ class RandomSampler : public detail::DrawnSampler {
   std::size_t size_;
 };
 
+/// The given indices in a new random order every epoch.
+class SubsetRandomSampler : public detail::DrawnSampler {
+ public:
+  explicit SubsetRandomSampler(std::vector<std::size_t> indices, std::optional<Generator> generator = std::nullopt);
+  /// The number of examples follows the indices; throws ValueError for another.
+  void reset(std::optional<std::size_t> new_size = std::nullopt) override;
+
+ private:
+  std::vector<std::size_t> draw(PhiloxState from) const override;
+  std::vector<std::size_t> indices_;
+  Generator generator_;
+};
+
 /// `count` indices an epoch, each in proportion to its weight. Without replacement an index comes at most once
 /// (Efraimidis & Spirakis, "Weighted random sampling with a reservoir", 2006).
 class WeightedRandomSampler : public detail::DrawnSampler {

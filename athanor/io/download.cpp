@@ -16,11 +16,11 @@
 #include "athanor/base/hash.h"
 #include "athanor/io/file.h"
 #include "athanor/io/file_lock.h"
+#include "athanor/io/shared_library.h"
 
 #if __has_include(<curl/curl.h>)
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
-#include <dlfcn.h>
 #define ATHANOR_HAS_CURL 1
 #endif
 
@@ -93,23 +93,17 @@ struct Curl {
 
  private:
   static Curl load() {
-    void* library = nullptr;
-    for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl-nss.so.4", "libcurl.so"})
-      if (!library) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    ATHANOR_CHECK_TYPE(NotImplementedError, library,
-                       "download: libcurl is not installed; install it (Debian: libcurl4) or fetch the file yourself");
+    const detail::SharedLibrary library(
+        {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl-nss.so.4", "libcurl.so"},
+        "download: libcurl is not installed; install it (Debian: libcurl4) or fetch the file yourself");
     Curl curl{};
-    const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-      ATHANOR_CHECK_TYPE(NotImplementedError, function, "download: the installed libcurl has no ", name);
-    };
-    find(curl.global_init, "curl_global_init");
-    find(curl.easy_init, "curl_easy_init");
-    find(curl.easy_cleanup, "curl_easy_cleanup");
-    find(curl.easy_setopt, "curl_easy_setopt");
-    find(curl.easy_perform, "curl_easy_perform");
-    find(curl.easy_getinfo, "curl_easy_getinfo");
-    find(curl.easy_strerror, "curl_easy_strerror");
+    library.find(curl.global_init, "curl_global_init");
+    library.find(curl.easy_init, "curl_easy_init");
+    library.find(curl.easy_cleanup, "curl_easy_cleanup");
+    library.find(curl.easy_setopt, "curl_easy_setopt");
+    library.find(curl.easy_perform, "curl_easy_perform");
+    library.find(curl.easy_getinfo, "curl_easy_getinfo");
+    library.find(curl.easy_strerror, "curl_easy_strerror");
     curl.global_init(CURL_GLOBAL_DEFAULT);
     return curl;
   }

@@ -11,6 +11,7 @@
 #include "athanor/ops/ivalue.h"
 #include "athanor/io/tensor_io.h"
 #include "athanor/nn/module.h"
+#include "athanor/optim/optimizer.h"
 
 namespace athanor {
 
@@ -36,6 +37,11 @@ void save_pt(const std::string& path, const nn::Module& module);
 /// `net->load_state_dict(io::to_state_dict(io::load_pt(path)["model"]), /*strict=*/false)`.
 nn::Module::StateDict to_state_dict(const IValue& value);
 IValue to_ivalue(const nn::Module::StateDict& state);
+
+/// Python's optimizer.state_dict(), for Optimizer::load_state_dict, and the same of an optimizer here, for
+/// load_state_dict there: names of options and states are PyTorch's. Throws ValueError for a dict of another form.
+optim::OptimizerStateDict to_optimizer_state(const IValue& value);
+IValue to_ivalue(const optim::Optimizer& optimizer);
 
 }  // namespace io
 

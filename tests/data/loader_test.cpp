@@ -245,6 +245,11 @@ TEST(RandomSplit, PartsCoverTheDatasetOnce) {
   EXPECT_EQ(all.size(), 10U);
   EXPECT_EQ(parts[1].size(), 3U);
   EXPECT_THROW(datasets::random_split(numbers(10), {7, 2}), ValueError);
+  // As PyTorch deals out what is left over: 3 + 3 + 3, then one more for the first.
+  EXPECT_EQ(datasets::split_lengths(10, {1.0 / 3, 1.0 / 3, 1.0 / 3}), (std::vector<std::size_t>{4, 3, 3}));
+  EXPECT_EQ(datasets::split_lengths(5, {0.9, 0.1}), (std::vector<std::size_t>{5, 0}));
+  EXPECT_THROW(datasets::split_lengths(5, {0.9, 0.2}), ValueError);
+  EXPECT_THROW(datasets::split_lengths(5, {-0.1, 1.1}), ValueError);
 }
 
 }  // namespace athanor::data

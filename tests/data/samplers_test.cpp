@@ -141,4 +141,23 @@ TEST(DistributedSampler, EveryEpochHasItsOrder) {
   EXPECT_EQ(epoch(a), epoch(b));
 }
 
+TEST(SubsetRandomSampler, GivesItsIndicesInNewOrders) {
+  manual_seed(8);
+  SubsetRandomSampler sampler({10, 20, 30, 40, 50, 60, 70, 80});
+  sampler.reset();
+  const auto first = *sampler.next(8);
+  sampler.reset();
+  const auto second = *sampler.next(8);
+  EXPECT_FALSE(sampler.next(1).has_value());
+  EXPECT_NE(first, second);
+  EXPECT_EQ(std::set<std::size_t>(first.begin(), first.end()), (std::set<std::size_t>{10, 20, 30, 40, 50, 60, 70, 80}));
+  sampler.reset();
+  sampler.next(3);
+  const auto state = sampler.state();
+  const auto rest = *sampler.next(5);
+  sampler.restore(state);
+  EXPECT_EQ(*sampler.next(5), rest);
+  EXPECT_THROW(sampler.reset(3), ValueError);
+}
+
 }  // namespace athanor::data::samplers

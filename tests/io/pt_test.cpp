@@ -7,6 +7,7 @@
 #include "athanor/io/archive.h"
 #include "athanor/io/zip.h"
 #include "athanor/nn/nn.h"
+#include "athanor/optim/algorithms.h"
 #include "helpers.h"
 #include "io/pt_builder.h"
 #include "python.h"
@@ -263,6 +264,34 @@ TEST(Modules, LoadPyTorchsFilesStrictOrNot) {
   third->load(model);
 }
 
+TEST(Optimizers, GoOnFromPyTorchsForm) {
+  const TempFolder folder;
+  const auto step = [](nn::Linear& net, optim::Optimizer& optimizer) {
+    optimizer.zero_grad();
+    net(ones({4, 2})).pow(2).sum().backward();
+    optimizer.step();
+  };
+  manual_seed(1);
+  nn::Linear net(2, 3), other(2, 3);
+  optim::Adam adam(net->parameters(), optim::AdamOptions(0.1).betas({0.5, 0.75}).amsgrad(true)),
+      loaded(other->parameters());
+  step(net, adam);
+  GenericDict both;
+  both.insert_or_assign("net", to_ivalue(net->state_dict()));
+  both.insert_or_assign("adam", to_ivalue(adam));
+  save_pt(folder / "x.pt", both);
+  const IValue v = load_pt(folder / "x.pt");
+  EXPECT_EQ(v["adam"]["param_groups"][0]["betas"][1].toDouble(), 0.75);
+  EXPECT_TRUE(v["adam"]["param_groups"][0]["amsgrad"].toBool());
+  EXPECT_EQ(v["adam"]["state"][1]["step"].toTensor().item<float>(), 1);
+  other->load_state_dict(to_state_dict(v["net"]));
+  loaded.load_state_dict(to_optimizer_state(v["adam"]));
+  step(net, adam);
+  step(other, loaded);
+  EXPECT_TRUE(equal(net->weight, other->weight));
+  EXPECT_THROW(to_optimizer_state(v["net"]), ValueError);
+}
+
 TEST(Zip, ReadsWhatPythonPacked) {
   // zipfile.ZipFile(f, 'w', ZIP_DEFLATED).writestr('a', b'x' * 100) of Python 3.11.
   const TempFolder folder;
@@ -325,6 +354,10 @@ TEST(PyTorch, ReadsOursAndWeReadPyTorchs) {
   save_pt(folder / "ours.pt", dict);
   nn::Sequential net(nn::Linear(2, 3), nn::BatchNorm1d(3));
   save_pt(folder / "net.pt", *net);
+  optim::Adam adam(net->parameters(), optim::AdamOptions(0.01).betas({0.5, 0.75}));
+  net->forward(ones({4, 2})).pow(2).sum().backward();
+  adam.step();
+  save_pt(folder / "adam.pt", to_ivalue(adam));
   ASSERT_TRUE(run_python(folder, R"(
 import torch
 d = torch.load('ours.pt', weights_only=True)
@@ -340,6 +373,10 @@ net.load_state_dict(torch.load('net.pt'))
 torch.manual_seed(0)
 opt = torch.optim.Adam(net.parameters(), betas=(0.5, 0.75))
 net(torch.ones(4, 2)).sum().backward()
+opt.step()
+opt.load_state_dict(torch.load('adam.pt', weights_only=True))
+assert opt.param_groups[0]['betas'] == (0.5, 0.75) and opt.param_groups[0]['lr'] == 0.01
+assert opt.state[net[0].weight]['step'] == 1
 opt.step()
 torch.save({'model': net.state_dict(), 'optimizer': opt.state_dict(), 'epoch': 3}, 'theirs.pt')
 for protocol in 2, 3, 4, 5:
@@ -357,6 +394,9 @@ torch.save(net.state_dict(), 'state.pt')
   EXPECT_EQ(v["epoch"].toInt(), 3);
   EXPECT_EQ(v["optimizer"]["param_groups"][0]["betas"][1].toDouble(), 0.75);
   EXPECT_EQ(v["optimizer"]["state"][0]["exp_avg"].toTensor().sizes(), theirs->parameters()[0].sizes());
+  optim::Adam resumed(theirs->parameters());
+  resumed.load_state_dict(to_optimizer_state(v["optimizer"]));
+  EXPECT_EQ(resumed.state_dict().state[0].numbers.at("step"), 2);
   for (const char* name : {"p2.pt", "p3.pt", "p4.pt", "p5.pt"}) {
     const IValue p = load_pt(folder / name);
     EXPECT_TRUE(p["w"].toTensor().requires_grad()) << name;

@@ -36,8 +36,9 @@ inline ::testing::AssertionResult run_python(const TempFolder& folder, const std
 
 }  // namespace athanor::io
 
-#define SKIP_WITHOUT_PEER(modules)         \
-  if (!python_has(modules, peer_python())) \
-  GTEST_SKIP() << peer_python() << " has no " << (modules) << "; ATHANOR_PEER_PYTHON may name one that has"
-#define SKIP_WITHOUT_PYTHON(modules) \
-  if (!python_has(modules)) GTEST_SKIP() << python() << " has no " << (modules) << ": comparison with it left out"
+#define SKIP_WITHOUT_PEER(modules)                                   \
+  if (!athanor::io::python_has(modules, athanor::io::peer_python())) \
+  GTEST_SKIP() << athanor::io::peer_python() << " has no " << (modules) << "; ATHANOR_PEER_PYTHON may name one that has"
+#define SKIP_WITHOUT_PYTHON(modules)     \
+  if (!athanor::io::python_has(modules)) \
+  GTEST_SKIP() << athanor::io::python() << " has no " << (modules) << ": comparison with it left out"
