@@ -31,7 +31,7 @@ struct Flags {
                eval_batches = 20, warmup = 100, sample = 0, top_k = 0, threads = 0;
   double lr = 1e-3, weight_decay = 0.1, dropout = 0.1, clip = 1.0, temperature = 0.8;
   std::uint64_t seed = 1;
-  bool no_progress = false;
+  bool in_order = false, no_progress = false;
 };
 
 /// Returns an exit code, or -1 to go on.
@@ -58,6 +58,8 @@ int parse(int argc, char** argv, Flags& f) {
   number("--dropout", f.dropout, 0.99, "probability");
   number("--clip", f.clip, 1e9, "greatest norm of all gradients, 0: any");
   app.add_option("--seed", f.seed, "random seed")->capture_default_str();
+  app.add_flag("--in-order", f.in_order,
+               "read the text from its beginning, as another program can, not at random places");
   size("--threads", f.threads, 0, "threads of kernels, 0 for all cores");
   app.add_option("--checkpoint", f.checkpoint, "write all state here after each validation and on Ctrl-C or SIGTERM");
   app.add_option("--resume", f.resume, "continue from a checkpoint, exactly");
@@ -223,9 +225,14 @@ class Trainer {
     return o;
   }
 
-  /// Sequences from random places of `text`, and the characters that follow each of theirs.
-  std::pair<Tensor, Tensor> batch_of(const Tensor& text) const {
-    const Tensor starts = randint(0, text.numel() - flags_.context, {flags_.batch, 1}, kLong);
+  /// Batch `number` of `text`: sequences from random places, or one behind the other, and the characters that follow
+  /// each of theirs.
+  std::pair<Tensor, Tensor> batch_of(const Tensor& text, std::int64_t number) const {
+    const std::int64_t last = text.numel() - flags_.context;
+    const auto in_order = [&] {
+      return (arange(flags_.batch, TensorOptions(kLong)) + number * flags_.batch) * flags_.context % last;
+    };
+    const Tensor starts = flags_.in_order ? in_order().unsqueeze(1) : randint(0, last, {flags_.batch, 1}, kLong);
     const Tensor places = starts + arange(flags_.context, TensorOptions(kLong));
     return {text.take(places), text.take(places + 1)};
   }
@@ -234,7 +241,7 @@ class Trainer {
     net_->train();
     const double share = flags_.warmup > 0 ? static_cast<double>(step_ + 1) / static_cast<double>(flags_.warmup) : 1;
     for (auto& group : optimizer_.param_groups()) group.options().set_lr(flags_.lr * std::min(share, 1.0));
-    const auto [x, y] = batch_of(train_);
+    const auto [x, y] = batch_of(train_, step_);
     optimizer_.zero_grad();
     const Tensor loss = net_->loss(x, y);
     loss.backward();
@@ -253,7 +260,7 @@ class Trainer {
     manual_seed(flags_.seed + 1);
     double loss = 0;
     for (std::int64_t i = 0; i < flags_.eval_batches; ++i) {
-      const auto [x, y] = batch_of(validation_);
+      const auto [x, y] = batch_of(validation_, i);
       loss += net_->loss(x, y).item<double>() / static_cast<double>(flags_.eval_batches);
     }
     default_generator().set_state(drawn);

@@ -3,6 +3,7 @@
 
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
+#include "athanor/ops/history.h"
 #include "athanor/ops/index.h"
 #include "athanor/ops/kernels/index.h"
 #include "athanor/ops/op.h"
@@ -25,6 +26,27 @@ Tensor as_one_of_several(Tensor view) {
     meta->origin = ViewOrigin::MultiOutput;
   return view;
 }
+
+/// The parts of a tensor together: one gradient is joined from theirs, instead of a sum of one with zeros for each.
+class SplitNode final : public Node {
+ public:
+  explicit SplitNode(std::int64_t dim) : dim_(dim) {}
+  void apply(const GradList& in, GradList& out) override {
+    if (!needs(0)) return;
+    const TensorBase* given = nullptr;
+    for (std::size_t i = 0; i < num_outputs() && !given; ++i)
+      if (in[i].defined()) given = &in[i];
+    if (!given) return;
+    std::vector<Tensor> parts;
+    for (std::size_t i = 0; i < num_outputs(); ++i)
+      parts.push_back(in[i].defined() ? in[i] : zeros(output(i).sizes, given->options()));
+    out[0] = cat(parts, dim_);
+  }
+  std::string name() const override { return "SplitWithSizesBackward0"; }
+
+ private:
+  const std::int64_t dim_;
+};
 
 }  // namespace
 
@@ -164,10 +186,24 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntArrayRef split_sizes
   }
   ATHANOR_CHECK(total == self.size(dim), "split_with_sizes expects split_sizes to sum exactly to ", self.size(dim),
                 " (input tensor's size at dimension ", dim, "), but got split_sizes=", split_sizes);
+  IntrusivePtr<Node> node;
+  if (split_sizes.size() > 1 && GradMode::is_enabled() && wants_grad(self)) {
+    node = IntrusivePtr<Node>(new SplitNode(dim));
+    node->add_edge(gradient_edge(self));
+  }
   std::vector<Tensor> out;
   std::int64_t at = 0;
   for (const std::int64_t n : split_sizes) {
-    out.push_back(as_one_of_several(narrow(self, dim, at, n)));
+    if (node) {
+      DimVector sizes(self.sizes());
+      sizes[static_cast<std::size_t>(dim)] = n;
+      const Tensor part = detail::alias(self, sizes, self.strides(), self.storage_offset() + at * self.stride(dim));
+      note_view(part, self);
+      set_history(part, node);
+      out.push_back(as_one_of_several(part));
+    } else {
+      out.push_back(as_one_of_several(narrow(self, dim, at, n)));
+    }
     at += n;
   }
   return out;

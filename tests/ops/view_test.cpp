@@ -220,6 +220,26 @@ TEST(Splits, PartsOfSeveralRefuseChangesInPlaceUnderGrad) {
   EXPECT_NE(error_of([&] { part.add_(1); }).find("returns multiple views"), std::string::npos);
 }
 
+TEST(Splits, GradientOfSomePartsIsZeroElsewhere) {
+  Tensor x = values({2, 6}).requires_grad_();
+  const auto f = [](const std::vector<Tensor>& in) {
+    const auto parts = in[0].split(std::vector<std::int64_t>{1, 2, 0, 3}, 1);
+    return parts[1].pow(3).sum() + (parts[3] * parts[3]).sum();
+  };
+  gradcheck(f, {x});
+  gradgradcheck(f, {x});
+  x.chunk(3, 1)[1].sum().backward();
+  EXPECT_TRUE(equal(x.grad(), tensor({0., 0., 1., 1., 0., 0.}).to(x.dtype()).expand({2, 6})));
+}
+
+TEST(Splits, PartsFollowABaseThatIsChangedInPlace) {
+  const Tensor leaf = values({4}).requires_grad_(), x = leaf * 1;
+  const auto parts = x.chunk(2);
+  x.mul_(3);
+  (parts[0] * 2).sum().backward();
+  EXPECT_TRUE(equal(leaf.grad(), tensor({6., 6., 0., 0.}).to(leaf.dtype())));
+}
+
 // ---- other names
 
 TEST(Aliases, AreTheirOps) {
