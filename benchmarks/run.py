@@ -77,6 +77,8 @@ def run_row(row: str, sides: list, arguments, rounds: int) -> dict:
         for side, name in entries:
             if (side.name, name) in errors or spent[side.name, name] > arguments.row_time:
                 continue
+            if not peer_programs.let_rest([other for other in sides if other is not side]):
+                print(f"disturbed: {name} of {side.name} ran beside another side's threads", flush=True)
             start = time.perf_counter()
             # A slow row is not worth several timings in one turn.
             samples = 1 if spent[side.name, name] > arguments.row_time / rounds else arguments.samples

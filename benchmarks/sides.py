@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = os.path.join(HERE, "peers")
@@ -69,6 +70,17 @@ class Side:
     def forget(self) -> None:
         self.send("forget")
 
+    def is_awake(self) -> bool:
+        """Whether one of its threads runs or wants to."""
+        for path in glob.glob(f"/proc/{self.process.pid}/task/*/stat"):
+            try:
+                with open(path, encoding="utf-8") as file:
+                    if file.read().rpartition(")")[2].split()[0] == "R":
+                        return True
+            except OSError:
+                pass  # the thread has ended meanwhile
+        return False
+
     def close(self) -> None:
         if self.process.poll() is None:
             try:
@@ -83,6 +95,17 @@ class Side:
                 stream.close()
             except OSError:
                 pass  # what was not written yet has no reader any more
+
+
+def let_rest(sides: list, seconds: float = 1.0) -> bool:
+    """Waits until no thread of these sides runs: a pool's threads go on looking for work when a row is done, and who
+    runs beside them waits for a processor in every parallel loop. False if some did not come to rest."""
+    end = time.monotonic() + seconds
+    while any(side.is_awake() for side in sides):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 class Torch:

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(ROOT, "benchmarks", "peers"))
 import report  # noqa: E402
 import targets  # noqa: E402
 import torch_protocol  # noqa: E402
-from sides import Side  # noqa: E402
+from sides import Side, let_rest  # noqa: E402
 
 LIMITS_PROGRAM = os.environ.get("BENCH_LIMITS", "")
 
@@ -126,6 +126,14 @@ class Protocol(unittest.TestCase):
             Side("quick", ["/bin/true"], 1, {}, False, 10)
         with self.assertRaisesRegex(RuntimeError, "mute gave no answer"):
             Side("mute", ["/bin/sleep", "5"], 1, {}, False, 0.2)
+
+    def test_a_side_rests_when_none_of_its_threads_runs(self):
+        hello = 'print(\'{"threads": 1}\', flush=True)'
+        for end, rests in (("input()", True), ("\nwhile True: pass", False)):
+            side = Side(end, [sys.executable, "-c", f"{hello};{end}" if rests else hello + end], 1, {}, False, 60)
+            self.addCleanup(side.process.wait)
+            self.addCleanup(side.process.kill)
+            self.assertEqual(let_rest([side], 5 if rests else 0.05), rests)
 
 
 if __name__ == "__main__":
