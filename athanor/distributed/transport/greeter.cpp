@@ -23,6 +23,8 @@ constexpr std::uint64_t kMagic = 0x3152'4f4e'4148'5441;  // "ATHANOR1"
 constexpr std::size_t kMostGuests = 1024;
 // A guest that is silent for so long is a stranger.
 constexpr std::chrono::seconds kGuestPatience{5};
+// How often a wait looks whether it still has a point.
+constexpr std::chrono::milliseconds kLook{50};
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -57,8 +59,9 @@ Greeter::~Greeter() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Greeter::open(std::string key) {
+void Greeter::open(std::string key, std::function<std::string()> lost) {
   key_ = std::move(key);
+  lost_ = std::move(lost);
   thread_ = std::thread([this] { serve(); });
 }
 
@@ -136,8 +139,13 @@ void Greeter::welcome(Guest& guest) {
 Socket Greeter::take(int from, Line line, int index, Deadline deadline) {
   const Name name{from, static_cast<std::uint32_t>(line) + static_cast<std::uint32_t>(index)};
   std::unique_lock lock(mutex_);
-  const bool came = arrived_.wait_until(lock, deadline.at(), [&] { return taken_in_.contains(name); });
-  if (!came)
+  const auto came = [&] { return taken_in_.contains(name); };
+  while (!arrived_.wait_until(lock, deadline.sooner(Deadline::after(kLook)).at(), came)) {
+    if (const std::string lost = lost_(); !lost.empty())
+      throw DistNetworkError(str(lost, " while rank ", rank_, " waited for rank ", from, " to connect"), ATHANOR_WHERE);
+    if (deadline.expired()) break;
+  }
+  if (!came())
     throw DistNetworkError(str("rank ", rank_, ": rank ", from, " did not connect to port ", port(), " in time"),
                            ATHANOR_WHERE);
   Socket socket = std::move(taken_in_.at(name));
@@ -155,6 +163,7 @@ Socket Greeter::call(std::vector<Address> addresses, int to, Line line, int inde
     // Who answers at an address may be another machine that has it too: then the next address gets its turn.
     std::vector<Address> candidates = addresses;
     tried.clear();
+    bool refused = false;
     while (!candidates.empty()) {
       try {
         Socket socket = Socket::connect(candidates, deadline.sooner(Deadline::after(std::chrono::seconds(5))));
@@ -176,10 +185,17 @@ Socket Greeter::call(std::vector<Address> addresses, int to, Line line, int inde
         if (std::erase_if(candidates, [&](const Address& address) { return address.text() == peer; }) == 0) break;
       } catch (const DistNetworkError& error) {
         tried += str(tried.empty() ? "" : "; ", error.what());
+        refused = tried.find(error_text(ECONNREFUSED)) != std::string::npos;
         break;
       }
     }
     if (deadline.expired()) break;
+    if (const std::string lost = lost_(); !lost.empty())
+      throw DistNetworkError(str(lost, " while rank ", rank_, " tried to reach rank ", to, ": ", tried), ATHANOR_WHERE);
+    // An abstract address ends with its process.
+    if (refused && addresses.size() == 1 && addresses[0].family() == AF_UNIX)
+      throw DistNetworkError(str("rank ", to, " is gone: nobody listens where rank ", rank_, " was to find it"),
+                             ATHANOR_WHERE);
     std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
   }
   throw DistNetworkError(str("rank ", rank_, " could not reach rank ", to, ": ",

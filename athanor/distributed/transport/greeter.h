@@ -4,6 +4,7 @@
 
 #include <array>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -27,11 +28,14 @@ class Greeter {
 
   int port() const { return tcp_.port(); }
   const std::string& unix_name() const { return unix_name_; }
-  /// Begins to answer. `key` is known to the members of the group only.
-  void open(std::string key);
-  /// The connection that rank `from` made for that purpose; waits for it. Throws DistNetworkError at the deadline.
+  /// Begins to answer. `key` is known to the members of the group only. `lost` is asked while something is waited for:
+  /// which of the ranks that were connected before are gone; empty if none.
+  void open(std::string key, std::function<std::string()> lost);
+  /// The connection that rank `from` made for that purpose; waits for it. Throws DistNetworkError at the deadline, or
+  /// when a rank is lost.
   Socket take(int from, Line line, int index, Deadline deadline);
-  /// Connects to rank `to`, which listens at one of the addresses, and keeps trying until the deadline.
+  /// Connects to rank `to`, which listens at one of the addresses, and keeps trying until the deadline, or until a rank
+  /// is lost: `to` itself if nobody listens at its unix address any more.
   Socket call(std::vector<Address> addresses, int to, Line line, int index, Deadline deadline) const;
 
  private:
@@ -46,6 +50,7 @@ class Greeter {
   int rank_, size_;
   Listener tcp_, unix_;
   std::string unix_name_, key_;
+  std::function<std::string()> lost_;
   Descriptor stop_;
   std::mutex mutex_;
   std::condition_variable arrived_;

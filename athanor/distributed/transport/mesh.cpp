@@ -185,12 +185,25 @@ void Mesh::mismatch(int rank, const Call& call) {
   throw_broken();
 }
 
+// An error of the connection says which rank it was.
+void Mesh::with_peer(int rank, const std::function<void(Peer&)>& act) {
+  try {
+    act(peers_[static_cast<std::size_t>(rank)]);
+  } catch (const DistNetworkError& error) {
+    throw DistNetworkError(
+        str(rank_text(rank), " is gone, or does not answer, in process group '", name_, "': ", error.what()),
+        ATHANOR_WHERE);
+  }
+}
+
 void Mesh::hand_descriptor(int rank, int fd, Deadline deadline) {
-  peers_[static_cast<std::size_t>(rank)].descriptors.send_descriptor(fd, deadline);
+  with_peer(rank, [&](Peer& peer) { peer.descriptors.send_descriptor(fd, deadline); });
 }
 
 Descriptor Mesh::take_descriptor(Deadline deadline) {
-  return peers_[static_cast<std::size_t>(local_ranks_.front())].descriptors.recv_descriptor(deadline);
+  Descriptor fd;
+  with_peer(local_ranks_.front(), [&](Peer& peer) { fd = peer.descriptors.recv_descriptor(deadline); });
+  return fd;
 }
 
 }  // namespace athanor::distributed

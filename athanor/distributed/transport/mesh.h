@@ -109,6 +109,10 @@ class Mesh {
   std::string exchange_segment(SegmentSize segment_size, Deadline deadline);
   void note_hosts();
   void connect_streams(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
+  std::vector<Store::Value> all_ranks_values(const BackendOptions& options, const std::string& name,
+                                             Deadline deadline) const;
+  std::string lost_ranks() const;
+  void with_peer(int rank, const std::function<void(Peer&)>& act);
   void watch_controls();
   void listen_to(int rank);
   void understand(int rank, std::uint32_t kind, const std::string& text);

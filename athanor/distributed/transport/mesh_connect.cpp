@@ -1,6 +1,7 @@
 // How the ranks of a group find and connect to each other.
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -128,8 +129,18 @@ void Mesh::read_cards(const BackendOptions& options, Greeter& greeter, std::vect
   mine.streams = static_cast<int>(env::integer("ATHANOR_TCP_STREAMS", 1, kMaxStreams).value_or(kStreams));
   mine.addresses = reachable_addresses(greeter.port());
   options.store->set(str("mesh/", rank_), mine.text());
+  const std::vector<Store::Value> texts = all_ranks_values(options, "mesh/", deadline);
+  for (std::size_t r = 0; r < texts.size(); ++r)
+    cards[r] = Card::parse({texts[r].begin(), texts[r].end()}, static_cast<int>(r));
+  // The token reaches only who may read the store; with the secret it makes the key to this group's doors.
+  greeter.open(options.secret + "/" + cards[0].token, [this] { return lost_ranks(); });
+}
+
+// What every rank has left in the store under this name and its number.
+std::vector<Store::Value> Mesh::all_ranks_values(const BackendOptions& options, const std::string& name,
+                                                 Deadline deadline) const {
   std::vector<std::string> keys;
-  for (int r = 0; r < size_; ++r) keys.push_back(str("mesh/", r));
+  for (int r = 0; r < size_; ++r) keys.push_back(str(name, r));
   try {
     options.store->wait(keys, deadline.remaining());
   } catch (const DistStoreError&) {
@@ -142,11 +153,22 @@ void Mesh::read_cards(const BackendOptions& options, Greeter& greeter, std::vect
                         options.timeout.count(), " ms. Did every rank make this group, or did one die before?"),
                     ATHANOR_WHERE);
   }
-  const auto texts = options.store->multi_get(keys);
-  for (std::size_t r = 0; r < texts.size(); ++r)
-    cards[r] = Card::parse({texts[r].begin(), texts[r].end()}, static_cast<int>(r));
-  // The token reaches only who may read the store; with the secret it makes the key to this group's doors.
-  greeter.open(options.secret + "/" + cards[0].token);
+  return options.store->multi_get(keys);
+}
+
+// While the group is being made, a rank that hangs up without a word of good-bye is gone or has given up.
+std::string Mesh::lost_ranks() const {
+  std::string lost;
+  int count = 0;
+  for (int r = 0; r < size_; ++r) {
+    const Socket& control = peers_[static_cast<std::size_t>(r)].control;
+    pollfd poll{control ? control.fd() : -1, POLLRDHUP, 0};
+    if (!control || ::poll(&poll, 1, 0) != 1 || (poll.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0) continue;
+    char word = 0;
+    if (::recv(control.fd(), &word, 1, MSG_PEEK | MSG_DONTWAIT) > 0) continue;
+    lost += str(count++ > 0 ? ", " : "", rank_text(r));
+  }
+  return count == 0 ? lost : str(lost, count == 1 ? " is" : " are", " gone, or gave up,");
 }
 
 void Mesh::connect_controls(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline) {
@@ -180,10 +202,7 @@ void Mesh::share_segment(const BackendOptions& options, SegmentSize segment_size
   const std::string problem = local_ranks_.size() > 1 ? exchange_segment(segment_size, deadline) : "";
   if (leaders_.size() == static_cast<std::size_t>(size_)) return;
   options.store->set(str("shared/", rank_), problem);
-  std::vector<std::string> keys;
-  for (int r = 0; r < size_; ++r) keys.push_back(str("shared/", r));
-  options.store->wait(keys, deadline.remaining());
-  const std::vector<Store::Value> problems = options.store->multi_get(keys);
+  const std::vector<Store::Value> problems = all_ranks_values(options, "shared/", deadline);
   const std::vector<int> hosts = host_;
   for (int r = 0; r < size_; ++r) {
     const Store::Value& value = problems[static_cast<std::size_t>(r)];
@@ -210,15 +229,15 @@ std::string Mesh::exchange_segment(SegmentSize segment_size, Deadline deadline) 
     problem = error.what();
   }
   const int nothing = bells_[0].get();
-  for (const int r : local_ranks_) {
-    if (r == rank_) continue;
-    Socket& control = peers_[static_cast<std::size_t>(r)].control;
-    if (rank_ == leader) control.send_descriptor(segment_ ? segment_.fd() : nothing, deadline);
-    for (const Descriptor& bell : bells_) control.send_descriptor(bell.get(), deadline);
-  }
-  for (const int r : local_ranks_) {
-    if (r == rank_) continue;
-    Peer& peer = peers_[static_cast<std::size_t>(r)];
+  const auto with_others = [&](const std::function<void(int, Peer&)>& act) {
+    for (const int r : local_ranks_)
+      if (r != rank_) with_peer(r, [&](Peer& peer) { act(r, peer); });
+  };
+  with_others([&](int, Peer& peer) {
+    if (rank_ == leader) peer.control.send_descriptor(segment_ ? segment_.fd() : nothing, deadline);
+    for (const Descriptor& bell : bells_) peer.control.send_descriptor(bell.get(), deadline);
+  });
+  with_others([&](int r, Peer& peer) {
     if (r == leader) {
       Descriptor fd = peer.control.recv_descriptor(deadline);
       try {
@@ -228,7 +247,7 @@ std::string Mesh::exchange_segment(SegmentSize segment_size, Deadline deadline) 
       }
     }
     for (Descriptor& bell : peer.bells) bell = peer.control.recv_descriptor(deadline);
-  }
+  });
   return problem;
 }
 

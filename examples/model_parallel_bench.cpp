@@ -1,0 +1,217 @@
+// ResNet-50 on one device, cut in two halves on two devices, and with the halves working at once on parts of the batch
+// (a pipeline). Without a GPU the two devices are virtual CPU devices, each with its share of the processors.
+//
+//     model_parallel_bench [--batch 120 --size 128 --batches 3 --repeats 10 --classes 1000 --split 20]
+//                          [--splits 1,3,5,8,10,12,20,40,60] [--out DIR]
+//
+// Prints mean and deviation of the time for `batches` training steps, and writes mp_and_rn.svg, mp_and_rn_and_pp.svg,
+// split_size_tradeoff.svg and model_parallel_bench.json.
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+
+#include "athanor/athanor.h"
+#include "athanor/models/resnet.h"
+#include "athanor/parallel/pipeline.h"
+#include "examples/svg_chart.h"
+
+using namespace athanor;  // NOLINT(google-build-using-namespace): an example
+
+namespace {
+
+struct Flags {
+  std::int64_t batch = 120, size = 128, batches = 3, repeats = 10, classes = 1000, split = 20;
+  std::vector<std::int64_t> splits;
+  std::string out = ".", layers = "3,4,6,3";
+  int threads = 0;
+  bool pipeline_class = false;
+};
+
+models::ResNetOptions network(const Flags& f) {
+  models::ResNetOptions::Layers layers{};
+  std::istringstream text(f.layers);
+  for (std::int64_t& n : layers) {
+    text >> n;
+    text.ignore(1);
+  }
+  return models::ResNetOptions(models::ResNetOptions::Block::Bottleneck, layers).num_classes(f.classes);
+}
+
+const Device kFirst(DeviceType::CPU, 0), kSecond(DeviceType::CPU, 1);
+
+// The network's layers in two sequences, each on its device.
+class ModelParallelResNet50 : public models::ResNetImpl {
+ public:
+  explicit ModelParallelResNet50(const Flags& f) : ResNetImpl(network(f)) {
+    seq1 = register_module("seq1", nn::Sequential(conv1, bn1, relu, maxpool, layer1, layer2));
+    seq2 = register_module("seq2", nn::Sequential(layer3, layer4, avgpool));
+    seq1->to(kFirst);
+    seq2->to(kSecond);
+    fc->to(kSecond);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = seq2->forward(seq1->forward(x).to(kSecond));
+    return fc(y.view({y.size(0), -1}));
+  }
+
+ protected:
+  nn::Sequential seq1{nullptr}, seq2{nullptr};
+};
+
+// While the second half works on one part of the batch, the first works on the next.
+class PipelineParallelResNet50 : public ModelParallelResNet50 {
+ public:
+  PipelineParallelResNet50(const Flags& f, std::int64_t split_size)
+      : ModelParallelResNet50(f), split_size_(split_size) {}
+  Tensor forward(const Tensor& x) override {
+    const std::vector<Tensor> splits = x.split(split_size_);
+    Tensor previous = seq1->forward(splits[0]).to(kSecond);
+    std::vector<Tensor> results;
+    for (std::size_t i = 1; i < splits.size(); ++i) {
+      previous = seq2->forward(previous);  // on the second device, while the first goes on
+      results.push_back(fc(previous.view({previous.size(0), -1})));
+      previous = seq1->forward(splits[i]).to(kSecond);
+    }
+    previous = seq2->forward(previous);
+    results.push_back(fc(previous.view({previous.size(0), -1})));
+    return cat(results);
+  }
+
+ private:
+  std::int64_t split_size_;
+};
+
+Tensor one_hot_labels(const Flags& f) {
+  return zeros({f.batch, f.classes}).scatter_(1, randint(f.classes, {f.batch, 1}, kLong), 1);
+}
+
+// Seconds of one training of `batches` steps.
+double train(const Flags& f, models::ResNetImpl& model, Device input_device) {
+  const auto begin = std::chrono::steady_clock::now();
+  optim::SGD optimizer(model.parameters(), optim::SGDOptions(0.001));
+  Tensor loss;
+  for (std::int64_t i = 0; i < f.batches; ++i) {
+    const Tensor inputs = randn({f.batch, 3, f.size, f.size}), labels = one_hot_labels(f);
+    optimizer.zero_grad();
+    const Tensor outputs = model.forward(inputs.to(input_device));
+    loss = mse_loss(outputs, labels.to(outputs.device()));
+    loss.backward();
+    optimizer.step();
+  }
+  static_cast<void>(loss.item<float>());
+  for (const Device device : {kFirst, kSecond})
+    if (cpu_device_count() > 0) synchronize(device);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double pipeline_class(const Flags& f, nn::parallel::Pipeline& pipe) {
+  const auto begin = std::chrono::steady_clock::now();
+  optim::SGD optimizer(pipe->parameters(), optim::SGDOptions(0.001));
+  for (std::int64_t i = 0; i < f.batches; ++i) {
+    const Tensor inputs = randn({f.batch, 3, f.size, f.size}), labels = one_hot_labels(f);
+    optimizer.zero_grad();
+    pipe->train_step(inputs, labels, [](const Tensor& y, const Tensor& t) { return mse_loss(y, t); });
+    optimizer.step();
+  }
+  for (const Device device : {kFirst, kSecond}) synchronize(device);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+examples::ChartValue measured(const Flags& f, const std::string& label, double x, const std::function<double()>& once) {
+  std::vector<double> times;
+  for (std::int64_t i = 0; i < f.repeats; ++i) times.push_back(once());
+  double mean = 0, square = 0;
+  for (const double t : times) mean += t / static_cast<double>(times.size());
+  for (const double t : times) square += (t - mean) * (t - mean) / static_cast<double>(times.size());
+  const examples::ChartValue value{label, x, mean, std::sqrt(square)};
+  std::printf("%-28s %8.3f s +- %.3f\n", label.c_str(), value.mean, value.deviation);
+  std::fflush(stdout);
+  return value;
+}
+
+// With queues on, operations of the host have one thread: the single device is measured without them.
+examples::ChartValue single_device(const Flags& f) {
+  athanor::detail::configure_cpu_queues(0);
+  models::ResNetImpl model(network(f));
+  return measured(f, "Single Device", 0, [&] { return train(f, model, Device()); });
+}
+
+void run(const Flags& f) {
+  std::filesystem::create_directories(f.out);
+  manual_seed(1);
+  if (f.threads > 0) set_num_threads(f.threads);
+  std::vector<examples::ChartValue> bars, sweep;
+  const examples::ChartValue single = single_device(f);
+  athanor::detail::configure_cpu_queues(2);
+  {
+    ModelParallelResNet50 model(f);
+    bars.push_back(measured(f, "Model Parallel", 0, [&] { return train(f, model, kFirst); }));
+  }
+  bars.push_back(single);
+  {
+    PipelineParallelResNet50 model(f, f.split);
+    bars.push_back(measured(f, "Pipelining Model Parallel", 0, [&] { return train(f, model, kFirst); }));
+  }
+  for (const std::int64_t split : f.splits) {
+    PipelineParallelResNet50 model(f, split);
+    sweep.push_back(
+        measured(f, std::to_string(split), static_cast<double>(split), [&] { return train(f, model, kFirst); }));
+  }
+  std::vector<examples::ChartValue> all = bars;
+  if (f.pipeline_class) {
+    nn::parallel::PipelineOptions options;
+    options.devices({kFirst, kSecond})
+        .split_size(f.split)
+        .schedule(nn::parallel::PipelineSchedule::OneForwardOneBackward);
+    const nn::Sequential layers = models::as_sequential(models::ResNet(network(f)));
+    options.balance(nn::parallel::balance_by_time(layers, randn({f.split, 3, f.size, f.size}), 2));
+    nn::parallel::Pipeline pipe(layers, options);
+    all.push_back(measured(f, "Pipeline (1F1B, balanced)", 0, [&] { return pipeline_class(f, pipe); }));
+  }
+  const std::string what = "ResNet50 Execution Time (Second)";
+  using examples::SvgChart;
+  examples::write_file(f.out + "/mp_and_rn.svg", SvgChart("", "", what).bars({bars[0], bars[1]}));
+  examples::write_file(f.out + "/mp_and_rn_and_pp.svg", SvgChart("", "", what).bars(bars));
+  if (!sweep.empty())
+    examples::write_file(f.out + "/split_size_tradeoff.svg", SvgChart("", "Pipeline Split Size", what).line(sweep));
+  nlohmann::json json;
+  for (const auto* values : {&all, &sweep})
+    for (const auto& v : *values)
+      json[values == &all ? "comparison" : "sweep"].push_back(
+          {{"label", v.label}, {"mean_s", v.mean}, {"deviation_s", v.deviation}});
+  examples::write_file(f.out + "/model_parallel_bench.json", json.dump(2) + "\n");
+  std::printf("pipelined: %.2f times as fast as model parallel, %.2f as a single device\n", bars[0].mean / bars[2].mean,
+              bars[1].mean / bars[2].mean);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags f;
+  f.splits = {1, 3, 5, 8, 10, 12, 20, 40, 60};
+  CLI::App app{"ResNet-50 on one device, on two, and pipelined"};
+  app.add_option("--batch", f.batch, "images in a batch")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--size", f.size, "height and width of an image")->check(CLI::Range(32, 4096))->capture_default_str();
+  app.add_option("--batches", f.batches, "steps of a training")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--repeats", f.repeats, "trainings")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--classes", f.classes, "outputs")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--split", f.split, "images in a part")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--splits", f.splits, "parts for the sweep; 0 for no sweep")->delimiter(',');
+  app.add_option("--layers", f.layers, "blocks of each stage")->capture_default_str();
+  app.add_option("--threads", f.threads, "of the single device");
+  app.add_option("--out", f.out, "folder for the charts")->capture_default_str();
+  app.add_flag("--pipeline-class", f.pipeline_class, "nn::parallel::Pipeline with 1F1B and a measured cut besides");
+  CLI11_PARSE(app, argc, argv);
+  std::erase_if(f.splits, [&](std::int64_t split) { return split <= 0 || split > f.batch; });
+  try {
+    ATHANOR_CHECK_VALUE(f.split <= f.batch, "--split ", f.split, " is beyond the batch of ", f.batch);
+    run(f);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "model_parallel_bench: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
