@@ -1,0 +1,51 @@
+"""examples/model_parallel_bench.cpp: its figures and charts, on a small network."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+PROGRAM = os.path.join(os.environ["ATHANOR_BIN"], "model_parallel_bench")
+SMALL = ("--batch", "4", "--size", "32", "--classes", "10", "--batches", "1", "--repeats", "2")
+
+
+def run(*flags: str, layers: str = "1,1,1,1") -> subprocess.CompletedProcess:
+    return subprocess.run((PROGRAM, *SMALL, "--layers", layers, *flags), capture_output=True, text=True, timeout=200, check=False)
+
+
+class ModelParallelBench(unittest.TestCase):
+    def test_compares_three_ways_and_draws_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run("--split", "2", "--splits", "2,4,60", "--pipeline-class", "--out", os.path.join(folder, "new"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(os.path.join(folder, "new", "model_parallel_bench.json"), encoding="utf-8") as file:
+                figures = json.load(file)
+            self.assertEqual([row["label"] for row in figures["comparison"]],
+                             ["Model Parallel", "Single Device", "Pipelining Model Parallel", "Pipeline (1F1B, balanced)"])
+            self.assertEqual([row["label"] for row in figures["sweep"]], ["2", "4"])  # 60 is beyond the batch
+            for row in figures["comparison"] + figures["sweep"]:
+                self.assertGreater(row["mean_s"], 0)
+            for name, texts in (("mp_and_rn", ["Model Parallel", "Single Device"]),
+                                ("mp_and_rn_and_pp", ["Pipelining Model Parallel"]),
+                                ("split_size_tradeoff", ["Pipeline Split Size", "4"])):
+                root = xml.etree.ElementTree.parse(os.path.join(folder, "new", name + ".svg")).getroot()
+                written = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+                for text in texts + ["ResNet50 Execution Time (Second)"]:
+                    self.assertIn(text, written)
+
+    def test_refuses_flags_that_cannot_work(self):
+        for flags, words in ((("--split", "8"), "beyond the batch"), (("--split", "0"), "--split"),
+                             (("--split", "2", "--out", "/proc/nowhere"), "/proc/nowhere")):
+            done = run(*flags)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(words, done.stderr + done.stdout)
+            self.assertNotIn("terminate", done.stderr)
+        done = run("--split", "2", layers="1,0,1,1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("every stage needs a block", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
