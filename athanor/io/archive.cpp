@@ -3,6 +3,7 @@
 #include <istream>
 #include <iterator>
 #include <ostream>
+#include <set>
 
 #include "athanor/io/pt.h"
 #include "athanor/io/zip.h"
@@ -45,8 +46,8 @@ class Flattening {
   }
   void add(const std::string& name, const IValue& value) {
     // A dict that stands in many places of a hostile file stands for more entries than the file has bytes.
-    constexpr std::size_t kMaxEntries = 1 << 20, kMaxName = 1 << 16;
-    ATHANOR_CHECK_TYPE(IoError, ++entries_ <= kMaxEntries && (names_ += name.size()) <= kMaxName * 1024,
+    constexpr std::size_t kMaxEntries = 1 << 18, kMaxNames = 1 << 26;
+    ATHANOR_CHECK_TYPE(IoError, ++entries_ <= kMaxEntries && (names_ += name.size()) <= kMaxNames,
                        "load: the file has more than ", kMaxEntries,
                        " entries or names of more than 64 MB; take what is needed from io::load_pt");
     const std::string prefix = name.empty() ? "" : name + ".";
@@ -132,10 +133,11 @@ void InputArchive::read(const std::string& key, InputArchive& nested) {
 
 std::vector<std::string> InputArchive::keys() const {
   std::vector<std::string> keys;
+  std::set<std::string> known;
   const auto add = [&](const auto& entries) {
     for (const auto& [name, value] : entries) {
       std::string first = name.substr(0, name.find('.'));
-      if (std::find(keys.begin(), keys.end(), first) == keys.end()) keys.push_back(std::move(first));
+      if (known.insert(first).second) keys.push_back(std::move(first));
     }
   };
   add(content_.tensors());

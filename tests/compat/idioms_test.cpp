@@ -224,3 +224,22 @@ TEST(TorchIdioms, TensorsAreMadeIndexedAndPrinted) {
   auto blob = torch::from_blob(values.data(), {2, 2});
   EXPECT_EQ(blob.t()[0][1].item<float>(), 3.0F);
 }
+
+// How libtorch's users read the state_dict that Python's torch.save wrote.
+TEST(Idioms, WeightsFromAPickle) {
+  c10::Dict<c10::IValue, c10::IValue> saved;
+  saved.insert("weight", torch::ones({3, 2}));
+  saved.insert("bias", torch::zeros({3}));
+  std::vector<char> bytes = torch::pickle_save(saved);
+
+  torch::nn::Linear layer(2, 3);
+  c10::Dict<c10::IValue, c10::IValue> weights = torch::pickle_load(bytes).toGenericDict();
+  torch::NoGradGuard no_grad;
+  auto parameters = layer->named_parameters();
+  for (auto const& w : weights) {
+    std::string name = w.key().toStringRef();
+    at::Tensor value = w.value().toTensor();
+    if (auto* parameter = parameters.find(name)) parameter->copy_(value);
+  }
+  EXPECT_TRUE(torch::equal(layer->forward(torch::ones({1, 2})), torch::full({1, 3}, 2.0)));
+}

@@ -1,4 +1,7 @@
 // Files of torch.save: whatever the bytes of the archive, or of the pickle in it, reading returns or throws.
+#include <sstream>
+
+#include "athanor/io/archive.h"
 #include "athanor/io/pickle.h"
 #include "athanor/io/pt.h"
 #include "fuzz.h"
@@ -25,6 +28,10 @@ void touch_tensors(const IValue& value, int depth = 0) {
 void fuzz_archive(const std::uint8_t* data, std::size_t size) {
   try {
     io::parse_pt(std::as_bytes(std::span(data, size)), "input");
+    std::istringstream stream(std::string(data, data + size));
+    serialize::InputArchive archive;
+    archive.load_from(stream);
+    archive.keys();
   } catch (const IoError&) {
   } catch (const TypeError&) {  // a dtype that has no counterpart
   }
