@@ -6,6 +6,7 @@
 
 #include "athanor/athanor.h"
 #include "athanor/io/pt.h"
+#include "athanor/profiler/profiler.h"
 
 namespace athanor {
 using detail::str;
@@ -23,6 +24,9 @@ template <class T>
 using intrusive_ptr = IntrusivePtr<T>;
 namespace autograd {
 using tensor_list = variable_list;
+namespace profiler {
+using athanor::profiler::RecordProfile;
+}  // namespace profiler
 }  // namespace autograd
 /// "[2, 3]", as libtorch prints sizes.
 template <class T>
@@ -45,5 +49,7 @@ namespace c10 = athanor;
 #define TORCH_INTERNAL_ASSERT(condition, ...) \
   ATHANOR_CHECK(condition, "internal assertion failed: " #condition " " __VA_OPT__(, ) __VA_ARGS__)
 #define AT_ASSERT(condition, ...) TORCH_INTERNAL_ASSERT(condition __VA_OPT__(, ) __VA_ARGS__)
+/// Names what happens in the rest of the scope; inputs are not kept.
+#define RECORD_FUNCTION(name, ...) const ::athanor::profiler::RecordFunction athanor_record_function_scope(name)
 #define TORCH_CHECK_INDEX(condition, ...) ATHANOR_CHECK_INDEX(condition, "" __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_CHECK_VALUE(condition, ...) ATHANOR_CHECK_VALUE(condition, "" __VA_OPT__(, ) __VA_ARGS__)

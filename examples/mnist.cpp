@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "athanor/athanor.h"
 #include "athanor/base/env.h"
@@ -26,6 +27,7 @@
 #include "athanor/io/progress.h"
 #include "athanor/models/mnist.h"
 #include "athanor/parallel/ddp.h"
+#include "athanor/profiler/profiler.h"
 
 namespace {
 
@@ -37,7 +39,7 @@ void on_signal(int signal) { stop_signal = signal; }
 void end_at_once(int signal) { ::_exit(128 + signal); }
 
 struct Flags {
-  std::string net = "conv", optimizer = "sgd", data, backend, log_path, checkpoint, resume, save_model;
+  std::string net = "conv", optimizer = "sgd", data, backend, log_path, checkpoint, resume, save_model, profile;
   std::int64_t epochs = 4, batch_size = 64, test_batch_size = 1000, log_interval = 100, threads = 0, workers = 1,
                limit = 0, ranks = 1;
   std::uint64_t seed = 1;
@@ -83,6 +85,9 @@ int parse(int argc, char** argv, Flags& f) {
                                 "continue from this checkpoint; without a name from that of --checkpoint, if it is "
                                 "there: what a job that is started again after a failure needs")
                      ->expected(0, 1);
+  app.add_option("--profile", f.profile,
+                 "write what every op took, for chrome://tracing or Perfetto, and print the ten that took most; ranks "
+                 "other than 0 write FILE.rankN");
   app.add_flag("--dry-run", f.dry_run, "one step and one test batch");
   app.add_flag("--no-progress", f.no_progress, "no progress line");
   try {
@@ -474,6 +479,31 @@ data::MnistData load_data(const Flags& f, const World& world) {
   return d;
 }
 
+/// --profile: of everything from here to finish().
+class Profiling {
+ public:
+  Profiling(const Flags& flags, const World& world) : world_(world), path_(flags.profile) {
+    if (path_.empty()) return;
+    if (!world.leads()) path_ += ".rank" + std::to_string(world.rank);
+    profile_.emplace();
+  }
+  void finish() {
+    if (!profile_) return;
+    profile_->stop();
+    profile_->export_chrome_trace(path_);
+    if (!world_.leads()) return;
+    std::fputs(profile_->key_averages().table("self_cpu_time_total", 10).c_str(), stdout);
+    if (profile_->dropped() > 0)
+      std::printf("%lld events of the profile's end were left out\n", static_cast<long long>(profile_->dropped()));
+    std::printf("Wrote the profile to %s\n", path_.c_str());
+  }
+
+ private:
+  const World world_;
+  std::string path_;
+  std::optional<profiler::Profile> profile_;
+};
+
 template <class Sampler>
 int train(const Flags& flags, const World& world, const data::MnistData& data) {
   Trainer<Sampler> trainer(flags, world, data);
@@ -493,14 +523,17 @@ int run(const Flags& flags) {
   check_output("--save-model", flags.save_model);
   check_output("--checkpoint", flags.checkpoint);
   check_output("--log-path", flags.log_path);
+  check_output("--profile", flags.profile);
   const World world = meet(flags);
   manual_seed(flags.seed + static_cast<std::uint64_t>(world.rank));
   const auto data = load_data(flags, world);
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  if (world.alone()) return train<data::samplers::RandomSampler>(flags, world, data);
-  const int code = train<data::DistributedSampler>(flags, world, data);
-  distributed::destroy_process_group();
+  Profiling profiling(flags, world);
+  const int code = world.alone() ? train<data::samplers::RandomSampler>(flags, world, data)
+                                 : train<data::DistributedSampler>(flags, world, data);
+  profiling.finish();
+  if (!world.alone()) distributed::destroy_process_group();
   return code;
 }
 

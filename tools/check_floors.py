@@ -20,15 +20,16 @@ from source_files import ROOT, source_files
 # Floor of each room of the library; rooms on one floor do not include each other.
 FLOORS = {
     "base": 1,
-    "tensor": 2,
-    "tape": 3,
-    "ops": 4,
-    "device": 5, "autograd": 5, "nn": 5, "optim": 5,
-    "io": 6, "models": 6, "distributed": 6,
-    "data": 7, "parallel": 7, "launch": 7,
+    "profiler": 2,
+    "tensor": 3,
+    "tape": 4,
+    "ops": 5,
+    "device": 6, "autograd": 6, "nn": 6, "optim": 6,
+    "io": 7, "models": 7, "distributed": 7,
+    "data": 8, "parallel": 8, "launch": 8,
 }
 # The umbrella headers (athanor/athanor.h …) stand above all rooms; no room includes them.
-UMBRELLA_FLOOR = 8
+UMBRELLA_FLOOR = 9
 # Folders outside the library use it from above, and nothing in the library includes them.
 OUTSIDE = ("cli", "plugins", "python", "examples", "tests", "benchmarks")
 

@@ -10,6 +10,7 @@
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/reduce.h"
 #include "athanor/ops/view.h"
+#include "athanor/profiler/record.h"
 #include "athanor/tape/anomaly.h"
 #include "athanor/tape/grad_mode.h"
 
@@ -88,8 +89,7 @@ class Needed {
       stack.pop_back();
       order.push_back(n);
       for (std::size_t i = 0; i < n->num_edges(); ++i)
-        if (const Edge& e = n->edge(i);
-            e.node && e.node->sequence_nr() >= oldest && seen.insert(e.node.get()).second)
+        if (const Edge& e = n->edge(i); e.node && e.node->sequence_nr() >= oldest && seen.insert(e.node.get()).second)
           stack.push_back(e.node.get());
     }
     std::sort(order.begin(), order.end(), [](Node* a, Node* b) { return a->sequence_nr() < b->sequence_nr(); });
@@ -193,6 +193,14 @@ void run_hooks(Node& node, GradList& grads) {
   for (auto& [id, hook] : hooks->retain) hook(grads);
 }
 
+void apply(Node& node, const GradList& in, GradList& out) {
+  if (__builtin_expect(!profiler::detail::is_recording(), 1)) return node.apply(in, out);
+  const std::string name = node.name();
+  const profiler::detail::Scope scope(
+      {.name = name, .kind = profiler::EventKind::Backward, .sequence = node.sequence_nr()});
+  node.apply(in, out);
+}
+
 }  // namespace
 
 std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients, bool keep_graph,
@@ -224,7 +232,7 @@ std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector
       continue;
     }
     GradList out(node.num_edges());
-    node.apply(p->grads, out);
+    apply(node, p->grads, out);
     if (__builtin_expect(anomaly_enabled() && anomaly_checks_nan(), 0)) check_nan(out, node);
     if (NodeHooks* hooks = node.hooks_or_null())
       for (auto& [id, hook] : hooks->post) hook(out, p->grads);

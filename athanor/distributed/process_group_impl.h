@@ -12,6 +12,7 @@
 #include "athanor/distributed/flight_recorder.h"
 #include "athanor/distributed/process_group.h"
 #include "athanor/distributed/staging.h"
+#include "athanor/profiler/record.h"
 
 namespace athanor::distributed {
 
@@ -61,6 +62,7 @@ struct ProcessGroup::Impl {
       ticket = recorder.note(call, CallState::Started);
     else
       recorder.started(ticket);
+    const profiler::detail::Scope scope({.fixed_name = op_name(call.op), .kind = profiler::EventKind::Collective});
     try {
       check_usable(call);
       if (compare_over_store) compare(call);

@@ -46,6 +46,7 @@ void record_overwrite(const Tensor& self) {
 /// self = src converted to self's dtype and device; src broadcasts. Gradients flow to src.
 ATHANOR_FUNCTION("copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor | method");
 void copy_(const Tensor& self, const Tensor& src, bool /*non_blocking*/) {
+  const CallScope scope("copy_", profiler::detail::Form::Plain, self, src);
   ATHANOR_CHECK(src.defined(), "copy_: the source is not defined");
   check_inplace(self, "copy_");
   check_no_internal_overlap(self, "copy_");
@@ -67,6 +68,7 @@ void copy_(const Tensor& self, const Tensor& src, bool /*non_blocking*/) {
 
 ATHANOR_FUNCTION("fill_(Tensor self, Scalar value) -> Tensor");
 void fill_(const Tensor& self, const Scalar& value) {
+  const CallScope scope("fill_", profiler::detail::Form::Plain, self);
   check_inplace(self, "fill_");
   check_no_internal_overlap(self, "fill_");
   launch(fill_kernel, self, value);

@@ -224,6 +224,7 @@ void check_steps(const char* op, std::int64_t steps) {
 /// start, start + step, … before end. int64 if all three are integers, else the default dtype.
 ATHANOR_FUNCTION("arange.start_step(Scalar start, Scalar end, Scalar step, TensorOptions options={}) -> Tensor");
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options) {
+  const CallScope scope("arange", profiler::detail::Form::Plain);
   TensorOptions o = options;
   if (!o.has_dtype() && start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true)) o = o.dtype(kLong);
   check_not_bool("arange", o.dtype());
@@ -245,6 +246,7 @@ Tensor arange(const Scalar& end, const TensorOptions& options) { return arange(0
 /// `steps` evenly spaced values, start and end included.
 ATHANOR_FUNCTION("linspace(Scalar start, Scalar end, int steps, TensorOptions options={}) -> Tensor");
 Tensor linspace(const Scalar& start, const Scalar& end, std::int64_t steps, const TensorOptions& options) {
+  const CallScope scope("linspace", profiler::detail::Form::Plain);
   check_steps("linspace", steps);
   const DType type = options.dtype();
   check_not_bool("linspace", type);

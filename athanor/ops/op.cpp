@@ -1,5 +1,7 @@
 #include "athanor/ops/op.h"
 
+#include <cstdarg>
+
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/kernels/hidden.h"
@@ -23,6 +25,46 @@ std::string default_grad_name(const char* schema) {
     upper = false;
   }
   return out + "Backward0";
+}
+
+namespace {
+
+/// Shapes and device of a call's inputs, as the profiler takes them.
+struct CallInputs {
+  bool with_shapes;
+  SmallVector<std::int64_t, 32> shapes;
+  std::int16_t device = -1;
+
+  void add(const Tensor& t) {
+    if (t.defined() && !t.device().is_host()) device = static_cast<std::int16_t>(t.device().index());
+    if (!with_shapes) return;
+    const IntArrayRef sizes = t.defined() ? t.sizes() : IntArrayRef();
+    shapes.push_back(static_cast<std::int64_t>(sizes.size()));
+    for (const std::int64_t n : sizes) shapes.push_back(n);
+  }
+};
+
+}  // namespace
+
+std::uint64_t begin_call(const char* schema, unsigned code, ...) noexcept try {
+  CallInputs inputs{profiler::detail::records_shapes(), {}};
+  va_list addresses;
+  va_start(addresses, code);
+  for (unsigned i = 0; i < (code >> 2 & 63); ++i) {
+    if (code >> (8 + i) & 1) {
+      for (const Tensor& t : *va_arg(addresses, const TensorList*)) inputs.add(t);
+    } else {
+      inputs.add(*va_arg(addresses, const Tensor*));
+    }
+  }
+  va_end(addresses);
+  return profiler::detail::begin({.fixed_name = schema,
+                                  .form = static_cast<profiler::detail::Form>(code & 3),
+                                  .device = inputs.device,
+                                  .shapes = inputs.shapes.data(),
+                                  .shape_words = inputs.shapes.size()});
+} catch (...) {
+  return 0;  // no memory for the shapes
 }
 
 Tensor GradCall::grad_or_zeros(std::size_t i) const {

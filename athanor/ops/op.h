@@ -33,6 +33,7 @@
 
 #include "athanor/ops/history.h"
 #include "athanor/ops/launch.h"
+#include "athanor/profiler/record.h"
 #include "athanor/tensor/generator.h"
 
 #define ATHANOR_OP(text) static constexpr const char* schema = text
@@ -66,6 +67,22 @@ struct Geometry {
 std::string op_name(const char* schema);
 /// "SoftmaxBackward0".
 std::string default_grad_name(const char* schema);
+
+/// Tells the profiler, if one records, of the call of an op for as long as its scope. `code`: the form, the number of
+/// inputs from bit 2, and from bit 8 a bit for each that is a list. Then the addresses of the inputs.
+[[gnu::cold]] std::uint64_t begin_call(const char* schema, unsigned code, ...) noexcept;
+class CallScope : public profiler::detail::Scope {
+ public:
+  template <class... In>
+  CallScope(const char* schema, profiler::detail::Form form, const In&... in) {
+    if (__builtin_expect(profiler::detail::is_recording(), 0)) {
+      static_assert(sizeof...(In) <= 24);
+      unsigned bit = 128, lists = 0;
+      ((bit <<= 1, lists |= std::is_same_v<In, Tensor> ? 0 : bit), ...);
+      token_ = begin_call(schema, static_cast<unsigned>(form) | sizeof...(In) << 2 | lists, &in...);
+    }
+  }
+};
 
 /// What grad() works on.
 class GradCall {
@@ -274,6 +291,7 @@ std::array<Tensor, N> call_prepared(Op op, const In&... in) {
 /// An op's `ready(inputs...)` tells whether prepare() would change nothing, which spares copies of the handles.
 template <class Op, std::size_t N, class... In>
 std::array<Tensor, N> call_n(Op op, const In&... in) {
+  const CallScope scope(Op::schema, profiler::detail::Form::Plain, in...);
   if constexpr (requires { op.ready(in...); }) {
     if (__builtin_expect(op.ready(in...), 1)) return call_prepared<Op, N, In...>(std::move(op), in...);
   }
@@ -319,6 +337,7 @@ void composite_inplace(const char* name, const Tensor& self, F&& compute) {
 /// The in-place form: the same kernel with out = self.
 template <class Op, class... In>
 void call_inplace(Op op, const Tensor& self_, In... in) {
+  const CallScope scope(Op::schema, profiler::detail::Form::InPlace, self_, in...);
   check_inplace(self_, Op::schema);
   Tensor self = self_;
   if constexpr (requires { op.prepare(self, in...); }) op.prepare(self, in...);
@@ -349,6 +368,7 @@ void call_inplace(Op op, const Tensor& self_, In... in) {
 /// The out= form. `out` is resized if its shape differs; it may be one of the inputs.
 template <class Op, class... In>
 void call_out(Op op, const Tensor& out, In... in) {
+  const CallScope scope(Op::schema, profiler::detail::Form::Out, in...);
   ATHANOR_CHECK(out.defined(), op_name(Op::schema), ": out= is not defined; make it with empty({0})");
   if constexpr (requires { op.prepare(in...); }) op.prepare(in...);
   check_inputs(Op::schema, in...);
@@ -366,6 +386,7 @@ void call_out(Op op, const Tensor& out, In... in) {
 /// Runs a view op: shares storage, records, notes the base.
 template <class Op>
 Tensor call_view(Op op, const Tensor& self, ViewOrigin origin = ViewOrigin::Ordinary) {
+  const CallScope scope(Op::schema, profiler::detail::Form::Plain, self);
   ATHANOR_CHECK(self.defined(), op_name(Op::schema), ": expected a tensor, got an undefined one");
   const Geometry g = op.view(self);
   Tensor out = detail::alias(self, g.sizes, g.strides, g.offset);
@@ -383,6 +404,7 @@ void set_geometry(const Tensor& t, const Geometry& g);
 /// The in-place form of a view op: self becomes the view, and its graph goes on through the view's node.
 template <class Op>
 void call_view_inplace(Op op, const Tensor& self) {
+  const CallScope scope(Op::schema, profiler::detail::Form::InPlace, self);
   check_inplace(self, Op::schema);
   const Geometry g = op.view(self);
   IntrusivePtr<Node> node;

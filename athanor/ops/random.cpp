@@ -38,6 +38,7 @@ void check_floating(const Tensor& self, const char* op) {
 
 void fill_floating(const char* op, const Tensor& self, RandomOp kind, double a, double b,
                    const std::optional<Generator>& generator) {
+  const CallScope scope(op, profiler::detail::Form::Plain, self);
   begin_fill(self, op);
   if (kind != RandomOp::Geometric) check_floating(self, op);
   const PhiloxState state = reserve(generator, self.numel(), random_bits(self.dtype()));
@@ -79,6 +80,7 @@ std::int64_t first_exact_integer(DType t) {
 /// Fills with integers low … last, both included.
 void fill_integers(const char* op, const Tensor& self, std::int64_t low, std::int64_t last,
                    const std::optional<Generator>& generator) {
+  const CallScope scope(op, profiler::detail::Form::Plain, self);
   begin_fill(self, op);
   ATHANOR_CHECK(low <= last, op, ": expects 'from' to be less than 'to', but got from=", low, " >= to=", last + 1);
   ATHANOR_CHECK(low >= first_exact_integer(self.dtype()) && last <= last_exact_integer(self.dtype()), op, ": [", low,

@@ -8,6 +8,7 @@
 #include "athanor/ops/kernels/optim.h"
 #include "athanor/ops/launch.h"
 #include "athanor/optim/optimizer.h"
+#include "athanor/profiler/record.h"
 
 namespace athanor::optim {
 
@@ -38,6 +39,7 @@ class StepBatch {
   }
   void run() {
     if (tensors_.params.empty()) return;
+    const profiler::detail::Scope scope({.fixed_name = kernel_.name(), .kind = profiler::EventKind::Op});
     launch<2>(kernel_, tensors_.params, tensors_.state, tensors_.grads, step_);
     tensors_.finish();
   }

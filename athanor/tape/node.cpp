@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "athanor/profiler/record.h"
 #include "athanor/tape/anomaly.h"
 #include "athanor/tape/autograd_meta.h"
 #include "athanor/tape/grad_mode.h"
@@ -42,10 +43,14 @@ thread_local Graveyard graveyard __attribute__((tls_model("initial-exec")));
 
 }  // namespace
 
-void Node::renumber() { sequence_ = next_sequence.fetch_add(1, std::memory_order_relaxed); }
+void Node::renumber() {
+  sequence_ = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  if (__builtin_expect(profiler::detail::is_recording(), 0)) profiler::detail::note_sequence(sequence_);
+}
 
 Node::Node() : sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
   if (__builtin_expect(autograd::anomaly_enabled(), 0)) forward_trace() = autograd::current_backtrace();
+  if (__builtin_expect(profiler::detail::is_recording(), 0)) profiler::detail::note_sequence(sequence_);
 }
 Node::~Node() = default;
 

@@ -11,6 +11,7 @@
 
 #include "athanor/base/error.h"
 #include "athanor/base/parallel.h"
+#include "athanor/profiler/record.h"
 #include "athanor/tensor/allocator.h"
 
 namespace athanor {
@@ -131,6 +132,9 @@ void Queue::State::work(int threads) {
       try {
         ATHANOR_CHECK(!reads_invalid,
                       "the values of a tensor were read, but the call that should have made them failed");
+        const profiler::detail::Scope scope({.fixed_name = task->op,
+                                             .kind = profiler::EventKind::Kernel,
+                                             .device = static_cast<std::int16_t>(device.index())});
         task->run();
       } catch (...) {
         fail(*task);

@@ -30,7 +30,7 @@ class Floors(unittest.TestCase):
     def test_upward_include_is_found_with_its_line(self):
         found = self.findings({"athanor/tensor/tensor.cpp": '#include <x>\n\n#include "athanor/nn/linear.h"\n'})
         self.assertEqual(len(found), 1)
-        self.assertIn("athanor/tensor/tensor.cpp:3: tensor (floor 2) includes", found[0])
+        self.assertIn("athanor/tensor/tensor.cpp:3: tensor (floor 3) includes", found[0])
 
     def test_same_floor_include_is_found(self):
         self.assertEqual(len(self.findings({"athanor/nn/a.cpp": '#include "athanor/optim/sgd.h"\n'})), 1)

@@ -144,6 +144,15 @@ class Training(ProgramTest):
         self.assertRegex(self.run_well(*QUICK, "--log-interval", "4"),
                          r"(?m)^Train Epoch: 1 \[256/512 \(50%\)\]\tloss=\d+\.\d{4}$")
 
+    def test_profile_shows_forward_backward_and_update_of_every_step(self):
+        output = self.run_well(*QUICK, "--batch-size", "128", "--profile", self.path("trace.json"))
+        self.assertIn("Self CPU time total", output)
+        self.assertRegex(output, r"(?m)^ +convolution  ")
+        events = [e["name"] for e in json.loads(self.read("trace.json"))["traceEvents"] if e["ph"] == "X"]
+        self.assertEqual(events.count("sgd_step"), 4)
+        self.assertEqual(events.count("ConvolutionBackward0"), 2 * 4)
+        self.run_badly(*QUICK, "--profile", self.path("no/such/folder/file"), says=("--profile", "no/such/folder"))
+
 
 class Resuming(ProgramTest):
     def test_one_epoch_and_another_equal_two_bit_by_bit(self):

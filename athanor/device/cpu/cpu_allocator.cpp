@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "athanor/base/error.h"
+#include "athanor/profiler/record.h"
 
 namespace athanor {
 namespace detail {
@@ -43,6 +44,13 @@ constexpr std::size_t kAbsurdBytes = std::size_t{1} << 46;
 constexpr std::size_t kThreadBytesPerClass = 65536;
 
 thread_local constinit bool thread_ended = false;
+/// What this thread took and gave back beside what its cache counted.
+thread_local constinit std::int64_t uncached_bytes = 0;
+
+std::int64_t bytes_of_thread() {
+  const HostThreadCache* cache = detail::host_thread_cache;
+  return uncached_bytes + (cache != nullptr ? cache->allocated.load(std::memory_order_relaxed) : 0);
+}
 
 std::size_t env_megabytes(const char* name, std::size_t otherwise) {
   const char* text = std::getenv(name);
@@ -110,6 +118,7 @@ CachingAllocator::CachingAllocator()
       limit_(env_megabytes("ATHANOR_CPU_MEMORY_MB", 0)),
       cache_limit_(env_megabytes("ATHANOR_CPU_CACHE_MB", usable_memory() / 4)) {
   reclaim_at_ = cache_limit_;
+  profiler::detail::thread_bytes = bytes_of_thread;
   pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
@@ -173,6 +182,7 @@ std::int64_t CachingAllocator::allocated_now() const {
 }
 
 void CachingAllocator::note(std::int64_t bytes) {
+  uncached_bytes += bytes;
   allocated_ += bytes;
   if (bytes > 0) peak_ = std::max(peak_, allocated_now());
 }
