@@ -64,11 +64,9 @@ REASONS = [
      "Old names of trapezoid, NLLLoss, Upsample, interpolate, clip_grad_norm_"),
     (r"torch\.nn\.functional\.(adaptive_max_pool\dd_with_indices|conv_tbc|native_channel_shuffle)",
      "Parts of PyTorch's own implementation"),
-    (r"torch\.nn\.AdaptiveLogSoftmaxWithLoss",
-     "Asked for by nothing yet"),
     (r"torch\.nn\.utils\..*",
-     "Reparametrization and fusion of layers: weight_norm and spectral_norm are wanted, the rest is asked for by "
-     "nothing yet"),
+     "Parametrizations by modules of one's own, and fusion of layers: asked for by nothing yet; weight_norm and "
+     "spectral_norm are functions here"),
     (r"torch\.optim\..*",
      "Optimizers asked for by nothing yet"),
 ]

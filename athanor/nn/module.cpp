@@ -46,6 +46,7 @@ Module::Module(const Module& other)
       transient_buffers_(other.transient_buffers_),
       pre_hooks_(other.pre_hooks_),
       hooks_(other.hooks_),
+      reparametrizations_(other.reparametrizations_),
       name_(other.name_),
       is_training_(other.is_training_) {}
 
@@ -58,6 +59,7 @@ Module& Module::operator=(const Module& other) {
   transient_buffers_ = other.transient_buffers_;
   pre_hooks_ = other.pre_hooks_;
   hooks_ = other.hooks_;
+  reparametrizations_ = other.reparametrizations_;
   name_ = other.name_;
   is_training_ = other.is_training_;
   for (auto& child : children_) adopt(child.key(), *child.value());
@@ -94,6 +96,7 @@ void Module::forget_registrations(Module& copy) {
   copy.buffers_.clear();
   copy.children_.clear();
   copy.transient_buffers_.clear();
+  copy.reparametrizations_.clear();
 }
 
 void Module::fail_clone_type() {
@@ -129,12 +132,14 @@ void copy_tensors(const char* what, const OrderedDict<std::string, Tensor>& from
 }  // namespace
 
 void Module::copy_registrations(Module& copy, const std::optional<Device>& device) const {
+  for (const auto& r : reparametrizations_) copy.add_reparametrization(r);
   copy_tensors("parameter", parameters_, copy.parameters_, device);
   copy_tensors("buffer", buffers_, copy.buffers_, device);
   ATHANOR_CHECK(copy.children_.size() == children_.size(),
                 "The cloned module does not have the same number of child modules as the original module after "
                 "calling reset(). Are you sure you called register_module() inside reset() and not the constructor?");
   for (const auto& child : children_) copy.children_[child.key()]->clone_(*child.value(), device);
+  copy.run_reparametrizations(false);
 }
 
 void Module::apply(const ModuleApplyFunction& function) {
@@ -383,6 +388,20 @@ Tensor& Module::register_buffer(std::string name, Tensor tensor, bool persistent
   return buffers_.insert(std::move(name), std::move(tensor));
 }
 
+Tensor Module::unregister_parameter(const std::string& name) {
+  ATHANOR_CHECK(parameters_.contains(name), "No Parameter with name `", name, "` is registered");
+  Tensor out = parameters_[name];
+  parameters_.erase(name);
+  return out;
+}
+Tensor Module::unregister_buffer(const std::string& name) {
+  ATHANOR_CHECK(buffers_.contains(name), "No Buffer with name `", name, "` is registered");
+  Tensor out = buffers_[name];
+  buffers_.erase(name);
+  std::erase(transient_buffers_, name);
+  return out;
+}
+
 void Module::adopt(const std::string& name, Module& child) {
   child.parent_ = this;
   child.key_ = name;
@@ -430,6 +449,7 @@ void Module::remove_hook(std::uint64_t id) {
   std::erase_if(hooks_, [id](const auto& h) { return h.first == id; });
 }
 void Module::run_pre_hooks(std::vector<Tensor>& inputs) {
+  run_reparametrizations(is_training());
   const auto hooks = pre_hooks_;  // a hook may remove itself
   for (const auto& [id, hook] : hooks) hook(*this, inputs);
 }

@@ -25,6 +25,8 @@ class ModuleHolder;
 template <class Derived>
 class Cloneable;
 
+class Reparametrization;
+
 namespace detail {
 /// Marks ModuleHolder among template arguments.
 struct ModuleHolderIndicator {};
@@ -137,6 +139,10 @@ class Module : public std::enable_shared_from_this<Module> {
   Tensor& register_parameter(std::string name, Tensor tensor, bool requires_grad = true);
   /// A buffer that is not persistent is left out of state_dict.
   Tensor& register_buffer(std::string name, Tensor tensor, bool persistent = true);
+  /// Takes a parameter or buffer out of the module's lists and gives it back; members that hold it are left alone.
+  /// Throws Error if there is none of this name.
+  Tensor unregister_parameter(const std::string& name);
+  Tensor unregister_buffer(const std::string& name);
   template <class ModuleType>
   std::shared_ptr<ModuleType> register_module(std::string name, std::shared_ptr<ModuleType> module) {
     add_child(std::move(name), module);
@@ -163,7 +169,10 @@ class Module : public std::enable_shared_from_this<Module> {
   std::uint64_t register_forward_pre_hook(ForwardPreHook hook);
   std::uint64_t register_forward_hook(ForwardHook hook);
   void remove_hook(std::uint64_t id);
-  bool has_hooks() const noexcept { return !pre_hooks_.empty() || !hooks_.empty(); }
+  bool has_hooks() const noexcept { return !pre_hooks_.empty() || !hooks_.empty() || !reparametrizations_.empty(); }
+  /// For nn/reparametrize.h: from now on a parameter is computed from others where forward pre-hooks run, before these.
+  void add_reparametrization(std::shared_ptr<const Reparametrization> r);
+  void remove_reparametrization(const std::string& name, const char* kind);
   void run_pre_hooks(std::vector<Tensor>& inputs);
   Tensor run_hooks(const std::vector<Tensor>& inputs, Tensor output);
 
@@ -189,12 +198,14 @@ class Module : public std::enable_shared_from_this<Module> {
   void list_tensors(bool buffers, bool recurse, bool every_name, const std::string& prefix, StateDict& out) const;
   void apply_below(const NamedModulePointerApplyFunction& function, const std::string& name_prefix) const;
   std::shared_ptr<Module> shared_from_this_checked() const;
+  void run_reparametrizations(bool step);
 
   OrderedDict<std::string, Tensor> buffers_;
   OrderedDict<std::string, std::shared_ptr<Module>> children_;
   std::vector<std::string> transient_buffers_;
   std::vector<std::pair<std::uint64_t, ForwardPreHook>> pre_hooks_;
   std::vector<std::pair<std::uint64_t, ForwardHook>> hooks_;
+  std::vector<std::shared_ptr<const Reparametrization>> reparametrizations_;
   mutable std::optional<std::string> name_;
   const Module* parent_ = nullptr;  ///< the module it was registered in last; cleared when that one goes
   std::string key_;                 ///< its name there
