@@ -2,6 +2,7 @@
 // composed of ops that can be differentiated again.
 #include "athanor/ops/attention.h"
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/compare.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/index.h"
@@ -253,6 +254,12 @@ ATHANOR_FUNCTION(
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const Tensor& attn_mask, double dropout_p, bool is_causal,
                                     std::optional<double> scale, bool enable_gqa) {
+  if (__builtin_expect(athanor::detail::autocast_on, 0)) {
+    const auto low = [](const Tensor& t) { return t.defined() ? autocast_operand(t, AutocastTo::Lower) : t; };
+    const Tensor q = low(query), k = low(key), v = low(value), mask = low(attn_mask);
+    const autocast::AutocastGuard off(false);  // the sums inside are float32
+    return scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal, scale, enable_gqa);
+  }
   check_attention(query, key, value, attn_mask, dropout_p, is_causal);
   Operands o = prepare_operands(query, key, value, attn_mask, enable_gqa);
   const DType t = query.dtype(), compute = is_half(t) ? DType::Float : t;

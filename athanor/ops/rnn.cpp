@@ -2,6 +2,7 @@
 // its inputs, then one op that walks through the steps.
 #include "athanor/ops/rnn.h"
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/join.h"
@@ -200,6 +201,19 @@ struct Computed {
   std::vector<Tensor> hx, params;
 };
 
+/// The operands as a recurrent op takes them inside an autocast region, which it leaves for its scope.
+struct Lowered {
+  Lowered(const Tensor& input, TensorList hx_, TensorList params_) : x(low(input)) {
+    for (const Tensor& h : hx_) hx.push_back(low(h));
+    for (const Tensor& p : params_) params.push_back(low(p));
+    off.emplace(false);
+  }
+  static Tensor low(const Tensor& t) { return t.defined() ? autocast_operand(t, AutocastTo::Lower) : t; }
+  Tensor x;
+  std::vector<Tensor> hx, params;
+  std::optional<autocast::AutocastGuard> off;
+};
+
 void check_types(const char* op, const Tensor& input, TensorList hx, TensorList params, std::size_t states) {
   ATHANOR_CHECK(input.defined(), op, ": expected a tensor, got an undefined one");
   ATHANOR_CHECK_TYPE(NotImplementedError, input.is_floating_point(), op, ": not implemented for ",
@@ -217,6 +231,10 @@ void check_types(const char* op, const Tensor& input, TensorList hx, TensorList 
 
 std::tuple<Tensor, Tensor, Tensor> run_padded(const Stack& s, const Tensor& input, TensorList hx, TensorList params,
                                               bool batch_first) {
+  if (__builtin_expect(athanor::detail::autocast_on, 0)) {
+    const Lowered low(input, hx, params);
+    return run_padded(s, low.x, low.hx, low.params, batch_first);
+  }
   const char* op = name_of(s.mode);
   check_types(op, input, hx, params, s.mode == RnnMode::Lstm ? 2 : 1);
   ATHANOR_CHECK(input.dim() == 3, op, ": Expected input to be 3D (", batch_first ? "batch, seq" : "seq, batch",
@@ -255,6 +273,10 @@ DimVector batch_sizes_of(const char* op, const Tensor& batch_sizes, std::int64_t
 
 std::tuple<Tensor, Tensor, Tensor> run_packed(const Stack& s, const Tensor& data, const Tensor& batch_sizes,
                                               TensorList hx, TensorList params) {
+  if (__builtin_expect(athanor::detail::autocast_on, 0)) {
+    const Lowered low(data, hx, params);
+    return run_packed(s, low.x, batch_sizes, low.hx, low.params);
+  }
   const char* op = name_of(s.mode);
   check_types(op, data, hx, params, s.mode == RnnMode::Lstm ? 2 : 1);
   ATHANOR_CHECK(data.dim() == 2, op, ": packed data should be 2D (rows, feature), got ", data.dim(), "D");
@@ -363,6 +385,10 @@ namespace {
 /// One step of one layer: input (B, features), states (B, H).
 std::tuple<Tensor, Tensor, Tensor> run_cell(const char* op, RnnMode mode, const Tensor& input, TensorList hx,
                                             const LayerWeights& w) {
+  if (__builtin_expect(athanor::detail::autocast_on, 0)) {
+    const Lowered low(input, hx, std::vector<Tensor>{w.w_ih, w.w_hh, w.b_ih, w.b_hh});
+    return run_cell(op, mode, low.x, low.hx, {low.params[0], low.params[1], low.params[2], low.params[3], {}});
+  }
   std::vector<Tensor> params{w.w_ih, w.w_hh};
   if (w.b_ih.defined()) params.push_back(w.b_ih);
   if (w.b_hh.defined()) params.push_back(w.b_hh);

@@ -43,6 +43,44 @@ TEST(Autocast, ProductsOfAllKindsComputeInTheHalfType) {
   }
 }
 
+TEST(Autocast, AttentionAndRecurrentLayersTakeTheHalfType) {
+  const Tensor q = numbers({2, 3, 5, 4}), k = numbers({2, 3, 7, 4}, 1), v = numbers({2, 3, 7, 4}, 2);
+  const Tensor mask = numbers({5, 7}, 3), x = numbers({6, 2, 3});
+  nn::LSTM lstm(nn::LSTMOptions(3, 4).num_layers(2));
+  nn::GRUCell cell(3, 4);
+  nn::LSTM low_lstm = std::dynamic_pointer_cast<nn::LSTMImpl>(lstm->clone());
+  nn::GRUCell low_cell = std::dynamic_pointer_cast<nn::GRUCellImpl>(cell->clone());
+  low_lstm->to(kBFloat16);
+  low_cell->to(kBFloat16);
+  const auto low = [](const Tensor& t) { return t.to(kBFloat16); };
+  const Tensor attended = scaled_dot_product_attention(low(q), low(k), low(v), low(mask));
+  const Tensor sequence = std::get<0>(low_lstm(low(x))), state = low_cell(low(x)[0]);
+  const AutocastGuard guard;
+  EXPECT_TRUE(equal(scaled_dot_product_attention(q, k, low(v), mask), attended)) << "of mixed operands, too";
+  EXPECT_TRUE(equal(std::get<0>(lstm(x)), sequence));
+  EXPECT_TRUE(equal(std::get<0>(lstm(low(x))), sequence));
+  EXPECT_TRUE(equal(cell(x[0]), state));
+  EXPECT_TRUE(autocast::is_autocast_enabled()) << "the region goes on";
+}
+
+TEST(Autocast, RecurrentLayersAndAttentionTrainInARegion) {
+  nn::GRU gru(3, 4);
+  nn::MultiheadAttention attention(nn::MultiheadAttentionOptions(4, 2));
+  Tensor loss;
+  {
+    const AutocastGuard guard;
+    const Tensor h = std::get<0>(gru(numbers({6, 2, 3})));
+    loss = std::get<0>(attention(h, h, h)).to(kFloat).square().sum();
+  }
+  loss.backward();
+  for (const auto& module :
+       {std::static_pointer_cast<nn::Module>(gru.ptr()), std::static_pointer_cast<nn::Module>(attention.ptr())})
+    for (const Tensor& p : module->parameters()) {
+      EXPECT_EQ(p.grad().dtype(), kFloat);
+      EXPECT_TRUE(p.grad().isfinite().all().item<bool>());
+    }
+}
+
 TEST(Autocast, LossesAndSoftmaxComputeInFloat32) {
   const Tensor x = numbers({4, 6}).to(kBFloat16), y = numbers({4, 6}, 1).to(kBFloat16);
   const Tensor wide_x = x.to(kFloat), wide_y = y.to(kFloat);
