@@ -341,6 +341,11 @@ Tensor matmul_batched(const Tensor& a, const Tensor& b) {
 /// PyTorch's general product: vectors, matrices, and batches of matrices that broadcast.
 ATHANOR_FUNCTION("matmul(Tensor self, Tensor other) -> Tensor | out");
 Tensor matmul(const Tensor& self, const Tensor& other) {
+  if (__builtin_expect(athanor::detail::autocast_on, 0) && self.defined() && other.defined() &&
+      self.dtype() != other.dtype()) {
+    const Tensor a = autocast_operand(self, AutocastTo::Lower), b = autocast_operand(other, AutocastTo::Lower);
+    if (a.dtype() == b.dtype()) return matmul(a, b);
+  }
   check_operands("matmul", {&self, &other});
   const std::int64_t m = self.dim(), n = other.dim();
   ATHANOR_CHECK(m != 0 && n != 0, "matmul: both arguments to matmul need to be at least 1D, but they are ", m, "D and ",

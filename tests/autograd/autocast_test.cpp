@@ -57,6 +57,7 @@ TEST(Autocast, AttentionAndRecurrentLayersTakeTheHalfType) {
   const Tensor sequence = std::get<0>(low_lstm(low(x))), state = low_cell(low(x)[0]);
   const AutocastGuard guard;
   EXPECT_TRUE(equal(scaled_dot_product_attention(q, k, low(v), mask), attended)) << "of mixed operands, too";
+  EXPECT_TRUE(equal(matmul(q, low(q).transpose(-2, -1)), matmul(low(q), low(q).transpose(-2, -1))));
   EXPECT_TRUE(equal(std::get<0>(lstm(x)), sequence));
   EXPECT_TRUE(equal(std::get<0>(lstm(low(x))), sequence));
   EXPECT_TRUE(equal(cell(x[0]), state));
