@@ -16,7 +16,7 @@ configured = build/build.ninja
 ninja = ninja -C $(1) -j $(JOBS) | sed -u '/^ninja: no work to do\|^ninja: Entering directory\|Re-checking globbed/d'
 run_tests = python3 tools/run_tests.py --jobs $(JOBS) $(if $(TESTS),--filter '$(TESTS)') $(1)
 
-.PHONY: build build-times test demo bench format format-check lint check asan tsan debug install clean help dependencies
+.PHONY: build build-times test docs demo bench format format-check lint check asan tsan debug install clean help dependencies
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -48,6 +48,12 @@ demo: build ## build, then train a network on MNIST on two ranks; DEMO="flags" f
 
 bench: build ## build, then compare with PyTorch side by side; BENCH="--quick --filter gemm"
 	@python3 benchmarks/run.py $(BENCH)
+
+docs: build/build.ninja ## the API reference as HTML in build/docs (needs doxygen)
+	@command -v doxygen >/dev/null || { echo "make docs: doxygen is not installed" >&2; exit 1; }
+	@ninja -C build athanor_generated >/dev/null
+	@mkdir -p build/docs && ATHANOR_DOCS=build/docs ATHANOR_GENERATED=build/generated doxygen docs/Doxyfile
+	@echo build/docs/html/index.html
 
 debug: build-debug/build.ninja ## unoptimized build with assertions in build-debug/
 	@$(call ninja,build-debug)
