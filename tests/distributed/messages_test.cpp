@@ -53,6 +53,27 @@ TEST_P(Messages, NobodyAnswersEndsAtTheDeadlineNamingRankAndTag) {
   EXPECT_THAT(errors[1], AllOf(HasSubstr("rank 0"), HasSubstr("tag 43")));
 }
 
+// Rank 2 waits for rank 1, which waits for rank 0, which sends nothing.
+TEST(NativeMessages, WaitsInARowNameTheRankAtTheirEnd) {
+  const RankErrors errors = errors_of_ranks(
+      3,
+      [](ProcessGroup& g) {
+        const std::string key = "over";
+        if (g.rank() > 0) {
+          try {
+            g.recv(ones({3}), g.rank() - 1, 40 + g.rank());
+          } catch (const DistError&) {
+            g.store()->add(key, 1);
+            throw;
+          }
+        }
+        while (g.rank() == 0 && g.store()->add(key, 0) < 2) std::this_thread::yield();
+      },
+      with("tcp", milliseconds(300)));
+  EXPECT_THAT(errors[1], AllOf(HasSubstr("recv from rank 0"), HasSubstr("tag 41")));
+  EXPECT_THAT(errors[2], AllOf(HasSubstr("recv from rank 1"), HasSubstr("rank 1: recv from rank 0, tag 41")));
+}
+
 TEST_P(Messages, ThatNobodyWaitsForArriveAllTheSame) {
   run_ranks(
       2,

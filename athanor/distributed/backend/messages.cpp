@@ -379,14 +379,27 @@ void Messages::wait(Request& request, Deadline deadline) {
     }
     if (request.done) break;
     mesh_.check();
+    if (mesh_.was_told_wait()) mesh_.tell_wait(text(request));
     if (deadline.expired()) {
-      fail(str(mesh_.rank_text(mesh_.rank()), ": ", text(request), ": ",
-               request.sends ? "it was not received" : "no such message came", " in time"));
+      lock.unlock();
+      time_out(request);
     }
   }
   lock.unlock();
   changed_.notify_all();
   if (!request.error.empty()) fail(request.error);
+}
+
+// The rank that was waited for may itself wait in vain for another one, which is to blame: everyone is asked.
+void Messages::time_out(const Request& request) {
+  mesh_.tell_wait(text(request));
+  const Deadline grace = Deadline::after(std::chrono::milliseconds(200));
+  while (!grace.expired() && !mesh_.broken()) mesh_.sleep(Bell::Messages, {}, grace);
+  mesh_.check();
+  const std::string others = mesh_.told_waits();
+  fail(str(mesh_.rank_text(mesh_.rank()), ": ", text(request), ": ",
+           request.sends ? "it was not received" : "no such message came", " in time",
+           others.empty() ? "" : str(". Others wait too: ", others)));
 }
 
 void Messages::progress(std::chrono::milliseconds patience) {

@@ -63,6 +63,7 @@ class Messages {
   bool all_closed() const;
   void check_departed();
   [[noreturn]] void fail(const std::string& what);
+  [[noreturn]] void time_out(const Request& request);
   void lead(Patience& patience, Deadline deadline, std::unique_lock<std::mutex>& lock);
   void complete(Request& request);
   std::string text(const Request& request) const;

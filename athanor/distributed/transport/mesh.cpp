@@ -14,7 +14,7 @@ using athanor::detail::str;
 
 namespace {
 
-constexpr std::uint32_t kAbort = 1, kGoodbye = 2, kNote = 3;
+constexpr std::uint32_t kAbort = 1, kGoodbye = 2, kNote = 3, kWait = 4;
 constexpr std::size_t kLongestReason = 4096;
 
 std::string frame(std::uint32_t kind, std::string text) {
@@ -72,6 +72,23 @@ void Mesh::say_goodbye() noexcept {
   if (broken_.load(std::memory_order_relaxed)) return;
   const std::string bytes = frame(kGoodbye, failure_);
   for (const Peer& peer : peers_) send_now(peer.control, bytes);
+}
+
+void Mesh::tell_wait(const std::string& what) noexcept {
+  const std::lock_guard lock(mutex_);
+  const std::string bytes = frame(kWait, what);
+  for (const Peer& peer : peers_)
+    if (!peer.closed.load(std::memory_order_relaxed)) send_now(peer.control, bytes);
+}
+
+std::string Mesh::told_waits() const {
+  const std::lock_guard lock(mutex_);
+  std::string all;
+  for (int r = 0; r < size_; ++r) {
+    const Peer& peer = peers_[static_cast<std::size_t>(r)];
+    if (!peer.waits_for_fresh.expired()) all += str(all.empty() ? "" : "; ", rank_text(r), ": ", peer.waits_for);
+  }
+  return all;
 }
 
 void Mesh::ring(int rank, Bell bell) noexcept {
@@ -156,6 +173,12 @@ void Mesh::understand(int rank, std::uint32_t kind, const std::string& text) {
     const std::lock_guard lock(mutex_);
     peer.last_words = text;
     peer.left.store(true, std::memory_order_release);
+  }
+  if (kind == kWait) {
+    const std::lock_guard lock(mutex_);
+    peer.waits_for = text;
+    peer.waits_for_fresh = Deadline::after(std::chrono::seconds(2));
+    told_.store(true, std::memory_order_release);
   }
   if (kind == kNote) {
     const std::lock_guard lock(mutex_);

@@ -73,6 +73,12 @@ class Mesh {
   /// An error that does not break the group, but may be why this rank leaves it. The first counts.
   void note_failure(const std::string& what) noexcept;
   void say_goodbye() noexcept;
+  /// Tells everyone what this rank waits for, in vain so far. Those who wait themselves answer in the same way.
+  void tell_wait(const std::string& what) noexcept;
+  /// What other ranks have said they wait for in the last two seconds: "rank 0: …; rank 2: …".
+  std::string told_waits() const;
+  /// Once after another rank has told of its wait.
+  bool was_told_wait() noexcept { return told_.exchange(false, std::memory_order_acq_rel); }
 
   /// Sleeps until the bell rings, one of `extra` is ready, something happens on a control connection, or the deadline
   /// passes. Throws if the group is broken. May return early.
@@ -98,7 +104,8 @@ class Mesh {
     Socket control, messages, descriptors;
     std::vector<Socket> streams;
     Descriptor bells[kNumBells];
-    std::string unread, note, last_words;
+    std::string unread, note, last_words, waits_for;
+    Deadline waits_for_fresh = Deadline::after(std::chrono::milliseconds(0));
     std::atomic<bool> left{false}, closed{false};
   };
   struct Card;
@@ -129,7 +136,7 @@ class Mesh {
   Descriptor bells_[kNumBells];
   Descriptor controls_;  // epoll
   Segment segment_;
-  std::atomic<bool> broken_{false};
+  std::atomic<bool> broken_{false}, told_{false};
   std::atomic<int> accuser_{-1};  // a rank that says its call differs from ours
   mutable std::mutex mutex_;      // of what follows, and of the control connections once they are watched
   std::string reason_, failure_;
