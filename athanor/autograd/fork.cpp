@@ -128,7 +128,6 @@ class ForkPool {
     changed_.notify_all();
   }
 
-  friend class ForkTask;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<ForkTask>> tasks_;

@@ -62,10 +62,9 @@ PipelineImpl::PipelineImpl(const Sequential& layers, PipelineOptions options)
                       " is for ", balance.size(), " stages, there are ", stages, " devices");
   const auto named = layers->named_children();
   auto layer = layers->begin();
-  std::size_t k = 0;
   for (const std::int64_t n : balance) {
     Sequential& stage = stages_.emplace_back();
-    for (std::int64_t i = 0; i < n; ++i, ++k, ++layer) stage->push_back(*layer);
+    for (std::int64_t i = 0; i < n; ++i, ++layer) stage->push_back(*layer);
   }
   for (const auto& child : named) register_module(child.key(), child.value());
   place();

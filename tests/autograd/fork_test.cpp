@@ -34,7 +34,8 @@ TEST(Fork, RunsAtOnceWithWhoForkedIt) {
   std::atomic<int> here{0};
   const auto meet = [&] {
     ++here;
-    while (here < 2) std::this_thread::yield();
+    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+    while (here < 2 && !deadline.expired()) std::this_thread::yield();
     return here.load();
   };
   set_num_threads(2);

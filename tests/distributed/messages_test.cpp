@@ -67,7 +67,8 @@ TEST(NativeMessages, WaitsInARowNameTheRankAtTheirEnd) {
             throw;
           }
         }
-        while (g.rank() == 0 && g.store()->add(key, 0) < 2) std::this_thread::yield();
+        const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+        while (g.rank() == 0 && g.store()->add(key, 0) < 2 && !deadline.expired()) std::this_thread::yield();
       },
       with("tcp", milliseconds(300)));
   EXPECT_THAT(errors[1], AllOf(HasSubstr("recv from rank 0"), HasSubstr("tag 41")));
