@@ -24,7 +24,7 @@ help: ## show this list
 dependencies:
 	@[[ -n "$$ATHANOR_SKIP_DEPENDENCIES" ]] || tools/install_dependencies.sh
 
-build/build.ninja: CMakePresets.json | dependencies
+build/build.ninja: CMakePresets.json | dependencies build/python-env
 	@cmake --preset release >/dev/null && touch $@
 build-debug/build.ninja: CMakePresets.json | dependencies
 	@cmake --preset debug >/dev/null && touch $@
@@ -32,6 +32,10 @@ build-asan/build.ninja: CMakePresets.json | dependencies
 	@cmake --preset asan >/dev/null && touch $@
 build-tsan/build.ninja: CMakePresets.json | dependencies
 	@cmake --preset tsan >/dev/null && touch $@
+
+# The Python package's tools; where they cannot be had, the package is skipped by name.
+build/python-env: | dependencies
+	@tools/python_environment.sh build/python-env
 
 build: build/build.ninja ## compile everything into build/ (programs in build/bin, the library in build/lib)
 	@$(call ninja,build)

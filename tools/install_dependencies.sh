@@ -9,7 +9,7 @@ set -euo pipefail
 
 packages=(
   # compiler and build
-  g++ cmake ninja-build ccache make git pkg-config python3 ca-certificates
+  g++ cmake ninja-build ccache make git pkg-config python3 python3-dev python3-venv ca-certificates
   # what the library is built on; libcurl, libpng and libjpeg are loaded when used
   libdnnl-dev libhwy-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
   libcurl4-openssl-dev libpng-dev libjpeg62-turbo-dev

@@ -15,7 +15,7 @@ constexpr bool kCaches = false;
 constexpr bool kCaches = true;
 #endif
 
-struct Node : FreeList<Node, 100> {
+struct Node : FreeList<Node> {
   virtual ~Node() = default;
   std::int64_t value = 1;
 };
@@ -42,9 +42,9 @@ TEST(FreeList, ReusesAFreedObject) {
 TEST(FreeList, KeepsABoundedNumber) {
   if (!kCaches) GTEST_SKIP();
   std::vector<std::unique_ptr<Node>> nodes;
-  for (int i = 0; i < 1000; ++i) nodes.push_back(std::make_unique<Node>());
+  for (int i = 0; i < 3000; ++i) nodes.push_back(std::make_unique<Node>());
   nodes.clear();
-  EXPECT_EQ(Node::kept(), 100U);
+  EXPECT_EQ(Node::kept(), Node::kLimit);
 }
 
 TEST(FreeList, LargerDerivedObjectsGoToTheHeap) {
@@ -64,7 +64,7 @@ TEST(FreeList, RespectsLargeAlignment) {
 
 TEST(FreeList, ObjectsMayBeFreedOnAnotherThread) {
   std::vector<std::unique_ptr<Node>> nodes;
-  for (int i = 0; i < 300; ++i) nodes.push_back(std::make_unique<Node>());
+  for (int i = 0; i < 3000; ++i) nodes.push_back(std::make_unique<Node>());
   const auto kept = Node::kept();
   std::uint32_t there = 0;
   std::thread([&] {
@@ -73,7 +73,7 @@ TEST(FreeList, ObjectsMayBeFreedOnAnotherThread) {
   }).join();
   EXPECT_EQ(Node::kept(), kept);
   if (kCaches) {
-    EXPECT_EQ(there, 100U);
+    EXPECT_EQ(there, Node::kLimit);
   }
 }
 

@@ -1,0 +1,353 @@
+"""The functions of the package: the library's ops, and what Python spells differently from them."""
+from __future__ import annotations
+
+import builtins
+import warnings
+
+from . import _C
+from ._C import Tensor
+
+_ops = _C.ops
+
+# The library's own helpers are not part of torch's namespace.
+_INTERNAL = {
+    "index_with", "index_put_with", "index_put_with_", "cat_same_dtype", "to_dtype", "to_device", "nonzero_numpy",
+    "roll_dims", "repeat_interleave_dim", "unique_dim", "rdiv", "put", "trigamma", "log_sigmoid", "zero_", "batch_norm_relu",
+    "contiguous", "copy_", "to", "type_as", "new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided", "view",
+    "view_as", "reshape_as", "expand_as", "sum_to_size", "repeat", "unfold", "max_pool_gather", "mT",
+}
+for _name in dir(_ops):
+    if not (_name.startswith("_") or _name.endswith("_backward") or _name in _INTERNAL):
+        globals()[_name] = getattr(_ops, _name)
+del _name
+
+__all__ = [n for n in globals() if not n.startswith("_") and n not in ("annotations", "builtins", "warnings", "Tensor")]
+
+
+def _public(function):
+    __all__.append(function.__name__)
+    return function
+
+
+def _tensors(args, name: str) -> tuple:
+    """Tensors given one by one or as one sequence."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple)):
+        args = args[0]
+    for t in args:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"{name}(): expected Tensor as each element, but got {type(t).__name__}")
+    return tuple(args)
+
+
+@_public
+def is_tensor(obj) -> builtins.bool:
+    """Whether obj is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+@_public
+def is_storage(obj) -> builtins.bool:
+    """Always false: storages are no objects of their own here."""
+    return False
+
+
+@_public
+def numel(input: Tensor) -> builtins.int:
+    """The number of elements."""
+    return input.numel()
+
+
+@_public
+def is_floating_point(input: Tensor) -> builtins.bool:
+    """Whether the dtype is one of the floating ones."""
+    return input.is_floating_point()
+
+
+@_public
+def is_complex(input: Tensor) -> builtins.bool:
+    """Always false: there are no complex dtypes."""
+    return False
+
+
+@_public
+def is_nonzero(input: Tensor) -> builtins.bool:
+    """Whether the only element is not zero. Raises RuntimeError for any other number of elements."""
+    if input.numel() != 1:
+        raise RuntimeError("Boolean value of Tensor with " + ("no values" if input.numel() == 0 else "more than one value")
+                           + " is ambiguous")
+    return builtins.bool(input)
+
+
+@_public
+def is_inference(input: Tensor) -> builtins.bool:
+    """Whether the tensor was made in inference mode."""
+    return input.is_inference()
+
+
+@_public
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False) -> Tensor:
+    """A tensor of obj, on its memory unless a copy is asked for or needed. copy=False raises where it would be needed."""
+    if copy:
+        result = obj.detach().clone() if isinstance(obj, Tensor) else _C.tensor(obj)
+        result = result.to(dtype=dtype or result.dtype, device=device or result.device)
+    else:
+        if copy is False and not isinstance(obj, Tensor) and not _has_buffer(obj):
+            raise ValueError("can't alias arbitrary sequence into a tensor.")
+        plain = _C.as_tensor(obj)
+        result = _C.as_tensor(obj, dtype=dtype, device=device)
+        if copy is False and result.data_ptr() != plain.data_ptr():
+            raise ValueError("can't alias tensor: dtype or device differ; a copy would be needed")
+    if requires_grad and not result.requires_grad:
+        result = result.detach().requires_grad_()
+    return result
+
+
+def _has_buffer(obj) -> builtins.bool:
+    try:
+        memoryview(obj)
+        return True
+    except TypeError:
+        return False
+
+
+@_public
+def frombuffer(buffer, *, dtype, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A 1-d tensor on the memory of `buffer`: `count` elements (all: -1) from byte `offset` on. Raises ValueError where
+    they do not fit."""
+    view = memoryview(buffer).cast("B")
+    size = dtype.itemsize
+    if offset < 0 or offset >= len(view):
+        raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({len(view)} "
+                         "bytes) minus 1")
+    if count <= 0 and count != -1:
+        raise ValueError(f"both buffer length ({len(view)}) and count ({count}) must not be 0")
+    if count == -1:
+        if (len(view) - offset) % size:
+            raise ValueError(f"buffer length ({len(view) - offset} bytes) after offset ({offset} bytes) must be a multiple "
+                             f"of element size ({size})")
+        count = (len(view) - offset) // size
+    if offset + count * size > len(view):
+        raise ValueError(f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be "
+                         f"greater than actual buffer length ({len(view)} bytes)")
+    part = _C._from_buffer(view[offset:offset + count * size]).view(dtype)
+    return part.requires_grad_() if requires_grad else part
+
+
+@_public
+def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False) -> Tensor:
+    """start, start + step, … up to and including end. Deprecated in torch in favour of arange."""
+    warnings.warn("torch.range is deprecated and will be removed in a future release because its behavior is inconsistent "
+                  "with Python's range builtin. Instead, use torch.arange, which produces values in [start, end).",
+                  UserWarning, stacklevel=2)
+    if end is None:
+        start, end = 0, start
+    count = builtins.int((end - start) / step) + 1
+    values = _ops.arange(count, dtype=_C.float64) * step + start
+    return values.to(dtype=dtype or _C.get_default_dtype(), device=device).requires_grad_(requires_grad)
+
+
+@_public
+def unique(input: Tensor, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The distinct elements, or slices along dim, and, where asked for, each element's place among them and their counts."""
+    values, inverse, counts = _ops.unique(input, sorted, return_inverse, return_counts, dim)
+    return _asked_for(values, inverse, counts, return_inverse, return_counts)
+
+
+@_public
+def unique_consecutive(input: Tensor, return_inverse=False, return_counts=False, dim=None):
+    """As unique, but of equal neighbours only."""
+    values, inverse, counts = _ops.unique_consecutive(input, return_inverse, return_counts, dim)
+    return _asked_for(values, inverse, counts, return_inverse, return_counts)
+
+
+def _asked_for(values, inverse, counts, return_inverse, return_counts):
+    if not (return_inverse or return_counts):
+        return values
+    return (values,) + ((inverse,) if return_inverse else ()) + ((counts,) if return_counts else ())
+
+
+@_public
+def nonzero(input: Tensor, *, as_tuple: bool = False):
+    """The indices of the elements that are not zero: (count, dims), or a tuple with a vector per dim."""
+    return _ops.nonzero_numpy(input) if as_tuple else _ops.nonzero(input)
+
+
+@_public
+def where(condition: Tensor, input=None, other=None, *, out=None):
+    """input where the condition holds, other elsewhere; with the condition alone, as nonzero(as_tuple=True)."""
+    if input is None and other is None:
+        return _ops.nonzero_numpy(condition)
+    if out is not None:
+        return _ops.where(condition, input, other, out=out)
+    return _ops.where(condition, input, other)
+
+
+@_public
+def einsum(equation: str, *operands) -> Tensor:
+    """Sums of products of elements along the dims that the equation names."""
+    return _ops.einsum(equation, _tensors(operands, "einsum"))
+
+
+@_public
+def meshgrid(*tensors, indexing: str | None = None):
+    """The coordinates of a grid, one tensor per axis."""
+    tensors = _tensors(tensors, "meshgrid")
+    return _ops.meshgrid(tensors) if indexing is None else _ops.meshgrid(tensors, indexing=indexing)
+
+
+@_public
+def cartesian_prod(*tensors) -> Tensor:
+    """All combinations of elements of the given vectors, one per row."""
+    return _ops.cartesian_prod(_tensors(tensors, "cartesian_prod"))
+
+
+@_public
+def block_diag(*tensors) -> Tensor:
+    """A matrix with the given ones along its diagonal."""
+    return _ops.block_diag(_tensors(tensors, "block_diag"))
+
+
+@_public
+def broadcast_tensors(*tensors):
+    """Views of the tensors, all of their common shape."""
+    return _ops.broadcast_tensors(_tensors(tensors, "broadcast_tensors"))
+
+
+@_public
+def broadcast_shapes(*shapes):
+    """The shape that tensors of these shapes have in common. Raises RuntimeError if there is none."""
+    result: list = []
+    for shape in shapes:
+        shape = [shape] if isinstance(shape, builtins.int) else list(shape)
+        result = [1] * (len(shape) - len(result)) + result
+        for i in builtins.range(1, len(shape) + 1):
+            if shape[-i] != 1 and result[-i] not in (1, shape[-i]):
+                raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape")
+            result[-i] = shape[-i] if result[-i] == 1 else result[-i]
+    return _C.Size(result)
+
+
+def _atleast(name):
+    op = getattr(_ops, name)
+
+    def function(*tensors):
+        if len(tensors) == 1 and isinstance(tensors[0], Tensor):
+            return op(tensors[0])
+        return op(_tensors(tensors, name))
+
+    function.__name__, function.__doc__ = name, f"The tensors with at least {name[-2]} dims."
+    return function
+
+
+atleast_1d, atleast_2d, atleast_3d = (_atleast(f"atleast_{d}d") for d in (1, 2, 3))
+
+
+@_public
+def tensordot(a: Tensor, b: Tensor, dims=2, out=None) -> Tensor:
+    """Sums of products over the last `dims` dims of a and the first of b, or over the two lists of dims."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, builtins.int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a.dim(), b.dim()):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got {dims}")
+        pair = list(builtins.range(-dims, 0)), list(builtins.range(dims))
+    else:
+        pair = [list(d) if isinstance(d, (list, tuple)) else [d] for d in dims]
+    result = _ops.tensordot(a, b, pair[0], pair[1])
+    return result if out is None else out.copy_(result)
+
+
+@_public
+def norm(input: Tensor, p="fro", dim=None, keepdim=False, out=None, dtype=None) -> Tensor:
+    """The p-norm (p a number, inf, -inf or "fro") of all elements or along dim."""
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"norm: p should be a number, inf, -inf or 'fro', got '{p}'")
+    order = 2.0 if p is None or p == "fro" else p
+    if dim is not None and isinstance(dim, builtins.int):
+        dim = [dim]
+    result = _ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)
+    return result if out is None else out.copy_(result)
+
+
+@_public
+def result_type(tensor1, tensor2):
+    """The dtype that an operation on these two, tensors or numbers, has."""
+    def sample(x):
+        return _ops.empty((0,) * max(x.dim(), 0), dtype=x.dtype) if isinstance(x, Tensor) and x.dim() else x
+    a, b = sample(tensor1), sample(tensor2)
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+        a = _C.tensor(a)
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.dim() and b.dim():
+        return _C.promote_types(a.dtype, b.dtype)
+    both = a + b if not _is_bool(a) or not _is_bool(b) else a | b
+    return both.dtype
+
+
+def _is_bool(x) -> builtins.bool:
+    return x.dtype is _C.bool if isinstance(x, Tensor) else isinstance(x, builtins.bool)
+
+
+@_public
+def relu(input: Tensor) -> Tensor:
+    """max(input, 0)."""
+    return _ops.relu(input)
+
+
+@_public
+def is_same_size(input: Tensor, other: Tensor) -> builtins.bool:
+    """Whether both have the same shape."""
+    return input.shape == other.shape
+
+
+@_public
+def compile(model=None, **options):
+    """Returns the model as it is: there is no compiler here, programs that ask for one run as before."""
+    return (lambda m: m) if model is None else model
+
+
+@_public
+def from_dlpack(ext_tensor) -> Tensor:
+    """A tensor on the memory of another library's array (or of a DLPack capsule)."""
+    from ._tensor import _from_dlpack
+
+    return _from_dlpack(ext_tensor)
+
+
+@_public
+def cov(input: Tensor, *, correction: int = 1, fweights=None, aweights=None) -> Tensor:
+    """The covariance matrix of the rows, variables, whose columns are observations."""
+    x = input.reshape(1, -1) if input.dim() < 2 else input
+    w = None
+    for given in (fweights, aweights):
+        if given is not None:
+            w = given.to(x.dtype) if w is None else w * given
+    total = x.shape[1] if w is None else w.sum()
+    mean = x.mean(1, keepdim=True) if w is None else (x * w).sum(1, keepdim=True) / total
+    if w is None or aweights is None or correction == 0:
+        factor = total - correction
+    else:
+        factor = total - correction * (w * aweights).sum() / total
+    centred = x - mean
+    result = (centred if w is None else centred * w) @ centred.t() / factor
+    return result.squeeze() if input.dim() < 2 else result
+
+
+@_public
+def corrcoef(input: Tensor) -> Tensor:
+    """The correlation coefficients of the rows."""
+    c = cov(input)
+    if c.dim() == 0:
+        return c / c
+    deviation = c.diagonal().sqrt()
+    return (c / deviation[:, None] / deviation[None, :]).clamp(-1, 1)
+
+
+@_public
+def get_num_interop_threads() -> builtins.int:
+    """Threads on which forked tasks run."""
+    return _C.get_num_threads()
+
+
+__all__ = sorted(set(__all__) - {"rsub_"})

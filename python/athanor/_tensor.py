@@ -1,0 +1,240 @@
+"""Methods of Tensor that are written in Python; importing this module attaches them."""
+from __future__ import annotations
+
+import builtins
+
+from . import _C, _functions
+from ._C import Tensor
+
+_BUFFER_CODES = {
+    "float64": "<f8", "float32": "<f4", "float16": "<f2", "int64": "<i8", "int32": "<i4", "int16": "<i2", "int8": "|i1",
+    "uint8": "|u1", "bool": "|b1",
+}
+
+
+class _Memory:
+    """What NumPy is shown: an address, sizes, strides; holds the tensor for as long as an array looks at it."""
+
+    __slots__ = ("__array_interface__", "tensor")
+
+    def __init__(self, tensor: Tensor, code: str):
+        size = tensor.element_size()
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "version": 3, "shape": tuple(tensor.shape), "typestr": code, "data": (tensor.data_ptr(), False),
+            "strides": tuple(s * size for s in tensor.stride()),
+        }
+
+
+def _numpy(self: Tensor, *, force: bool = False):
+    """A NumPy array on the same memory. Raises TypeError for bfloat16 and other devices, RuntimeError for tensors that
+    require grad; force=True detaches and copies to the host first."""
+    import numpy
+
+    tensor = self
+    if force:
+        tensor = tensor.detach().cpu()
+    if tensor.is_cuda:
+        raise TypeError(f"can't convert {tensor.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+                        "host memory first.")
+    if tensor.requires_grad:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    name = str(tensor.dtype)[6:]
+    if name not in _BUFFER_CODES:
+        raise TypeError(f"Got unsupported ScalarType {'BFloat16' if name == 'bfloat16' else name}")
+    if tensor.numel() == 0:
+        return numpy.empty(tuple(tensor.shape), dtype=_BUFFER_CODES[name])
+    return numpy.asarray(_Memory(tensor, _BUFFER_CODES[name]))
+
+
+def _array(self: Tensor, dtype=None, copy=None):
+    array = self.numpy()
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def _format(self: Tensor, spec: str) -> str:
+    if self.dim() == 0 and type(self) is Tensor:
+        return format(self.item(), spec)
+    return object.__format__(self, spec)
+
+
+def _type(self: Tensor, dtype=None, non_blocking: bool = False):
+    """The name of the tensor's type, "torch.FloatTensor", or the tensor converted to a dtype or such a name."""
+    from . import _legacy
+
+    if dtype is None:
+        return _legacy.type_name(self)
+    if isinstance(dtype, str):
+        dtype, device = _legacy.parse_type_name(dtype)
+        return self.to(device, dtype) if device else self.to(dtype)
+    return self.to(_legacy.dtype_of_class(dtype))
+
+
+class RemovableHandle:
+    """What registering a hook gives; remove() takes it away. Also a context manager."""
+
+    def __init__(self, remove):
+        self._remove = remove
+
+    def remove(self) -> None:
+        if self._remove is not None:
+            self._remove()
+            self._remove = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
+
+
+def _register_hook(self: Tensor, hook) -> RemovableHandle:
+    """Calls hook(grad) when the gradient of this tensor is there; what it returns, if anything, replaces it."""
+    number = self._register_hook(hook)
+    return RemovableHandle(lambda: self._remove_hook(number))
+
+
+def _register_post_accumulate_grad_hook(self: Tensor, hook) -> RemovableHandle:
+    """Calls hook(tensor) after a gradient was added to this leaf's grad."""
+    number = self._register_post_accumulate_grad_hook(hook)
+    return RemovableHandle(lambda: self._remove_hook(number))
+
+
+def _reduce_ex(self: Tensor, protocol: int):
+    from . import _serialization
+
+    return _serialization._reduce_tensor(self, protocol)
+
+
+def _deepcopy(self: Tensor, memo: dict):
+    if not self.is_leaf:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                           "moment")
+    if id(self) in memo:
+        return memo[id(self)]
+    result = self.detach().clone(memory_format=_C.preserve_format)
+    if type(self) is not Tensor:
+        result = _C._make_subclass(type(self), result)
+    result.requires_grad_(self.requires_grad)
+    if self.grad is not None:
+        result.grad = _deepcopy(self.grad, memo)
+    memo[id(self)] = result
+    return result
+
+
+def _new_tensor(self: Tensor, data, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+    """A new tensor of the data, with this one's dtype and device unless told otherwise."""
+    return _C.tensor(data.detach().clone() if isinstance(data, Tensor) else data, dtype=dtype or self.dtype,
+                     device=device or self.device, requires_grad=requires_grad)
+
+
+def _new(self: Tensor, *args) -> Tensor:
+    if len(args) == 1 and isinstance(args[0], (list, tuple)) and not isinstance(args[0], _C.Size):
+        return self.new_tensor(args[0])
+    return self.new_empty(args[0] if len(args) == 1 and isinstance(args[0], _C.Size) else (args or (0,)))
+
+
+def _resize(self: Tensor, *sizes) -> Tensor:
+    raise NotImplementedError("resize_: a tensor keeps the size of its storage; make a new one, or use set_data()")
+
+
+def _dlpack(self: Tensor, *, stream=None, max_version=None, dl_device=None, copy=None):
+    """A capsule on the tensor's memory, as the DLPack standard says."""
+    if self.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    return _C._to_dlpack(self.clone() if copy else self, max_version is not None and tuple(max_version) >= (1, 0))
+
+
+def _dlpack_device(self: Tensor):
+    return (1, 0)
+
+
+def _from_dlpack(source) -> Tensor:
+    if hasattr(source, "__dlpack__"):
+        try:
+            source = source.__dlpack__(max_version=(1, 0))
+        except TypeError:
+            source = source.__dlpack__()
+    return _C._from_dlpack(source)
+
+
+def _split(self: Tensor, split_size, dim: int = 0):
+    """Views of split_size along dim (the last may be smaller), or of the sizes in a list."""
+    return _functions.split(self, split_size, dim)
+
+
+def _where(self: Tensor, condition: Tensor, y) -> Tensor:
+    """This tensor where the condition holds, y elsewhere."""
+    return _functions.where(condition, self, y)
+
+
+def _is_shared(self: Tensor) -> builtins.bool:
+    return getattr(self, "_shared_memory", None) is not None
+
+
+def _map(self: Tensor, other: Tensor, function) -> Tensor:
+    values = [function(a, b) for a, b in zip(self.flatten().tolist(), other.expand_as(self).flatten().tolist())]
+    return self.copy_(_C.tensor(values, dtype=self.dtype).view(self.shape))
+
+
+def _apply(self: Tensor, function) -> Tensor:
+    """Replaces each element by function(element). Slow: meant for trying things out."""
+    return self.copy_(_C.tensor([function(v) for v in self.flatten().tolist()], dtype=self.dtype).view(self.shape))
+
+
+def _method(function):
+    def method(self, *args, **keywords):
+        return function(self, *args, **keywords)
+
+    method.__name__, method.__doc__ = function.__name__, function.__doc__
+    return method
+
+
+def _reversed(self: Tensor) -> Tensor:
+    return self if self.dim() == 0 else self.flip(0)
+
+
+def _index_put(self: Tensor, indices, values: Tensor, accumulate: builtins.bool = False) -> Tensor:
+    """A copy with values at the given places, added up there if accumulate."""
+    return _C.ops.index_put_with(self, tuple(indices), values, accumulate)
+
+
+def _index_put_(self: Tensor, indices, values: Tensor, accumulate: builtins.bool = False) -> Tensor:
+    """Puts values at the given places, adding up there if accumulate."""
+    return _C.ops.index_put_with_(self, tuple(indices), values, accumulate)
+
+
+def _polygamma(self: Tensor, n: int) -> Tensor:
+    return _functions.polygamma(n, self)
+
+
+def _attach() -> None:
+    methods = {
+        "numpy": _numpy, "__array__": _array, "__format__": _format, "type": _type, "register_hook": _register_hook,
+        "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "__deepcopy__": _deepcopy,
+        "__reduce_ex__": _reduce_ex, "new_tensor": _new_tensor, "new": _new, "resize_": _resize, "__dlpack__": _dlpack,
+        "__dlpack_device__": _dlpack_device, "split": _split, "where": _where, "is_shared": _is_shared, "map_": _map,
+        "apply_": _apply, "__reversed__": _reversed, "index_put": _index_put, "index_put_": _index_put_,
+        "polygamma": _polygamma, "unique": _method(_functions.unique),
+        "unique_consecutive": _method(_functions.unique_consecutive), "nonzero": _method(_functions.nonzero),
+        "norm": _method(_functions.norm), "is_same_size": _method(_functions.is_same_size),
+        "cov": _method(_functions.cov), "corrcoef": _method(_functions.corrcoef),
+        "is_nonzero": _method(_functions.is_nonzero),
+        "is_set_to": lambda self, other: self.data_ptr() == other.data_ptr() and self.shape == other.shape
+        and self.stride() == other.stride(),
+        "get_device": lambda self: self.device.index if self.is_cuda else -1,
+        "pin_memory": lambda self, device=None: self, "is_pinned": lambda self, device=None: False,
+        "coalesce": lambda self: self, "to_dense": lambda self: self, "is_coalesced": lambda self: True,
+        "conj": lambda self: self, "resolve_conj": lambda self: self, "resolve_neg": lambda self: self,
+        "share_memory_": lambda self: self, "__array_priority__": 1000,
+        "_make_subclass": staticmethod(_C._make_subclass), "layout": property(lambda self: _C.strided),
+        "real": property(lambda self: self), "names": property(lambda self: (None,) * self.dim()),
+        "__module__": "athanor",
+    }
+    for name, value in methods.items():
+        setattr(Tensor, name, value)
+
+
+_attach()

@@ -1,0 +1,90 @@
+"""Function: operations with a forward and a backward written in Python."""
+from __future__ import annotations
+
+from .. import _C
+from .._C import Tensor
+
+
+class FunctionCtx:
+    """What forward hands on to backward: saved tensors, and any attribute."""
+
+    _core = None
+    needs_input_grad: tuple = ()
+
+    def save_for_backward(self, *tensors) -> None:
+        """Keeps inputs or results of forward. Called at most once. None stands for "nothing here"."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
+        self._core.save_for_backward(list(tensors))
+
+    @property
+    def saved_tensors(self) -> tuple:
+        """What save_for_backward kept. Raises RuntimeError if one was changed in place, or the graph was freed."""
+        return self._core.saved_tensors()
+
+    saved_variables = saved_tensors
+
+    def mark_dirty(self, *tensors) -> None:
+        """Names inputs that forward changed in place and returns."""
+        self._core.mark_dirty(list(tensors))
+
+    def mark_non_differentiable(self, *tensors) -> None:
+        """Names results that have no gradient."""
+        self._core.mark_non_differentiable(list(tensors))
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether backward gets zeros (default) or None where no gradient flowed."""
+        self._core.set_materialize_grads(value)
+
+
+class Function:
+    """Base of user-defined operations: static methods forward(ctx, *args) and backward(ctx, *grads), called by
+    `apply`. With a static setup_context(ctx, inputs, output), forward gets the arguments only."""
+
+    def __init__(self, *_, **__):
+        raise RuntimeError(f"{type(self).__name__} should not be instantiated. Methods on autograd functions are all static, "
+                           "so you should invoke them on the class itself: use .apply(...)")
+
+    @staticmethod
+    def forward(*args, **keywords):
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function "
+                                  "to use it with backward mode AD.")
+
+    @classmethod
+    def apply(cls, *args, **keywords):
+        """Runs forward unrecorded and gives its results their history."""
+        if keywords:
+            raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments")
+        return _C._apply_function(cls, *args)
+
+    @classmethod
+    def _make_context(cls) -> FunctionCtx:
+        return FunctionCtx()
+
+    @classmethod
+    def _run_forward(cls, ctx, *args):
+        setup = getattr(cls, "setup_context", None)
+        if setup is None:
+            return cls.forward(ctx, *args)
+        output = cls.forward(*args)
+        setup(ctx, args, output)
+        return output
+
+
+def once_differentiable(function):
+    """For a backward that cannot itself be differentiated: its results are outside the graph."""
+    import functools
+
+    @functools.wraps(function)
+    def wrapped(ctx, *grads):
+        from .grad_mode import no_grad
+
+        with no_grad():
+            return function(ctx, *grads)
+
+    return wrapped

@@ -1,0 +1,236 @@
+#include "python/src/autograd.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "athanor/autograd/autograd.h"
+#include "athanor/autograd/function.h"
+#include "athanor/autograd/gradcheck.h"
+#include "athanor/ops/ivalue.h"
+#include "athanor/tape/anomaly.h"
+#include "athanor/tape/grad_mode.h"
+#include "python/src/convert.h"
+
+namespace nb = nanobind;
+
+namespace athanor::python {
+namespace {
+
+using autograd::variable_list;
+
+struct NodeHandle {
+  IntrusivePtr<Node> node;
+};
+
+// Takes the interpreter lock for its scope, whoever held it before.
+struct Locked {
+  PyGILState_STATE state = PyGILState_Ensure();
+  Locked() = default;
+  ~Locked() { PyGILState_Release(state); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+};
+
+nb::tuple to_tuple(variable_list&& list) { return nb::steal<nb::tuple>(to_python(std::move(list))); }
+
+nb::object next_functions(const NodeHandle& self) {
+  nb::list edges;
+  for (std::size_t i = 0; i < self.node->num_edges(); ++i) {
+    const Edge& e = self.node->edge(i);
+    edges.append(nb::make_tuple(nb::steal(node_object(e.node)), e.nr));
+  }
+  return nb::tuple(edges);
+}
+
+// The node of a torch.autograd.Function: C++'s own kind, whose backward calls Python.
+class PythonNode final : public autograd::FunctionNode {
+ public:
+  PythonNode(std::string name, PyObject* function, PyObject* context)
+      : FunctionNode(std::move(name), call_backward), function_(function), context_(context) {
+    ctx.saved_data["node"] = IValue(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(this)));
+  }
+  ~PythonNode() override { *cell = nullptr; }
+  void release() override {
+    const std::lock_guard guard(release_lock_);
+    FunctionNode::release();
+  }
+  PyObject* context() const { return context_.get(); }
+  /// What the context holds: null once the node is gone.
+  std::shared_ptr<PythonNode*> cell = std::make_shared<PythonNode*>(this);
+
+ private:
+  static variable_list call_backward(autograd::AutogradContext* c, variable_list grads) {
+    auto* self = reinterpret_cast<PythonNode*>(static_cast<std::intptr_t>(c->saved_data.at("node").toInt()));
+    const Locked lock;
+    nb::list arguments;
+    arguments.append(nb::borrow(self->context_.get()));
+    for (Tensor& g : grads) arguments.append(nb::steal(wrap(std::move(g))));
+    nb::object result = nb::borrow(self->function_.get()).attr("backward")(*nb::tuple(arguments));
+    variable_list list;
+    const auto add = [&](nb::handle r) {
+      if (!r.is_none() && !is_tensor(r.ptr()))
+        ATHANOR_THROW(TypeError, self->name(), ".backward should return tensors or None, got ",
+                      Py_TYPE(r.ptr())->tp_name);
+      list.push_back(r.is_none() ? Tensor() : unwrap(r.ptr()));
+    };
+    if (nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result))
+      for (nb::handle r : result) add(r);
+    else
+      add(result);
+    return list;
+  }
+  PythonCallable function_, context_;
+  std::mutex release_lock_;
+};
+
+// What a context in Python does to the node behind it.
+struct FunctionCore {
+  std::shared_ptr<PythonNode*> cell;
+  autograd::AutogradContext& context() const {
+    ATHANOR_CHECK(*cell, "the graph that this context belonged to is gone");
+    return (*cell)->ctx;
+  }
+};
+
+// Function.apply: forward runs without recording; its results get their history from the node.
+nb::object apply_function(nb::handle function, nb::args args) {
+  const std::string name = nb::cast<std::string>(function.attr("__name__")) + "Backward";
+  nb::object context = function.attr("_make_context")();
+  IntrusivePtr<PythonNode> node(new PythonNode(name, function.ptr(), context.ptr()));
+  context.attr("_core") = nb::cast(FunctionCore{node->cell});
+  variable_list inputs;
+  bool record = false;
+  nb::list needs;
+  for (nb::handle a : args) {
+    const bool tensor = is_tensor(a.ptr());
+    node->argument_is_tensor.push_back(tensor);
+    bool needs_grad = false;
+    if (tensor) {
+      inputs.push_back(unwrap(a.ptr()));
+      Edge e = GradMode::is_enabled() ? gradient_edge(inputs.back()) : Edge{};
+      needs_grad = e.is_valid();
+      record = record || needs_grad;
+      node->add_edge(std::move(e));
+    }
+    needs.append(needs_grad);
+  }
+  context.attr("needs_input_grad") = nb::tuple(needs);
+  nb::object result;
+  {
+    const NoGradGuard off;
+    result = function.attr("_run_forward")(context, *args);
+  }
+  const bool several = nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result);
+  nb::list items;
+  if (several)
+    for (nb::handle r : result) items.append(r);
+  else
+    items.append(result);
+  // Only tensors take part; what else forward returns is handed through.
+  variable_list outputs;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < items.size(); ++i)
+    if (is_tensor(items[i].ptr())) {
+      outputs.push_back(unwrap(items[i].ptr()));
+      places.push_back(i);
+    }
+  ATHANOR_CHECK_TYPE(TypeError, several || !outputs.empty() || result.is_none(), name,
+                     ": forward should return a Tensor or a tuple of them");
+  node->attach(outputs, inputs, record);
+  for (std::size_t i = 0; i < places.size(); ++i) items[places[i]] = nb::steal(wrap(std::move(outputs[i])));
+  if (!several) return items[0];
+  return nb::tuple(items);
+}
+
+}  // namespace
+
+Tensor PythonCallable::operator()(const Tensor& t) const {
+  const Locked lock;
+  nb::object result = nb::steal(PyObject_CallFunctionObjArgs(get(), nb::steal(wrap(t)).ptr(), nullptr));
+  if (!result.is_valid()) throw nb::python_error();
+  if (result.is_none()) return {};
+  if (!is_tensor(result.ptr()))
+    ATHANOR_THROW(TypeError, "hook should return None or a Tensor, got ", Py_TYPE(result.ptr())->tp_name);
+  return unwrap(result.ptr());
+}
+
+PyObject* node_object(IntrusivePtr<Node> node) {
+  if (!node) Py_RETURN_NONE;
+  return nb::cast(NodeHandle{std::move(node)}).release().ptr();
+}
+
+void bind_autograd(nb::module_& m) {
+  nb::class_<NodeHandle>(m, "Node", "One recorded call of the graph.")
+      .def("name", [](const NodeHandle& n) { return n.node->name(); })
+      .def_prop_ro("next_functions", next_functions, "(node, number of its input) for each input.")
+      .def_prop_ro("variable",
+                   [](const NodeHandle& n) {
+                     TensorImpl* leaf = n.node->variable();
+                     return leaf ? Tensor(TensorBase(IntrusivePtr<TensorImpl>(leaf))) : Tensor();
+                   })
+      .def("_sequence_nr", [](const NodeHandle& n) { return n.node->sequence_nr(); })
+      .def("_context",
+           [](const NodeHandle& n) -> nb::object {
+             auto* python = dynamic_cast<PythonNode*>(n.node.get());
+             return python ? nb::borrow(python->context()) : nb::none();
+           })
+      .def("__eq__",
+           [](const NodeHandle& n, nb::object o) {
+             return nb::isinstance<NodeHandle>(o) && nb::cast<NodeHandle&>(o).node == n.node;
+           })
+      .def("__hash__", [](const NodeHandle& n) { return reinterpret_cast<std::size_t>(n.node.get()) >> 4; })
+      .def("__repr__", [](const NodeHandle& n) {
+        char address[32];
+        std::snprintf(address, sizeof address, "%p", static_cast<void*>(n.node.get()));
+        return "<" + n.node->name() + " object at " + address + ">";
+      });
+
+  nb::class_<FunctionCore>(m, "_FunctionCore")
+      .def("save_for_backward",
+           [](FunctionCore& c, variable_list list) { c.context().save_for_backward(std::move(list)); })
+      .def("saved_tensors", [](const FunctionCore& c) { return to_tuple(c.context().get_saved_variables()); })
+      .def("mark_dirty", [](FunctionCore& c, const variable_list& list) { c.context().mark_dirty(list); })
+      .def("mark_non_differentiable",
+           [](FunctionCore& c, const variable_list& list) { c.context().mark_non_differentiable(list); })
+      .def("set_materialize_grads", [](FunctionCore& c, bool on) { c.context().set_materialize_grads(on); });
+  m.def("_apply_function", apply_function);
+  m.def(
+      "_run_backward",
+      [](const variable_list& tensors, const variable_list& gradients, std::optional<bool> retain_graph,
+         bool create_graph, const variable_list& inputs) {
+        const nb::gil_scoped_release release;
+        autograd::backward(tensors, gradients, retain_graph, create_graph, inputs);
+      },
+      nb::arg("tensors"), nb::arg("grad_tensors"), nb::arg("retain_graph").none(), nb::arg("create_graph"),
+      nb::arg("inputs"));
+  m.def(
+      "_run_grad",
+      [](const variable_list& outputs, const variable_list& inputs, const variable_list& gradients,
+         std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
+        variable_list result;
+        {
+          const nb::gil_scoped_release release;
+          result = autograd::grad(outputs, inputs, gradients, retain_graph, create_graph, allow_unused);
+        }
+        return to_tuple(std::move(result));
+      },
+      nb::arg("outputs"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("retain_graph").none(),
+      nb::arg("create_graph"), nb::arg("allow_unused"));
+
+  m.def(
+      "is_grad_enabled", [] { return GradMode::is_enabled(); }, "Whether calls are recorded in this thread.");
+  m.def("_set_grad_enabled", [](bool on) { GradMode::set_enabled(on); });
+  m.def("is_inference_mode_enabled", [] { return InferenceMode::is_enabled(); });
+  m.def("_tape_state",
+        [] { return nb::make_tuple(athanor::detail::tape_state.grad, athanor::detail::tape_state.inference); });
+  m.def("_set_tape_state", [](bool grad, bool inference) {
+    athanor::detail::tape_state.grad = grad;
+    athanor::detail::tape_state.inference = inference;
+  });
+  m.def("is_anomaly_enabled", [] { return autograd::anomaly_enabled(); });
+  m.def("is_anomaly_check_nan_enabled", [] { return autograd::anomaly_checks_nan(); });
+  m.def("_set_anomaly", [](bool on, bool check_nan) { autograd::set_anomaly(on, check_nan); });
+}
+
+}  // namespace athanor::python

@@ -1,0 +1,12 @@
+#pragma once
+/// The tables that tools/generate_python.py writes, one entry per name.
+
+#include "python/src/arguments.h"
+
+namespace athanor::python {
+
+#define ATHANOR_PYTHON_OP(name, takes_tensor) extern const OpEntry op_##name;
+#include "python_ops/ops.inc"
+#undef ATHANOR_PYTHON_OP
+
+}  // namespace athanor::python

@@ -1,0 +1,21 @@
+"""Runs one file of tests: run.py FILE. Lists skipped tests with their reasons; exit status 77 if all were skipped."""
+import importlib.util
+import pathlib
+import sys
+import unittest
+
+path = pathlib.Path(sys.argv[1])
+sys.path.insert(0, str(path.parent))
+spec = importlib.util.spec_from_file_location(path.stem, path)
+module = importlib.util.module_from_spec(spec)
+sys.modules[path.stem] = module
+spec.loader.exec_module(module)
+result = unittest.TextTestRunner(verbosity=1).run(unittest.defaultTestLoader.loadTestsFromModule(module))
+for test, reason in result.skipped:
+    print(f"SKIP: {test}: {reason}")
+if not result.wasSuccessful():
+    sys.exit(1)
+if result.testsRun == 0:
+    print("no test ran", file=sys.stderr)
+    sys.exit(1)
+sys.exit(77 if len(result.skipped) == result.testsRun else 0)

@@ -1,0 +1,361 @@
+"""Tensors from Python: construction, operators, indexing, printing, exchange, identity, errors."""
+import copy
+import gc
+import threading
+import unittest
+import weakref
+
+import athanor as torch
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+
+class Construction(unittest.TestCase):
+    def test_data_decides_the_dtype(self):
+        self.assertIs(torch.tensor([1, 2]).dtype, torch.int64)
+        self.assertIs(torch.tensor([1, 2.5]).dtype, torch.float32)
+        self.assertIs(torch.tensor([True, False]).dtype, torch.bool)
+        self.assertIs(torch.tensor([True, 2]).dtype, torch.int64)
+        self.assertIs(torch.tensor([]).dtype, torch.float32)
+        self.assertIs(torch.tensor([[1, 2]], dtype=torch.float64).dtype, torch.float64)
+        self.assertEqual(torch.tensor([[], []]).shape, (2, 0))
+
+    def test_sizes_as_numbers_or_as_one_sequence(self):
+        self.assertEqual(torch.zeros(2, 3).shape, torch.Size([2, 3]))
+        self.assertEqual(torch.zeros((2, 3)).shape, torch.Size([2, 3]))
+        self.assertEqual(torch.ones(torch.Size([4])).tolist(), [1.0] * 4)
+        self.assertEqual(torch.zeros(size=(1, 2)).shape, (1, 2))
+
+    def test_ragged_sequences_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "expected sequence of length 2 at dim 1"):
+            torch.tensor([[1, 2], [3]])
+        with self.assertRaises(TypeError):
+            torch.tensor([[1, 2], 3])
+        with self.assertRaises(TypeError):
+            torch.tensor(["a"])
+
+    def test_a_tensor_of_a_tensor_is_a_copy_and_warns(self):
+        a = torch.tensor([1, 2])
+        with self.assertWarns(UserWarning):
+            b = torch.tensor(a)
+        b[0] = 7
+        self.assertEqual(a.tolist(), [1, 2])
+
+    def test_nested_tensors_are_read(self):
+        self.assertEqual(torch.tensor([torch.tensor(1.0), torch.tensor(2.0)]).tolist(), [1.0, 2.0])
+
+    def test_values_out_of_range_are_refused(self):
+        with self.assertRaises(RuntimeError):
+            torch.tensor([300], dtype=torch.uint8)
+
+    def test_legacy_constructors(self):
+        self.assertEqual(torch.FloatTensor(2, 3).shape, (2, 3))
+        self.assertIs(torch.LongTensor([1, 2]).dtype, torch.int64)
+        self.assertEqual(torch.Tensor([1, 2]).tolist(), [1.0, 2.0])
+        self.assertEqual(torch.Tensor(2, 3).shape, (2, 3))
+        self.assertIsInstance(torch.zeros(1), torch.FloatTensor)
+        self.assertEqual(torch.zeros(1).type(), "torch.FloatTensor")
+        self.assertIs(torch.zeros(1).type("torch.LongTensor").dtype, torch.int64)
+
+    def test_random_functions_repeat_with_a_seed(self):
+        torch.manual_seed(3)
+        a = torch.rand(5)
+        torch.manual_seed(3)
+        self.assertTrue(torch.equal(a, torch.rand(5)))
+        g = torch.Generator().manual_seed(3)
+        self.assertTrue(torch.equal(a, torch.rand(5, generator=g)))
+
+
+class Printing(unittest.TestCase):
+    def test_forms_of_the_documents(self):
+        self.assertEqual(repr(torch.tensor([5.5, 3])), "tensor([5.5000, 3.0000])")
+        self.assertEqual(repr(torch.zeros(4, 3, dtype=torch.long)),
+                         "tensor([[0, 0, 0],\n        [0, 0, 0],\n        [0, 0, 0],\n        [0, 0, 0]])")
+        self.assertEqual(repr(torch.zeros(2, dtype=torch.double)), "tensor([0., 0.], dtype=torch.float64)")
+        self.assertEqual(repr(torch.zeros(4, 3).size()), "torch.Size([4, 3])")
+        x = torch.tensor([2.0, 3.0], requires_grad=True)
+        self.assertEqual(repr(x), "tensor([2., 3.], requires_grad=True)")
+        self.assertEqual(repr(x * 2), "tensor([4., 6.], grad_fn=<MulBackward0>)")
+
+    def test_print_options(self):
+        before = torch._C._get_print_options()
+        try:
+            torch.set_printoptions(precision=2)
+            self.assertEqual(repr(torch.tensor([1.23456])), "tensor([1.23])")
+        finally:
+            torch._C._set_print_options(*before)
+
+    def test_scalars_take_a_format(self):
+        self.assertEqual(f"{torch.tensor(1.5):.3f}", "1.500")
+        self.assertEqual("{:d}".format(torch.tensor(3)), "3")
+
+
+class Operators(unittest.TestCase):
+    def test_numbers_on_either_side(self):
+        a = torch.tensor([1.0, 2.0, 4.0])
+        self.assertEqual((2 - a).tolist(), [1.0, 0.0, -2.0])
+        self.assertEqual((8 / a).tolist(), [8.0, 4.0, 2.0])
+        self.assertEqual((2 ** a).tolist(), [2.0, 4.0, 16.0])
+        self.assertEqual((7 // torch.tensor([2, 3])).tolist(), [3, 2])
+        self.assertEqual((7 % torch.tensor([2, 4])).tolist(), [1, 3])
+        self.assertEqual((torch.tensor([1, 2]) + 1.5).tolist(), [2.5, 3.5])
+        self.assertIs((1 + torch.tensor([1], dtype=torch.int8)).dtype, torch.int8)
+        self.assertEqual((1 << torch.tensor([3])).tolist(), [8])
+
+    def test_in_place_operators_keep_the_object(self):
+        a = torch.ones(2)
+        b = a
+        a += 1
+        a *= torch.tensor([2.0, 3.0])
+        self.assertIs(a, b)
+        self.assertEqual(b.tolist(), [4.0, 6.0])
+
+    def test_comparisons(self):
+        a = torch.tensor([1, 2, 3])
+        self.assertEqual((a > 1).tolist(), [False, True, True])
+        self.assertEqual((2 <= a).tolist(), [False, True, True])
+        self.assertFalse(a == None)  # noqa: E711
+        self.assertTrue(a != "x")
+        self.assertIn(2, a)
+        self.assertNotIn(9, a)
+
+    def test_truth_of_one_element_only(self):
+        self.assertTrue(torch.tensor([[2]]))
+        self.assertFalse(torch.tensor(0.0))
+        with self.assertRaisesRegex(RuntimeError, "more than one value is ambiguous"):
+            bool(torch.ones(2))
+        with self.assertRaisesRegex(RuntimeError, "no values is ambiguous"):
+            bool(torch.ones(0))
+
+    def test_conversions_to_numbers(self):
+        self.assertEqual(int(torch.tensor(3.7)), 3)
+        self.assertEqual(float(torch.tensor([2])), 2.0)
+        self.assertEqual([10, 20, 30][torch.tensor(1)], 20)
+        with self.assertRaises(TypeError):
+            [1, 2][torch.tensor(1.0)]
+
+    def test_unsupported_operands(self):
+        with self.assertRaises(TypeError):
+            torch.ones(2) + "a"
+        with self.assertRaises(TypeError):
+            torch.ones(2) @ 3
+
+
+class Indexing(unittest.TestCase):
+    def setUp(self):
+        self.a = torch.arange(24).reshape(2, 3, 4)
+
+    def test_integers_slices_and_ellipsis(self):
+        a = self.a
+        self.assertEqual(a[1, 2, 3].item(), 23)
+        self.assertEqual(a[0, :, 1].tolist(), [1, 5, 9])
+        self.assertEqual(a[..., -1].tolist(), [[3, 7, 11], [15, 19, 23]])
+        self.assertEqual(a[:, None].shape, (2, 1, 3, 4))
+        self.assertEqual(a[0, ::2, 1:3].tolist(), [[1, 2], [9, 10]])
+
+    def test_lists_masks_and_tensors(self):
+        a = self.a
+        self.assertEqual(a[0, [0, 2]].tolist(), [[0, 1, 2, 3], [8, 9, 10, 11]])
+        self.assertEqual(a[a > 20].tolist(), [21, 22, 23])
+        self.assertEqual(a[:, torch.tensor([1]), 0].tolist(), [[4], [16]])
+        self.assertEqual(a[True].shape, (1, 2, 3, 4))
+
+    def test_assignment(self):
+        a = torch.zeros(3, 3)
+        a[1] = 5
+        a[:, 0] = torch.tensor([1.0, 2.0, 3.0])
+        a[a == 5] = -1
+        a[2, [1, 2]] = [7, 8]
+        self.assertEqual(a.tolist(), [[1, 0, 0], [2, -1, -1], [3, 7, 8]])
+
+    def test_errors(self):
+        with self.assertRaises(IndexError):
+            self.a[5]
+        with self.assertRaises(IndexError):
+            self.a[0, 0, 0, 0]
+        with self.assertRaises(IndexError):
+            torch.tensor(1)[0]
+        with self.assertRaises(ValueError):
+            self.a[::-1]
+        with self.assertRaises(IndexError):
+            self.a["x"]
+        with self.assertRaises(TypeError):
+            len(torch.tensor(1))
+        with self.assertRaises(TypeError):
+            iter(torch.tensor(1))
+
+    def test_iteration_and_unpacking(self):
+        x, y = torch.tensor([[1, 2], [3, 4]])
+        self.assertEqual((x.tolist(), y.tolist()), ([1, 2], [3, 4]))
+        self.assertEqual([int(v) for v in torch.arange(3)], [0, 1, 2])
+
+
+class Identity(unittest.TestCase):
+    def test_one_object_per_tensor(self):
+        p = torch.ones(2, requires_grad=True)
+        (p * 3).sum().backward()
+        self.assertIs(p.grad, p.grad)
+        self.assertEqual(id(p.grad), id(p.grad))
+
+    def test_attributes_survive_while_the_library_holds_the_tensor(self):
+        p = torch.ones(2, requires_grad=True)
+        (p * 3).sum().backward()
+        p.grad.note = "kept"
+        gc.collect()
+        for _ in range(3):
+            self.assertEqual(p.grad.note, "kept")
+        w = weakref.ref(p.grad)
+        p.grad = None
+        gc.collect()
+        self.assertIsNone(w())
+
+    def test_subclasses_survive_in_the_graph(self):
+        class Mine(torch.Tensor):
+            pass
+
+        m = torch._C._make_subclass(Mine, torch.ones(2), True)
+        self.assertIsInstance(m, Mine)
+        y = m * 2
+        leaf = y.grad_fn.next_functions[0][0].variable
+        self.assertIs(leaf, m)
+
+    def test_tensors_are_hashable_by_identity(self):
+        a, b = torch.ones(2), torch.ones(2)
+        self.assertEqual(len({a, b, a}), 2)
+
+    def test_deepcopy_keeps_what_belongs_to_a_leaf(self):
+        p = torch.ones(2, requires_grad=True)
+        (p * 3).sum().backward()
+        q = copy.deepcopy(p)
+        self.assertTrue(q.requires_grad)
+        self.assertEqual(q.grad.tolist(), [3.0, 3.0])
+        with self.assertRaises(RuntimeError):
+            copy.deepcopy(p * 2)
+
+    def test_tensors_die_in_any_thread(self):
+        kept = [torch.ones(10) for _ in range(100)]
+        threads = [threading.Thread(target=lambda: [kept.pop() for _ in range(25)]) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(kept, [])
+
+
+@unittest.skipIf(numpy is None, "NumPy is not installed")
+class NumPy(unittest.TestCase):
+    def test_from_numpy_shares_memory(self):
+        n = numpy.arange(6).reshape(2, 3)
+        t = torch.from_numpy(n)
+        t += 1
+        self.assertEqual(n.tolist(), [[1, 2, 3], [4, 5, 6]])
+        t2 = torch.from_numpy(n[:, ::2])
+        self.assertEqual(t2.stride(), (3, 2))
+
+    def test_numpy_shares_memory_and_keeps_it_alive(self):
+        t = torch.zeros(2, 3)
+        n = t.t().numpy()
+        t[0, 1] = 5
+        del t
+        self.assertEqual(n[1, 0], 5)
+        self.assertEqual(n.dtype, numpy.float32)
+
+    def test_what_cannot_be_shared(self):
+        with self.assertRaises(ValueError):
+            torch.from_numpy(numpy.arange(4)[::-1])
+        with self.assertRaises(TypeError):
+            torch.from_numpy([1, 2])
+        with self.assertRaises(TypeError):
+            torch.from_numpy(numpy.array(["a"]))
+        with self.assertRaises(RuntimeError):
+            torch.ones(1, requires_grad=True).numpy()
+        with self.assertRaises(TypeError):
+            torch.ones(1, dtype=torch.bfloat16).numpy()
+
+    def test_arrays_and_numbers_as_data(self):
+        self.assertIs(torch.tensor(numpy.float64(2)).dtype, torch.float64)
+        self.assertIs(torch.tensor(numpy.arange(3, dtype=numpy.int32)).dtype, torch.int32)
+        self.assertEqual((torch.ones(2) * numpy.float32(2)).tolist(), [2.0, 2.0])
+        self.assertEqual(numpy.asarray(torch.ones(2)).tolist(), [1.0, 1.0])
+        self.assertEqual(torch.arange(5)[numpy.array([1, 3])].tolist(), [1, 3])
+
+    def test_dlpack_both_ways(self):
+        n = numpy.from_dlpack(torch.arange(3))
+        self.assertEqual(n.tolist(), [0, 1, 2])
+        self.assertEqual(torch.from_dlpack(numpy.arange(3.0)).tolist(), [0.0, 1.0, 2.0])
+
+
+class Calls(unittest.TestCase):
+    def test_keywords_and_numpys_names(self):
+        a = torch.arange(6.0).reshape(2, 3)
+        self.assertEqual(torch.sum(input=a, dim=0).tolist(), [3, 5, 7])
+        self.assertEqual(a.sum(axis=1, keepdims=True).shape, (2, 1))
+        self.assertEqual(torch.cat(tensors=(a, a), dim=1).shape, (2, 6))
+        self.assertEqual(torch.clamp(a, max=2).max().item(), 2)
+        self.assertEqual(torch.add(a, a, alpha=2)[0, 1].item(), 3)
+
+    def test_out_receives_the_result(self):
+        out = torch.empty(2)
+        r = torch.add(torch.ones(2), torch.ones(2), out=out)
+        self.assertIs(r, out)
+        self.assertEqual(out.tolist(), [2.0, 2.0])
+
+    def test_results_with_names(self):
+        r = torch.tensor([3, 1, 2]).sort()
+        self.assertEqual(r.values.tolist(), [1, 2, 3])
+        values, indices = r
+        self.assertEqual(indices.tolist(), [1, 2, 0])
+        self.assertEqual(repr(torch.tensor([1, 5]).max(0)),
+                         "torch.return_types.max(\nvalues=tensor(5),\nindices=tensor(1))")
+
+    def test_wrong_arguments_raise_type_errors_that_name_them(self):
+        a = torch.ones(2)
+        for call, text in ((lambda: torch.relu(a, a), "takes 1 positional argument but 2 were given"),
+                           (lambda: torch.zeros("a"), r"argument 'size' \(position 1\) must be tuple of ints, not str"),
+                           (lambda: torch.relu(x=3), "must be Tensor, not int"),
+                           (lambda: torch.relu(), "missing 1 required positional arguments: \"input\""),
+                           (lambda: torch.relu(a, b=1), "unexpected keyword argument 'b'"),
+                           (lambda: torch.add(a, "x"), "invalid combination of arguments"),
+                           (lambda: torch.Tensor.relu(3), "needs a Tensor")):
+            with self.assertRaisesRegex(TypeError, text):
+                call()
+
+    def test_errors_of_the_library_keep_their_class(self):
+        with self.assertRaises(RuntimeError):
+            torch.ones(2) + torch.ones(3)
+        with self.assertRaises(IndexError):
+            torch.ones(2).sum(5)
+
+    def test_to_in_all_spellings(self):
+        a = torch.ones(2)
+        self.assertIs(a.to(torch.float64).dtype, torch.float64)
+        self.assertIs(a.to("cpu", torch.int32).dtype, torch.int32)
+        self.assertIs(a.to(torch.ones(1, dtype=torch.int8)).dtype, torch.int8)
+        self.assertIs(a.to(dtype=torch.half).dtype, torch.float16)
+        self.assertIs(a.to("cpu"), a)
+        self.assertEqual(a.to(torch.device("cpu")).device, torch.device("cpu"))
+
+    def test_the_lock_is_released_in_long_ops(self):
+        a = torch.ones(600, 600)
+        ticks = []
+        stop = threading.Event()
+
+        def tick():
+            while not stop.is_set():
+                ticks.append(1)
+                stop.wait(0.0005)
+
+        t = threading.Thread(target=tick)
+        t.start()
+        for _ in range(20):
+            a @ a
+        stop.set()
+        t.join()
+        self.assertGreater(len(ticks), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Generates the Python bindings of the ops from the schemas in athanor/ops/*.cpp (see tools/generate_ops.py).
+
+Written: ops_0.cpp … with a signature table and a call per overload, ops.inc with the list of all ops. Calls go through
+the public functions and methods of class Tensor.
+"""
+import argparse
+import pathlib
+
+import generate_ops
+
+# schema type without "?": Kind, conversion of one value, C++ type where a default needs it.
+KINDS = {
+    "Tensor": ("Tensor", "to_tensor", None),
+    "Tensor[]": ("TensorList", "to_tensor_list", "std::vector<Tensor>"),
+    "int": ("Int", "to_int", "std::int64_t"),
+    "int[]": ("IntList", "to_int_list", "DimVector"),
+    "float": ("Float", "to_float", "double"),
+    "float[]": ("FloatList", "to_float_list", "std::vector<double>"),
+    "bool": ("Bool", "to_bool", "bool"),
+    "Scalar": ("Scalar", "to_scalar", "Scalar"),
+    "ScalarType": ("Dtype", "to_dtype", "DType"),
+    "str": ("Str", "to_str", "std::string_view"),
+    "Generator": ("Generator", "to_generator", "Generator"),
+    "Device": ("Device", "to_device", "Device"),
+    "MemoryFormat": ("MemoryFormat", "to_memory_format", "MemoryFormat"),
+}
+OPTIONS = (("dtype", "Dtype"), ("layout", "Layout"), ("device", "Device"), ("pin_memory", "Bool"),
+           ("requires_grad", "Bool"))
+# Names of several results, as torch.return_types has them.
+VALUES = "values indices"
+RESULT_NAMES = {
+    **{name: VALUES for name in ("max", "min", "sort", "topk", "kthvalue", "median", "nanmedian", "mode", "cummax",
+                                 "cummin")},
+    "slogdet": "sign logabsdet", "linalg_slogdet": "sign logabsdet", "aminmax": "min max",
+}
+# Python's spelling of an argument where it differs from the schema's.
+ARGUMENT_NAMES = {
+    ("split", "split_size"): "split_size_or_sections",
+    ("tensor_split", "sections"): "indices_or_sections", ("tensor_split", "indices"): "indices_or_sections",
+    ("tensor_split", "tensor_indices_or_sections"): "indices_or_sections",
+    ("clamp", "min"): "min",
+}
+# Optional in Python although the C++ signature, which cannot have it otherwise, asks for it.
+NOT_REQUIRED = {("clamp", "min"), ("clip", "min")}
+
+
+class Parameter:
+    def __init__(self, op, argument, index, keyword_only):
+        self.argument, self.index, self.keyword_only = argument, index, keyword_only
+        self.optional = argument.type.endswith("?")
+        self.base = argument.type.rstrip("?")
+        self.name = ARGUMENT_NAMES.get((op.name, argument.name), argument.name)
+        self.required = argument.default is None and (op.name, argument.name) not in NOT_REQUIRED
+
+    def rows(self):
+        if self.base == "TensorOptions":
+            return [f'{{"{name}", Kind::{kind}, true, false, true}}' for name, kind in OPTIONS]
+        kind = KINDS[self.base][0]
+        return [f'{{"{self.name}", Kind::{kind}, {str(self.optional).lower()}, {str(self.required).lower()}, '
+                f'{str(self.keyword_only).lower()}}}']
+
+    def text(self):
+        if self.base == "TensorOptions":
+            return "dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False"
+        name = "input" if self.index == 0 and self.name == "self" else self.name
+        types = {"Tensor[]": "tuple of Tensors", "int[]": "tuple of ints", "float[]": "tuple of floats",
+                 "Scalar": "Number", "ScalarType": "torch.dtype", "Generator": "torch.Generator",
+                 "Device": "torch.device", "MemoryFormat": "torch.memory_format"}
+        default = "" if self.required else "=" + {"{}": "None", "[]": "None"}.get(self.argument.default or "None",
+                                                                                  self.argument.default or "None")
+        default = default.replace("MemoryFormat::Contiguous", "contiguous_format").replace("{0, 1}", "(0, 1)")
+        return f"{types.get(self.base, self.base)} {name}{default}"
+
+    def convert(self, at):
+        """The C++ expression that makes the argument from values[at]."""
+        value = f"v[{at}]"
+        if self.base == "TensorOptions":
+            return f"to_options(v + {at})"
+        kind, function, cpp = KINDS[self.base]
+        if self.base == "Tensor":
+            return f"to_optional_tensor({value})" if self.optional or not self.required else f"to_tensor({value})"
+        if self.optional:
+            return f"to_optional<{cpp}>({value}, {function})"
+        if self.required:
+            return f"{function}({value})"
+        default = self.argument.default_text().removeprefix(" = ")
+        if self.base == "int[]":
+            default = "DimVector()" if default == "IntArrayRef{}" else f"int_list({default})"
+        elif cpp in ("Scalar", "DimVector", "std::string_view", "double", "std::int64_t"):
+            default = f"{cpp}({default})"
+        return f"{value} ? {function}({value}) : {default}"
+
+
+def parameters_of(op):
+    text = op.schema[op.schema.index("(") + 1:]
+    # Where the lone "*" stands: what follows is keyword-only.
+    star, depth, count = None, 0, 0
+    for part in split_arguments(text):
+        if part.strip() == "*":
+            star = count
+        else:
+            count += 1
+    return [Parameter(op, a, i, star is not None and i >= star) for i, a in enumerate(op.args)]
+
+
+def split_arguments(text):
+    depth, current = 0, ""
+    for c in text:
+        if c == ")" and depth == 0:
+            break
+        depth += c in "([{"
+        depth -= c in ")]}"
+        if c == "," and depth == 0:
+            yield current
+            current = ""
+        else:
+            current += c
+    if current.strip():
+        yield current
+
+
+class Form:
+    """One way to call an op: a row in a signature table and a C++ function."""
+
+    def __init__(self, name, op, kind):
+        self.name, self.op, self.kind = name, op, kind  # kind: plain, inplace, out
+        self.parameters = parameters_of(op)
+
+    def rows(self):
+        rows = [row for p in self.parameters for row in p.rows()]
+        if self.kind == "out":
+            rows.append('{"out", Kind::Tensor, false, true, true}')
+        return rows
+
+    def text(self):
+        parts, star = [], False
+        for p in self.parameters:
+            if (p.keyword_only or p.base == "TensorOptions") and not star:
+                parts.append("*")
+                star = True
+            parts.append(p.text())
+        if self.kind == "out":
+            parts += ([] if star else ["*"]) + ["Tensor out"]
+        return "(" + ", ".join(parts) + ")"
+
+    def body(self):
+        lines, at, names = [], 0, []
+        for p in self.parameters:
+            lines.append(f"  const auto& a{p.index} = {p.convert(at)};")
+            names.append(f"a{p.index}")
+            at += len(p.rows())
+        self_is_first = bool(self.op.args) and self.op.args[0].name == "self" and self.op.args[0].type == "Tensor"
+        long = " || ".join(f"takes_long({n})" for n in names) or "false"
+        mutates = self.op.mutates
+        if self.kind == "out":
+            lines.append(f"  Tensor out = to_tensor(v[{at}]);")
+            call = f"athanor::{self.op.name}_out({', '.join(['out'] + names)})"
+            lines.append(f"  run({long}, [&] {{ {call}; }});\n  return Py_NewRef(v[{at}]);")
+        elif self.kind == "inplace" or mutates:
+            target = self.op.name if mutates else self.op.name + "_"
+            if self.op.has_method:
+                call = f"const_cast<Tensor&>(a0).{target}({', '.join(names[1:])})"
+            else:
+                call = f"athanor::{target}(const_cast<Tensor&>(a0){''.join(', ' + n for n in names[1:])})"
+            lines.append(f"  run({long}, [&] {{ {call}; }});\n  return Py_NewRef(v[0]);")
+        else:
+            if "method" in self.op.flags:
+                call = f"a0.{self.op.name}({', '.join(names[1:])})"
+            else:
+                call = f"athanor::{self.op.name}({', '.join(names)})"
+            result = f"run({long}, [&] {{ return {call}; }})"
+            named = RESULT_NAMES.get(self.op.name) if self.op.results > 1 else None
+            lines.append(f'  return named_results("{self.op.name}", "{named}", {result});' if named
+                         else f"  return {result};")
+        return "\n".join(lines)
+
+
+def forms_of(op, alias=None):
+    name = alias or op.name
+    yield Form(name, op, "plain")
+    if op.has_inplace_method and not op.mutates:
+        if op.has_method or ("inplace" in op.flags and op.args[0].name == "self"):
+            yield Form(name + "_", op, "inplace")
+    if "out" in op.flags:
+        yield Form(name, op, "out")
+
+
+def quoted(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def write_group(path, groups, first_number):
+    out = ["// Generated from the schemas in athanor/ops.\n#include \"python/src/arguments.h\"\n"
+           "#include \"python/src/op_tables.h\"\n#include \"python/src/types.h\"\n\n"
+           "namespace athanor::python {\nnamespace {\n\n"
+           "[[maybe_unused]] DimVector int_list(std::int64_t v) { return DimVector{v}; }\n"
+           "[[maybe_unused]] DimVector int_list(std::initializer_list<std::int64_t> v) { return DimVector(v); }\n\n"]
+    number = first_number
+    entries = []
+    for name, forms, doc in groups:
+        rows = []
+        for form in forms:
+            parameters = form.rows()
+            if parameters:
+                out.append(f"constexpr Parameter p{number}[] = {{{', '.join(parameters)}}};\n")
+            out.append(f"PyObject* f{number}([[maybe_unused]] PyObject* const* v) {{\n{form.body()}\n}}\n")
+            rows.append(f"{{{quoted(form.text())}, {f'p{number}' if parameters else '{}'}, f{number}}}")
+            number += 1
+        out.append(f"constexpr Signature s_{name}[] = {{" + ",\n    ".join(rows) + "};\n\n")
+        entries.append(f"const OpEntry op_{name} = {{\"{name}\", {quoted(doc)}, s_{name}}};\n")
+    out += ["}  // namespace\n\n", *entries, "\n}  // namespace athanor::python\n"]
+    generate_ops.write_if_changed(path, "".join(out))
+    return number
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--files", type=int, default=6)
+    parser.add_argument("sources", nargs="+")
+    args = parser.parse_args()
+    ops, aliases = [], []
+    for source in sorted(args.sources):
+        path = pathlib.Path(source)
+        ops += generate_ops.read_ops(path)
+        aliases += generate_ops.read_aliases(path)
+    groups = {}
+    for alias, op in [(None, op) for op in ops] + generate_ops.aliased(aliases, ops):
+        for form in forms_of(op, alias):
+            forms, doc = groups.setdefault(form.name, ([], []))
+            forms.append(form)
+            if not doc and op.doc:
+                doc.append("\n".join(line.removeprefix("///").strip() for line in op.doc))
+    # A tensor where a number would do too: the overload with the tensor comes first.
+    listed = [(name, forms, doc[0] if doc else "") for name, (forms, doc) in groups.items()]
+    out = pathlib.Path(args.out)
+    number, size = 0, -(-len(listed) // args.files)
+    for i in range(args.files):
+        number = write_group(out / f"ops_{i}.cpp", listed[i * size:(i + 1) * size], number)
+    generate_ops.write_if_changed(out / "ops.inc", "".join(
+        f"ATHANOR_PYTHON_OP({name}, {str(forms[0].parameters[:1] != [] and forms[0].parameters[0].base == 'Tensor').lower()})\n"
+        for name, forms, _ in listed))
+    (out / "python_ops.stamp").touch()
+
+
+if __name__ == "__main__":
+    main()
