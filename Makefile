@@ -1,5 +1,5 @@
 # The way in: every target does its own set-up (packages, configure, compile) and is quiet when nothing is to do.
-#   make build test demo bench format lint asan tsan install clean help
+#   make build python test demo bench format lint asan tsan install clean help
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := build
@@ -16,7 +16,7 @@ configured = build/build.ninja
 ninja = ninja -C $(1) -j $(JOBS) | sed -u '/^ninja: no work to do\|^ninja: Entering directory\|Re-checking globbed/d'
 run_tests = python3 tools/run_tests.py --jobs $(JOBS) $(if $(TESTS),--filter '$(TESTS)') $(1)
 
-.PHONY: build build-times test docs demo bench format format-check lint check asan tsan debug install clean help dependencies
+.PHONY: build python build-times test docs demo bench format format-check lint check asan tsan debug install clean help dependencies
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -39,6 +39,10 @@ build/python-env: | dependencies
 
 build: build/build.ninja ## compile everything into build/ (programs in build/bin, the library in build/lib)
 	@$(call ninja,build)
+
+python: build/build.ninja ## build the Python package alone, into build/python
+	@[[ -e build/python-env/complete ]] || { echo "make python: $$(cat build/python-env/unavailable)" >&2; exit 1; }
+	@ninja -C build -j $(JOBS) athanor_python athanor_cli | sed -u '/^ninja: /d'
 
 build-times: ## the slowest steps of the last build
 	@python3 tools/build_times.py build

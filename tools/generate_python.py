@@ -2,10 +2,13 @@
 """Generates the Python bindings of the ops from the schemas in athanor/ops/*.cpp (see tools/generate_ops.py).
 
 Written: ops_0.cpp … with a signature table and a call per overload, ops.inc with the list of all ops. Calls go through
-the public functions and methods of class Tensor.
+the public functions and methods of class Tensor. With --stubs: _C.pyi and _functions.pyi, for type checkers, from the
+same tables and from the Python sources beside them.
 """
 import argparse
+import keyword
 import pathlib
+import re
 
 import generate_ops
 
@@ -214,9 +217,115 @@ def write_group(path, groups, first_number):
     return number
 
 
+STUB_TYPES = {"Tensor": "Tensor", "TensorList": "_Tensors", "Int": "int", "IntList": "_Sizes", "Float": "float",
+              "FloatList": "_Floats", "Bool": "bool", "Scalar": "_Number", "Dtype": "_dtype", "Str": "str",
+              "Generator": "Generator", "Device": "_Device", "MemoryFormat": "_memory_format", "Layout": "_layout"}
+STUB_HEAD = """# Generated from the schemas in athanor/ops and the tables of python/src.
+import builtins
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Optional, Union, overload
+
+"""
+STUB_ALIASES = """_Number = Union[builtins.int, builtins.float, builtins.bool, Tensor]
+_Sizes = Union[builtins.int, Sequence[builtins.int], Size]
+_Floats = Union[builtins.float, Sequence[builtins.float]]
+_Tensors = Union[tuple[Tensor, ...], list[Tensor]]
+_Device = Union[_device, builtins.str, builtins.int]
+
+"""
+BUILTIN = re.compile(r"\b(int|float|bool|str)\b")
+
+
+def stub_parameter(row, first_name):
+    name, kind, optional, required, keyword_only = re.match(
+        r'\{"(\w+)", Kind::(\w+), (\w+), (\w+), (\w+)\}', row).groups()
+    kind = BUILTIN.sub(r"builtins.\1", STUB_TYPES[kind])
+    if optional == "true":
+        kind = f"Optional[{kind}]"
+    return first_name or name, kind, required == "true", keyword_only == "true"
+
+
+def stub_result(form):
+    if form.kind != "plain" or form.op.mutates:
+        return "Tensor"
+    r = form.op.returns
+    if form.op.results > 1:
+        return f"tuple[{', '.join(['Tensor'] * form.op.results)}]" if form.op.name not in RESULT_NAMES else "_Named"
+    return {"Tensor": "Tensor", "Tensor[]": "tuple[Tensor, ...]", "Scalar": "_Number", "bool": "builtins.bool",
+            "int": "builtins.int", "float": "builtins.float", "()": "None"}[r]
+
+
+def stub_function(name, form, method):
+    """One def; names that Python reserves are given by position or through **keywords."""
+    parts, star, defaults = [], False, False
+    rows = form.rows()
+    for i, row in enumerate(rows):
+        parameter, kind, required, keyword_only = stub_parameter(row, "")
+        if i == 0 and not method and parameter == "self":
+            parameter = "input"
+        if keyword.iskeyword(parameter):
+            parameter += "_"
+        if method and i == 0:
+            parts.append("self")
+            continue
+        variable = i == (1 if method else 0) and kind == "_Sizes" and all(
+            stub_parameter(r, "")[3] for r in rows[i + 1:])
+        if variable:
+            parts.append(f"*{parameter}: _Sizes")
+            star = True
+            continue
+        if (keyword_only or (defaults and required)) and not star:
+            parts.append("*")
+            star = True
+        defaults = defaults or not required
+        parts.append(f"{parameter}: {kind}" + ("" if required else " = ..."))
+    return f"def {name}({', '.join(parts)}) -> {stub_result(form)}: ..."
+
+
+def stub_group(name, forms, method, indent):
+    lines = [stub_function(name, form, method) for form in forms]
+    unique = list(dict.fromkeys(lines))
+    if len(unique) == 1:
+        return indent + unique[0] + "\n"
+    return "".join(f"{indent}@overload\n{indent}{line}  # type: ignore\n" for line in unique)
+
+
+def is_method(name, forms):
+    """Whether class Tensor has it: what takes a tensor as `self`, without the library's own parts of ops."""
+    first = forms[0].parameters[:1]
+    return (bool(first) and first[0].base == "Tensor" and first[0].name == "self" and not name.startswith("_")
+            and not name.endswith("_backward") and name != "mT")
+
+
+def write_stubs(folder, listed, sources):
+    """_C.pyi with class Tensor and the ops, _functions.pyi with the functions of the package."""
+    protocol = (sources / "tensor_stub.pyi").read_text()
+    written = set(re.findall(r"def (\w+)\(", protocol))
+    methods = "".join(stub_group(name, [f for f in forms if f.parameters and f.parameters[0].base == "Tensor"], True, "    ")
+                      for name, forms, _ in listed if is_method(name, forms) and name not in written)
+    named = "class _Named(tuple[Tensor, Tensor]):\n    values: Tensor\n    indices: Tensor\n    sign: Tensor\n    logabsdet: Tensor\n    min: Tensor\n    max: Tensor\n\n"
+    generate_ops.write_if_changed(folder / "_C.pyi", STUB_HEAD + protocol.replace("    # ops\n", methods) + "\n" + STUB_ALIASES
+                                  + named + "ops: Any\n")
+    package = sources.parent / "athanor" / "_functions.py"
+    text = package.read_text()
+    internal = set(re.findall(r'"(\w+)"', text[text.index("_INTERNAL"):text.index("}")]))
+    own = re.findall(r"^@_public\ndef (\w+)\(((?:[^()]|\([^()]*\))*)\)(?: -> ([^:]+))?:", text, re.M)
+    names = {name for name, _, _ in own}
+    out = [STUB_HEAD, "from ._C import Generator, Size, Tensor\n"
+           "from ._C import _Device, _Floats, _Named, _Number, _Sizes, _Tensors, _dtype, _layout, _memory_format\n\n"]
+    for name, parameters, result in own:
+        plain = re.sub(r"\s+", " ", parameters)
+        plain = re.sub(r"(?<![\w.])(int|float|bool|str)(?![\w.])", r"builtins.\1", plain)
+        out.append(f"def {name}({re.sub(r'= ?(?:[^,]+)', '= ...', plain)}) -> {result or 'Any'}: ...\n".replace("str | None", "Optional[builtins.str]").replace("builtins.Optional[builtins.str]", "Optional[builtins.str]"))
+    out += [stub_group(name, forms, False, "") for name, forms, _ in listed
+            if name not in names and name not in internal and not name.startswith("_") and not name.endswith("_backward")]
+    generate_ops.write_if_changed(folder / "_functions.pyi", "".join(out))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", required=True)
+    parser.add_argument("--stubs", help="folder for _C.pyi and _functions.pyi")
     parser.add_argument("--files", type=int, default=6)
     parser.add_argument("sources", nargs="+")
     args = parser.parse_args()
@@ -239,8 +348,10 @@ def main():
     for i in range(args.files):
         number = write_group(out / f"ops_{i}.cpp", listed[i * size:(i + 1) * size], number)
     generate_ops.write_if_changed(out / "ops.inc", "".join(
-        f"ATHANOR_PYTHON_OP({name}, {str(forms[0].parameters[:1] != [] and forms[0].parameters[0].base == 'Tensor').lower()})\n"
+        f"ATHANOR_PYTHON_OP({name}, {str(is_method(name, forms)).lower()})\n"
         for name, forms, _ in listed))
+    if args.stubs:
+        write_stubs(pathlib.Path(args.stubs), listed, pathlib.Path(__file__).resolve().parents[1] / "python" / "src")
     (out / "python_ops.stamp").touch()
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the virtual environment FOLDER with what building and testing the Python package needs: nanobind and NumPy.
+# Makes the virtual environment FOLDER with what building and testing the Python package needs: nanobind,
+# NumPy, a type checker.
 # Where no index can be reached it leaves FOLDER/unavailable with the reason instead, and the Python package is skipped
 # by name; the next call tries again. Quiet when nothing is to do.
 #
@@ -8,7 +9,7 @@ set -uo pipefail
 
 folder=$1
 python=${2:-${ATHANOR_PYTHON:-python3}}
-packages=("nanobind>=2.4" "numpy")
+packages=("nanobind>=2.4" "numpy" "mypy")
 
 say() { printf 'python_environment: %s\n' "$*" >&2; }
 unavailable() {

@@ -6,7 +6,7 @@ from ._C import (  # noqa: F401
     Generator, OutOfMemoryError, Size, Tensor, bfloat16, bool, can_cast, channels_last, channels_last_3d,
     contiguous_format, default_generator, device, double, dtype, float, float16, float32, float64, from_numpy,
     get_default_dtype, get_num_threads, half, int, int8, int16, int32, int64, is_anomaly_check_nan_enabled,
-    is_anomaly_enabled, is_grad_enabled, is_inference_mode_enabled, layout, long, manual_seed, memory_format,
+    is_anomaly_enabled, is_autocast_enabled, get_autocast_dtype, is_grad_enabled, is_inference_mode_enabled, layout, long, manual_seed, memory_format,
     preserve_format, promote_types, set_num_threads, short, strided, tensor, uint8, as_tensor,
 )
 from ._version import __version__  # noqa: F401
@@ -42,6 +42,10 @@ def __getattr__(name: str):
         full = f"{__name__}.{name}"
         if importlib.util.find_spec(full) is not None:
             return importlib.import_module(full)
+    if name in ("autocast", "GradScaler"):
+        from . import amp
+
+        return getattr(amp, name)
     if name in ("save", "load"):
         from . import _serialization
 

@@ -290,12 +290,6 @@ def _is_bool(x) -> builtins.bool:
 
 
 @_public
-def relu(input: Tensor) -> Tensor:
-    """max(input, 0)."""
-    return _ops.relu(input)
-
-
-@_public
 def is_same_size(input: Tensor, other: Tensor) -> builtins.bool:
     """Whether both have the same shape."""
     return input.shape == other.shape

@@ -13,6 +13,9 @@ _NAMES = {
 class _LegacyType(type):
     """isinstance(t, torch.FloatTensor) asks for dtype and device."""
 
+    dtype: _C.dtype
+    is_cuda: bool
+
     def __instancecheck__(cls, obj) -> bool:
         return isinstance(obj, Tensor) and obj.dtype is cls.dtype and obj.is_cuda == cls.is_cuda
 

@@ -244,6 +244,23 @@ PyObject* op_doc_of(PyObject* self, void*) {
   for (const Signature& s : op->signatures) text += std::string(op->name) + s.text + "\n";
   return PyUnicode_FromString((text + (*op->doc ? "\n" : "") + op->doc).c_str());
 }
+// For tools: per signature the parameters as (name, kind, required, keyword only).
+PyObject* op_signatures_of(PyObject* self, void*) {
+  const OpEntry* op = reinterpret_cast<OpFunction*>(self)->op;
+  PyObject* list = PyList_New(0);
+  for (const Signature& s : op->signatures) {
+    PyObject* parameters = PyList_New(0);
+    for (const Parameter& p : s.parameters) {
+      PyObject* row =
+          Py_BuildValue("(ssNN)", p.name, kind_name(p), PyBool_FromLong(p.required), PyBool_FromLong(p.keyword_only));
+      if (row) PyList_Append(parameters, row);
+      Py_XDECREF(row);
+    }
+    PyList_Append(list, parameters);
+    Py_DECREF(parameters);
+  }
+  return list;
+}
 PyObject* op_repr(PyObject* self) {
   const auto* f = reinterpret_cast<OpFunction*>(self);
   return PyUnicode_FromFormat(f->method ? "<method '%s' of 'athanor.Tensor' objects>" : "<built-in function %s>",
@@ -264,6 +281,7 @@ PyObject* op_reduce(PyObject* self, PyObject*) {
 PyGetSetDef op_properties[] = {{"__name__", op_name_of, nullptr, nullptr, nullptr},
                                {"__qualname__", op_name_of, nullptr, nullptr, nullptr},
                                {"__doc__", op_doc_of, nullptr, nullptr, nullptr},
+                               {"signatures", op_signatures_of, nullptr, nullptr, nullptr},
                                {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef op_methods[] = {{"__reduce__", op_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 PyMemberDef op_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(OpFunction, vectorcall), READONLY, nullptr},

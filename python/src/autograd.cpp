@@ -218,6 +218,21 @@ void bind_autograd(nb::module_& m) {
       nb::arg("outputs"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("retain_graph").none(),
       nb::arg("create_graph"), nb::arg("allow_unused"));
 
+  m.def("_gradcheck", [](nb::handle function, const variable_list& inputs, double eps, double atol, double rtol,
+                         double nondet_tol, bool second, const variable_list& grad_outputs) {
+    const PythonCallable held(function.ptr());
+    const autograd::CheckedFunction call = [held](const variable_list& list) {
+      const Locked lock;
+      variable_list copy = list;
+      nb::object results = nb::steal(PyObject_CallObject(held.get(), to_tuple(std::move(copy)).ptr()));
+      if (!results.is_valid()) throw nb::python_error();
+      return nb::cast<variable_list>(results);
+    };
+    const autograd::GradCheckOptions options{eps, atol, rtol, nondet_tol, true};
+    const nb::gil_scoped_release release;
+    return second ? autograd::gradgradcheck(call, inputs, grad_outputs, options)
+                  : autograd::gradcheck(call, inputs, options);
+  });
   m.def(
       "is_grad_enabled", [] { return GradMode::is_enabled(); }, "Whether calls are recorded in this thread.");
   m.def("_set_grad_enabled", [](bool on) { GradMode::set_enabled(on); });

@@ -45,7 +45,7 @@ void find_sizes(PyObject* data, DimVector& sizes) {
 
 DType leaf_dtype(PyObject* o) {
   if (PyBool_Check(o)) return DType::Bool;
-  if (PyFloat_Check(o)) return get_default_dtype();
+  if (PyFloat_CheckExact(o)) return get_default_dtype();
   if (PyLong_Check(o)) return DType::Long;
   if (is_tensor(o)) return unwrap(o).scalar_type();
   if (accepts(Kind::Scalar, o)) {
@@ -189,7 +189,7 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, std::optiona
     const Tensor& t = unwrap(data);
     return t.detach().clone().to(TensorOptions(dtype.value_or(t.scalar_type())).device(device.value_or(t.device())));
   }
-  if (!PyFloat_Check(data) && !PyLong_Check(data) && !PyList_Check(data) && !PyTuple_Check(data) && has_buffer(data)) {
+  if (!PyFloat_CheckExact(data) && !PyLong_Check(data) && !PyList_Check(data) && !PyTuple_Check(data) && has_buffer(data)) {
     const Tensor shared = tensor_from_buffer(data, "tensor", false);
     Tensor copy = shared.clone();
     return copy.to(TensorOptions(dtype.value_or(copy.scalar_type())).device(device.value_or(Device())));

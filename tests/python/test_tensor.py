@@ -315,7 +315,7 @@ class Calls(unittest.TestCase):
         a = torch.ones(2)
         for call, text in ((lambda: torch.relu(a, a), "takes 1 positional argument but 2 were given"),
                            (lambda: torch.zeros("a"), r"argument 'size' \(position 1\) must be tuple of ints, not str"),
-                           (lambda: torch.relu(x=3), "must be Tensor, not int"),
+                           (lambda: torch.relu(input=3), "must be Tensor, not int"),
                            (lambda: torch.relu(), "missing 1 required positional arguments: \"input\""),
                            (lambda: torch.relu(a, b=1), "unexpected keyword argument 'b'"),
                            (lambda: torch.add(a, "x"), "invalid combination of arguments"),

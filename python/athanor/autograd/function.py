@@ -1,6 +1,8 @@
 """Function: operations with a forward and a backward written in Python."""
 from __future__ import annotations
 
+from typing import Any
+
 from .. import _C
 from .._C import Tensor
 
@@ -8,7 +10,7 @@ from .._C import Tensor
 class FunctionCtx:
     """What forward hands on to backward: saved tensors, and any attribute."""
 
-    _core = None
+    _core: Any
     needs_input_grad: tuple = ()
 
     def save_for_backward(self, *tensors) -> None:

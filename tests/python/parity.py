@@ -1,0 +1,244 @@
+"""Calls the functions that athanor and PyTorch share with PyTorch's own samples and compares values, dtypes, gradients and
+the classes of errors: parity.py [--op REGEX] [--verbose] [--samples N]
+
+Runs in a Python that has PyTorch. Differences that are meant stand in KNOWN with their reason; any other fails.
+"""
+import argparse
+import itertools
+import re
+import sys
+import traceback
+import warnings
+
+import numpy
+import torch
+
+warnings.simplefilter("ignore")
+import athanor  # noqa: E402
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+
+DTYPES = (torch.float64, torch.float32, torch.int64, torch.bool)
+RANDOM = "its values are random"
+UNINITIALIZED = "its values are not defined"
+# op (regex over PyTorch's name), what differs (regex over the message), reason.
+KNOWN = [
+    (r"(nn\.functional\.)?(alpha_|feature_alpha_|feature_)?dropout[123]?d?|bernoulli|multinomial|normal|rand.*|uniform|cauchy|exponential|"
+     r"geometric|log_normal|nn\.functional\.(rrelu|fractional_max_pool.*|gumbel_softmax|scaled_dot_product_attention)|"
+     r"pca_lowrank|svd_lowrank", r"value|gradient", RANDOM),
+    (r"(new_)?empty.*", r"value", UNINITIALIZED),
+]
+
+
+class Mismatch(Exception):
+    pass
+
+
+def dtype_of(t):
+    return getattr(athanor, str(t).split(".")[1], None)
+
+
+def convert(x):
+    """PyTorch's argument as ours. Raises LookupError for what does not exist here."""
+    if isinstance(x, torch.Tensor):
+        if x.is_complex() or x.is_sparse or x.layout is not torch.strided or dtype_of(x.dtype) is None or x.device.type != "cpu":
+            raise LookupError(f"{x.dtype}")
+        source = x.detach()
+        if x.dtype is torch.bfloat16:
+            result = athanor.from_numpy(source.float().numpy().copy()).to(athanor.bfloat16)
+        else:
+            result = athanor.from_numpy(source.clone().numpy())
+        return result.requires_grad_() if x.requires_grad and x.is_floating_point() else result
+    if isinstance(x, torch.Size):
+        return athanor.Size(x)
+    if isinstance(x, torch.dtype):
+        if dtype_of(x) is None:
+            raise LookupError(str(x))
+        return dtype_of(x)
+    if isinstance(x, torch.device):
+        return athanor.device(str(x))
+    if isinstance(x, torch.memory_format):
+        return getattr(athanor, str(x).split(".")[1])
+    if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
+        return type(x)(convert(i) for i in x)
+    if isinstance(x, dict):
+        return {k: convert(v) for k, v in x.items()}
+    if isinstance(x, complex) or isinstance(x, (torch.Generator, torch.layout)):
+        raise LookupError(type(x).__name__)
+    return x
+
+
+def find(name):
+    """Our function of PyTorch's dotted name, or None."""
+    f = athanor
+    for part in name.split("."):
+        try:
+            f = getattr(f, part)
+        except AttributeError:
+            return None
+    return f
+
+
+def tensors(x):
+    if isinstance(x, (torch.Tensor, athanor.Tensor)):
+        return [x]
+    if isinstance(x, dict):
+        return [t for v in x.values() for t in tensors(v)]
+    return [t for i in x for t in tensors(i)] if isinstance(x, (list, tuple)) else []
+
+
+def as_numpy(t):
+    t = t.detach()
+    if str(t.dtype).endswith("bfloat16"):
+        t = t.float()
+    return t.numpy()
+
+
+def compare_tensors(ours, theirs, what, dtype):
+    if tuple(ours.shape) != tuple(theirs.shape):
+        raise Mismatch(f"shape of {what}: {tuple(ours.shape)}, PyTorch {tuple(theirs.shape)}")
+    if str(ours.dtype) != str(theirs.dtype):
+        raise Mismatch(f"dtype of {what}: {ours.dtype}, PyTorch {theirs.dtype}")
+    tolerance = {torch.float64: 1e-7, torch.float32: 1e-4}.get(theirs.dtype, 2e-2 if theirs.is_floating_point() else 0)
+    a, b = as_numpy(ours), as_numpy(theirs)
+    if not numpy.allclose(a, b, tolerance, tolerance, equal_nan=True):
+        raise Mismatch(f"value of {what}: {a.ravel()[:6]}, PyTorch {b.ravel()[:6]}")
+
+
+def compare_results(ours, theirs, dtype, what="the result"):
+    if isinstance(theirs, torch.Tensor):
+        if not isinstance(ours, athanor.Tensor):
+            raise Mismatch(f"type of {what}: {type(ours).__name__}, PyTorch Tensor")
+        compare_tensors(ours, theirs, what, dtype)
+    elif isinstance(theirs, (list, tuple)):
+        if not isinstance(ours, (list, tuple)) or len(ours) != len(theirs):
+            raise Mismatch(f"length of {what}: {len(ours) if hasattr(ours, '__len__') else type(ours)}, PyTorch {len(theirs)}")
+        for i, (a, b) in enumerate(zip(ours, theirs)):
+            compare_results(a, b, dtype, f"{what}[{i}]")
+    elif isinstance(theirs, (bool, int, float)) and ours != theirs and not (ours != ours and theirs != theirs):
+        if not isinstance(theirs, float) or abs(ours - theirs) > 1e-6 * abs(theirs):
+            raise Mismatch(f"value of {what}: {ours}, PyTorch {theirs}")
+
+
+def compare_gradients(ours, theirs, our_inputs, their_inputs, dtype):
+    pairs = [(a, b) for a, b in zip(our_inputs, their_inputs) if b.requires_grad]
+    outputs = [(a, b) for a, b in zip(tensors(ours), tensors(theirs)) if b.requires_grad]
+    if not pairs or not outputs:
+        return
+    for a, b in outputs:
+        if not a.requires_grad:
+            raise Mismatch("gradient: the result does not require grad, PyTorch's does")
+    generator = torch.Generator().manual_seed(1)
+    weights = [torch.randn(b.shape, dtype=b.dtype, generator=generator) for _, b in outputs]
+    expected = torch.autograd.grad([b for _, b in outputs], [b for _, b in pairs], weights, allow_unused=True)
+    got = athanor.autograd.grad([a for a, _ in outputs], [a for a, _ in pairs], [convert(w) for w in weights], allow_unused=True)
+    for i, (a, b) in enumerate(zip(got, expected)):
+        if b is None or a is None:
+            zero = a if b is None else b
+            if zero is not None and bool((zero != 0).any()):
+                raise Mismatch(f"gradient {i}: {'none' if a is None else 'one'}, PyTorch {'none' if b is None else 'one'}")
+        else:
+            compare_tensors(a, b, f"gradient {i}", dtype)
+
+
+def call(f, args, keywords):
+    try:
+        return f(*args, **keywords), None
+    except Exception as error:  # noqa: BLE001  the class is what is compared
+        return None, error
+
+
+def compare_sample(op, ours, sample, dtype, counts):
+    args = (sample.input, *sample.args)
+    try:
+        our_args, our_keywords = convert(tuple(args)), convert(sample.kwargs)
+    except LookupError:
+        counts["not expressible"] += 1
+        return
+    theirs, their_error = call(op.op, args, sample.kwargs)
+    if their_error is not None:
+        return
+    result, error = call(ours, our_args, our_keywords)
+    if error is not None:
+        raise Mismatch(f"refused: {type(error).__name__}: {str(error)[:160]}")
+    counts["calls"] += 1
+    compare_results(result, theirs, dtype)
+    if dtype.is_floating_point and op.supports_autograd:
+        compare_gradients(result, theirs, tensors(our_args) + tensors(our_keywords), tensors(args) + tensors(sample.kwargs), dtype)
+        counts["gradients"] += 1
+
+
+def compare_errors(op, ours, counts):
+    if op.error_inputs_func is None:
+        return
+    for error_input in op.error_inputs("cpu"):
+        sample = error_input.sample_input
+        args = (sample.input, *sample.args)
+        try:
+            our_args, our_keywords = convert(tuple(args)), convert(sample.kwargs)
+        except (LookupError, TypeError, ValueError):
+            continue  # what NumPy cannot carry over either
+        _, their_error = call(op.op, args, sample.kwargs)
+        if their_error is None:
+            continue
+        _, error = call(ours, our_args, our_keywords)
+        counts["errors"] += 1
+        if error is None:
+            raise Mismatch(f"accepted what PyTorch refuses with {type(their_error).__name__}: {str(their_error)[:120]}")
+        if not isinstance(error, type(their_error)) and not isinstance(their_error, type(error)):
+            raise Mismatch(f"error class {type(error).__name__} ({str(error)[:80]}), PyTorch {type(their_error).__name__} ({str(their_error)[:80]})")
+
+
+def known(name, message):
+    return next((reason for op, what, reason in KNOWN if re.fullmatch(op, name) and re.search(what, message)), None)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--op", default="")
+    parser.add_argument("--samples", type=int, default=40)
+    parser.add_argument("--verbose", action="store_true")
+    options = parser.parse_args()
+    counts = dict.fromkeys(("ops", "calls", "gradients", "errors", "not expressible", "known", "not here"), 0)
+    failures = {}
+    for op in op_db:
+        if options.op and not re.search(options.op, op.name):
+            continue
+        ours = find(op.name)
+        if ours is None:
+            counts["not here"] += 1
+            continue
+        counts["ops"] += 1
+        name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+        for dtype in DTYPES:
+            if dtype not in op.supported_dtypes("cpu"):
+                continue
+            torch.manual_seed(0)
+            samples = op.sample_inputs("cpu", dtype, requires_grad=dtype.is_floating_point and op.supports_autograd)
+            for i, sample in enumerate(itertools.islice(samples, options.samples)):
+                try:
+                    compare_sample(op, ours, sample, dtype, counts)
+                except Mismatch as m:
+                    message = f"{dtype} sample {i}: {m}"
+                    if known(op.name, str(m)):
+                        counts["known"] += 1
+                    else:
+                        failures.setdefault(name, []).append(message + (f"\n      {sample.summary()}" if options.verbose else ""))
+                except Exception:  # noqa: BLE001
+                    failures.setdefault(name, []).append(f"{dtype} sample {i}: {traceback.format_exc(limit=-2).strip()[-400:]}")
+        try:
+            compare_errors(op, ours, counts)
+        except Mismatch as m:
+            if known(op.name, str(m)):
+                counts["known"] += 1
+            else:
+                failures.setdefault(name, []).append(str(m))
+    for name, messages in failures.items():
+        print(f"{name}: {len(messages)} differences")
+        for m in messages[:4 if options.verbose else 2]:
+            print(f"   {m}")
+    print(", ".join(f"{v} {k}" for k, v in counts.items()), f"; {len(failures)} ops differ", sep="")
+    return 1 if failures or not counts["calls"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
