@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 import athanor
 from athanor import Tensor
@@ -44,9 +44,6 @@ class CIFAR10(InMemoryImages):
         except OSError as e:
             raise RuntimeError(f"Dataset not found or corrupted. It is not downloaded here: {e}") from None
         self.targets: List[int] = targets.tolist()
-
-    def __getitem__(self, index: Any) -> Tuple[Any, Any]:
-        return self._example(index)
 
     def __len__(self) -> int:
         return self._bytes.size(0)

@@ -71,9 +71,6 @@ class MNIST(InMemoryImages):
         folders = [self.root, os.path.join(self.root, "raw"), os.path.dirname(self.raw_folder), self.raw_folder]
         return any("ubyte" in name for f in folders if os.path.isdir(f) for name in os.listdir(f))
 
-    def __getitem__(self, index: Any) -> Tuple[Any, Any]:
-        return self._example(index)
-
     def __len__(self) -> int:
         return len(self.data)
 

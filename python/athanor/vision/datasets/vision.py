@@ -92,7 +92,7 @@ class InMemoryImages(VisionDataset):
 
     targets: Any
 
-    def _example(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         values, target = self._images()[index], int(self.targets[index])
         # ToTensor makes the same of bytes as of the image made of them.
         image = values if begins_with_to_tensor(self.transform) else as_image(values)
