@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
+#include <cstdio>
 
 #include "athanor/base/parallel.h"
 #include "athanor/data/cifar.h"
@@ -31,6 +32,10 @@ Pair mnist(const std::string& name, const std::string& root, bool train, bool do
   options.root_only = !download && !generate;
   options.download = download;
   options.generate = generate;
+  options.log = [](const std::string& text) {
+    // What torchvision says nothing about: files that were there.
+    if (text.find(": read from ") == std::string::npos) std::fprintf(stderr, "%s\n", text.c_str());
+  };
   const datasets::MNIST set(options, train ? datasets::MNIST::Mode::kTrain : datasets::MNIST::Mode::kTest);
   return {set.bytes(), set.targets()};
 }

@@ -108,8 +108,8 @@ class SharedMapping {
  private:
   static void* map(int descriptor, std::size_t size) {
     void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-    ATHANOR_CHECK_TYPE(IoError, data != MAP_FAILED, "cannot map ", size, " bytes of shared memory: ",
-                       std::generic_category().message(errno));
+    ATHANOR_CHECK_TYPE(IoError, data != MAP_FAILED, "cannot map ", size,
+                       " bytes of shared memory: ", std::generic_category().message(errno));
     return data;
   }
   std::shared_ptr<void> memory_;

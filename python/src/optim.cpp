@@ -69,8 +69,7 @@ class Batch {
   explicit Batch(const StepKernel<Step>& kernel) : kernel_(kernel) {}
 
   void add(const Tensor& p, const Tensor& grad, const States& states, std::size_t i, const Step& step) {
-    if (!params_.empty() &&
-        (params_[0].dtype() != p.dtype() || params_[0].device() != p.device() || !(step == step_)))
+    if (!params_.empty() && (params_[0].dtype() != p.dtype() || params_[0].device() != p.device() || !(step == step_)))
       run();
     step_ = step;
     Tensor dense = p;

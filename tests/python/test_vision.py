@@ -23,6 +23,13 @@ except ImportError:
     Image = None
 
 
+try:
+    import athanor.nn as nn
+except ImportError:
+    nn = None
+needs_nn = unittest.skipIf(nn is None, "athanor.nn is not there")
+
+
 def write_mnist(folder: str, n: int = 50) -> None:
     """Files in MNIST's form: pixel k of image i is (i * 7 + k) % 256, class i % 10."""
     os.makedirs(folder, exist_ok=True)
@@ -172,6 +179,7 @@ class Transforms(unittest.TestCase):
             flipped = transforms.RandomHorizontalFlip(p)(self.image)
             self.assertEqual(not athanor.equal(flipped, self.image), changed)
 
+    @needs_nn
     def test_a_number_is_the_shorter_edge(self) -> None:
         self.assertEqual(tuple(F.resize(athanor.rand(3, 40, 60), 20).shape), (3, 20, 30))
         self.assertEqual(tuple(F.resize(athanor.rand(3, 40, 60), 20, max_size=24).shape), (3, 16, 24))
@@ -189,6 +197,7 @@ class Transforms(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "larger than input image size"):
             transforms.RandomCrop(6)(self.image)
 
+    @needs_nn
     def test_seeds_decide_what_is_drawn(self) -> None:
         chain = transforms.Compose(
             [
@@ -306,12 +315,11 @@ class Folders(unittest.TestCase):
             datasets.CIFAR10(root)
 
 
+@needs_nn
 class ResNets(unittest.TestCase):
     def setUp(self) -> None:
-        try:
-            from athanor.vision import models
-        except ImportError as e:
-            self.skipTest(f"athanor.nn is not there: {e}")
+        from athanor.vision import models
+
         self.models = models
 
     def test_numbers_of_parameters_are_those_of_the_papers(self) -> None:
@@ -332,7 +340,6 @@ class ResNets(unittest.TestCase):
         self.assertIn("layer1.0.conv3.weight", self.models.resnet50().state_dict())
 
     def test_a_network_split_by_its_subclass_computes_the_same(self) -> None:
-        from athanor import nn
         from athanor.vision.models.resnet import BasicBlock, ResNet
 
         class Split(ResNet):

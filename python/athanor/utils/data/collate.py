@@ -108,7 +108,9 @@ def _collate_numpy(batch: Any, first: Any) -> Any:
             raise TypeError(_ERROR.format(first.dtype))
         return athanor.stack([athanor.as_tensor(b) for b in batch], 0)
     if first.shape == ():  # a NumPy scalar
-        return athanor.as_tensor([b.item() for b in batch], dtype=athanor.as_tensor(first).dtype)
+        import numpy
+
+        return athanor.from_numpy(numpy.array(batch, dtype=first.dtype))
     raise TypeError(_ERROR.format(type(first)))
 
 
