@@ -13,6 +13,7 @@
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
+#include "athanor/ops/reduce.h"
 #include "athanor/ops/reshape.h"
 #include "athanor/ops/scan_sort.h"
 #include "athanor/ops/view.h"
@@ -22,8 +23,9 @@ namespace athanor::ops {
 /// Sum over the products of dims_self of self with dims_other of other, pair by pair; the result has the dims of self
 /// that are left, then those of other.
 ATHANOR_FUNCTION("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor | function");
-Tensor tensordot(const Tensor& self, const Tensor& other, IntArrayRef dims_self, IntArrayRef dims_other) {
-  ATHANOR_CHECK(self.defined() && other.defined(), "tensordot: expected tensors, got an undefined one");
+Tensor tensordot(const Tensor& left, const Tensor& right, IntArrayRef dims_self, IntArrayRef dims_other) {
+  ATHANOR_CHECK(left.defined() && right.defined(), "tensordot: expected tensors, got an undefined one");
+  Tensor self = left, other = right;
   ATHANOR_CHECK(dims_self.size() == dims_other.size(), "tensordot: both dimension lists should have same length, got ",
                 dims_self, " and ", dims_other);
   ATHANOR_CHECK(self.dtype() == other.dtype(), "tensordot: both inputs should have same dtype, got ", self.dtype(),
@@ -37,6 +39,9 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntArrayRef dims_self,
     const std::int64_t b = wrap_dim(dims_other[i], other.dim(), "tensordot");
     ATHANOR_CHECK(!left_summed[static_cast<std::size_t>(a)] && !right_summed[static_cast<std::size_t>(b)],
                   "tensordot: a dim appears twice in ", dims_self, " or ", dims_other);
+    // A dim of size 1 broadcasts: the other side's is summed.
+    if (self.size(a) == 1 && other.size(b) != 1) other = sum(other, OptionalIntArrayRef(b), true);
+    if (other.size(b) == 1 && self.size(a) != 1) self = sum(self, OptionalIntArrayRef(a), true);
     ATHANOR_CHECK(self.size(a) == other.size(b), "tensordot: contracted dimensions need to match, but first has size ",
                   self.size(a), " in dim ", a, " and second has size ", other.size(b), " in dim ", b);
     left_summed[static_cast<std::size_t>(a)] = right_summed[static_cast<std::size_t>(b)] = true;

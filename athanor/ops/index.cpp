@@ -178,6 +178,11 @@ struct IndexAdd {
     const std::int64_t have = source.dim() ? source.size(dim) : 1;
     ATHANOR_CHECK(i.numel() == have, "index_add(): Number of indices (", i.numel(),
                   ") should be equal to source.size(dim): (", have, "), for dim: ", dim);
+    bool fits = self.dim() == source.dim() || (self.dim() <= 1 && source.dim() <= 1);
+    for (std::int64_t d = 0; fits && d < self.dim(); ++d)
+      fits = d == dim || (source.dim() == self.dim() && self.size(d) == source.size(d));
+    ATHANOR_CHECK(fits, "index_add(): source tensor shape must match self tensor shape, excluding the specified dimension. "
+                  "Got self.shape = ", self.sizes(), " source.shape = ", source.sizes(), ", dim = ", dim);
     return like(self);
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& i, const Tensor& source) {

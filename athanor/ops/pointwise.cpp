@@ -35,7 +35,11 @@ struct Add : BinaryPointwise<Add, BinaryOp::Add> {
   Scalar alpha;
   void run(const Tensor& out, const Tensor& a, const Tensor& b) {
     if (!is_one(alpha)) check_alpha("add", out.dtype(), alpha);
-    launch_elementwise(binary_kernel, BinaryOp::Add, out, a, b, alpha, Scalar(0));
+    // Bools: a or (alpha and b); the kernel knows "or" and "and" alone.
+    if (out.dtype() == DType::Bool && !alpha.toBool())
+      launch_elementwise(binary_kernel, BinaryOp::Mul, out, a, a, Scalar(0), Scalar(0));
+    else
+      launch_elementwise(binary_kernel, BinaryOp::Add, out, a, b, alpha, Scalar(0));
   }
   void grad(GradCall& g) {
     if (g.needs(0)) g.set(0, g.grad());
@@ -48,7 +52,8 @@ struct AddScalar : ScalarPointwise<AddScalar, BinaryOp::Add> {
   Scalar other, alpha;
   void run(const Tensor& out, const Tensor& a) {
     if (!is_one(alpha)) check_alpha("add", out.dtype(), alpha);
-    launch_elementwise(binary_scalar_kernel, BinaryOp::Add, out, a, other, false, alpha, Scalar(0));
+    const Scalar added = out.dtype() == DType::Bool && !alpha.toBool() ? Scalar(false) : other;
+    launch_elementwise(binary_scalar_kernel, BinaryOp::Add, out, a, added, false, alpha, Scalar(0));
   }
   void grad(GradCall& g) { g.set(0, g.grad()); }
 };

@@ -250,7 +250,7 @@ def tensordot(a: Tensor, b: Tensor, dims=2, out=None) -> Tensor:
     if isinstance(dims, builtins.int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
-        if dims > min(a.dim(), b.dim()):
+        if dims > builtins.min(a.dim(), b.dim()):
             raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got {dims}")
         pair = list(builtins.range(-dims, 0)), list(builtins.range(dims))
     else:
@@ -312,7 +312,11 @@ def from_dlpack(ext_tensor) -> Tensor:
 @_public
 def cov(input: Tensor, *, correction: int = 1, fweights=None, aweights=None) -> Tensor:
     """The covariance matrix of the rows, variables, whose columns are observations."""
+    if input.dim() > 2:
+        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions")
     x = input.reshape(1, -1) if input.dim() < 2 else input
+    if not x.is_floating_point():
+        x = x.to(_C.get_default_dtype())
     w = None
     for given in (fweights, aweights):
         if given is not None:
@@ -324,8 +328,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights=None, aweights=None) -> 
     else:
         factor = total - correction * (w * aweights).sum() / total
     centred = x - mean
-    result = (centred if w is None else centred * w) @ centred.t() / factor
-    return result.squeeze() if input.dim() < 2 else result
+    return ((centred if w is None else centred * w) @ centred.t() / factor).squeeze()
 
 
 @_public
@@ -336,6 +339,47 @@ def corrcoef(input: Tensor) -> Tensor:
         return c / c
     deviation = c.diagonal().sqrt()
     return (c / deviation[:, None] / deviation[None, :]).clamp(-1, 1)
+
+
+_CDIST_MODES = {"use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": 1, "donot_use_mm_for_euclid_dist": 2}
+
+
+@_public
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode="use_mm_for_euclid_dist_if_necessary") -> Tensor:
+    """The p-norm distance of each row of x1 (…, P, M) to each row of x2 (…, R, M), as (…, P, R)."""
+    if isinstance(compute_mode, str):
+        if compute_mode not in _CDIST_MODES:
+            raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+        compute_mode = _CDIST_MODES[compute_mode]
+    return _ops.cdist(x1, x2, p, compute_mode)
+
+
+@_public
+def scatter(input: Tensor, dim: int, index: Tensor, src=None, *, value=None, reduce: str | None = None, out=None) -> Tensor:
+    """input with src's elements (or a number) at the places that index names along dim; reduce "add" or "multiply"
+    combines them with what is there."""
+    source = value if src is None else src
+    if reduce is None:
+        return _ops.scatter(input, dim, index, source) if out is None else _ops.scatter(input, dim, index, source, out=out)
+    if reduce not in ("add", "multiply"):
+        raise RuntimeError("reduce argument must be either add or multiply.")
+    if not isinstance(source, Tensor):
+        source = _ops.full(tuple(index.shape), source, dtype=input.dtype, device=input.device)
+    result = _ops.scatter_reduce(input, dim, index, source, "sum" if reduce == "add" else "prod")
+    return result if out is None else out.copy_(result)
+
+
+@_public
+def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
+    """input with value at the entries of dim that index names."""
+    if isinstance(value, Tensor):
+        if value.dim():
+            raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.dim()} "
+                               "dimension(s).")
+        place = _ops.zeros((input.shape[dim] if input.dim() else 1,), dtype=_C.bool, device=input.device)
+        place = place.index_fill(0, index, 1)
+        return input.masked_fill(place.reshape([-1] + [1] * (input.dim() - 1 - dim % input.dim())) if input.dim() else place[0], value)
+    return _ops.index_fill(input, dim, index, value)
 
 
 @_public

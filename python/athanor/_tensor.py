@@ -185,6 +185,7 @@ def _apply(self: Tensor, function) -> Tensor:
 
 
 def _method(function):
+    """A method that is a function of the package on the tensor."""
     def method(self, *args, **keywords):
         return function(self, *args, **keywords)
 
@@ -220,6 +221,9 @@ def _attach() -> None:
         "polygamma": _polygamma, "unique": _method(_functions.unique),
         "unique_consecutive": _method(_functions.unique_consecutive), "nonzero": _method(_functions.nonzero),
         "norm": _method(_functions.norm), "is_same_size": _method(_functions.is_same_size),
+        "scatter": _method(_functions.scatter), "index_fill": _method(_functions.index_fill),
+        "scatter_": lambda self, *args, **keywords: self.copy_(_functions.scatter(self, *args, **keywords))
+        if "reduce" in keywords else _C.ops.scatter_(self, *args, **keywords),
         "cov": _method(_functions.cov), "corrcoef": _method(_functions.corrcoef),
         "is_nonzero": _method(_functions.is_nonzero),
         "is_set_to": lambda self, other: self.data_ptr() == other.data_ptr() and self.shape == other.shape

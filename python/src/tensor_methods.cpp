@@ -518,6 +518,7 @@ PyGetSetDef tensor_properties[] = {
     ATHANOR_PROPERTY("_version", get_version, nullptr, "How often the storage was changed in place."),
     ATHANOR_PROPERTY("output_nr", get_output_nr, nullptr, "Which result of its call it is."),
     ATHANOR_PROPERTY("_base", get_base, nullptr, "What it is a view of, or None."),
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, "Attributes that the program gave it.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
