@@ -150,6 +150,11 @@ void Tensor::set_data(const Tensor& other) const {
   TensorImpl* to = impl();
   const TensorImpl* from = other.impl();
   DimVector sizes(from->sizes()), strides(from->strides());
+  if (to->autograd && (to->dtype != from->dtype || to->device != from->device || to->sizes() != from->sizes())) {
+    // A graph that lives on may keep the accumulator for gradients of the old kind; the next one makes its own.
+    const std::lock_guard lock(to->autograd->lock);
+    to->autograd->accumulator = nullptr;
+  }
   if (to->dims != to->inline_dims) {
     delete[] to->dims;
     to->dims = to->inline_dims;

@@ -375,18 +375,26 @@ std::int64_t rows_of(const Tensor& input) {
   return rows;
 }
 
+/// The step between rows of `input` (…, k), if its leading dims are one run of memory. Dims of one element may have any
+/// stride.
+std::optional<std::int64_t> row_step(const Tensor& input) {
+  std::int64_t step = input.size(-1), next = -1;
+  for (std::int64_t d = input.dim() - 2; d >= 0; --d) {
+    if (input.size(d) == 1) continue;
+    if (next == -1)
+      step = input.stride(d);
+    else if (input.stride(d) != next)
+      return std::nullopt;
+    next = input.stride(d) * input.size(d);
+  }
+  return step;
+}
+
 /// `input` (…, k) read as (rows, k), for kernels; its leading dims must be one run of memory.
 Tensor rows_alias(const Tensor& input) {
   if (input.dim() == 2) return input;
-  const std::int64_t rows = rows_of(input), k = input.size(-1);
-  const std::int64_t step = input.dim() == 1 ? k : input.stride(-2);
-  return detail::alias(input, {rows, k}, {step, input.stride(-1)}, input.storage_offset());
-}
-
-bool leading_dims_merge(const Tensor& input) {
-  for (std::int64_t d = 0; d + 2 < input.dim(); ++d)
-    if (input.stride(d) != input.stride(d + 1) * input.size(d + 1)) return false;
-  return true;
+  return detail::alias(input, {rows_of(input), input.size(-1)}, {*row_step(input), input.stride(-1)},
+                       input.storage_offset());
 }
 
 }  // namespace
@@ -398,7 +406,7 @@ struct LinearBase {
   bool w_columns = false;
   void prepare(Tensor& input, Tensor& weight, Tensor& bias) {
     Autocast<AutocastTo::Lower>::prepare(input, weight, bias);
-    if (input.defined() && input.dim() > 2 && !leading_dims_merge(input)) input = contiguous(input);
+    if (input.defined() && input.dim() > 2 && !row_step(input)) input = contiguous(input);
   }
   Meta infer(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     check_operands("linear", {&input, &weight});

@@ -187,6 +187,16 @@ TEST(Linear, IsProductWithTransposedWeightPlusBias) {
   expect_close(linear(strided, w, b), matmul(strided.contiguous(), w.t()) + b);
 }
 
+TEST(Linear, StridesOfDimsWithOneElementMeanNothing) {
+  const Tensor w = values({3, 4}, kDouble, 1), b = values({3}, kDouble, 2), x = values({2, 5, 4}, kDouble, 3);
+  // Shape (3, 1, 4), strides (4, 20, 1): contiguous, though the step between rows is not that of the last but one dim.
+  const Tensor turned = x.slice(0, 0, 1).slice(1, 0, 3).transpose(0, 1);
+  ASSERT_EQ(turned.stride(1), 20);
+  expect_close(linear(turned, w, b), matmul(turned.clone(), w.t()) + b);
+  const Tensor lone = x.slice(0, 1, 2).slice(1, 2, 3).as_strided({1, 1, 4}, {7, 9, 1});
+  expect_close(linear(lone, w, b), matmul(lone.clone(), w.t()) + b);
+}
+
 TEST(Linear, GradientsToSecondOrder) {
   const auto f = [](const std::vector<Tensor>& in) { return linear(in[0], in[1], in[2]); };
   for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{4}, {1, 4}, {5, 4}, {2, 3, 4}}) {
