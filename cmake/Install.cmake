@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS athanor athanor_torch EXPORT AthanorTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 file(RELATIVE_PATH BIN_TO_LIB /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
-set_target_properties(athanor_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${BIN_TO_LIB}")
+set_target_properties(athanor_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${BIN_TO_LIB};$ORIGIN/../lib")
 install(TARGETS athanor_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # Headers of the interface; those of the kernels and of the launcher stay inside.
