@@ -8,6 +8,7 @@ import io
 import pickle
 import unittest
 import warnings
+import weakref
 from collections import OrderedDict
 
 import athanor as torch
@@ -463,15 +464,36 @@ class Copies(unittest.TestCase):
         self.assertTrue(torch.equal(other.weight, net.weight))
 
     def test_hooks_do_not_keep_modules_alive(self) -> None:
-        import weakref
-
         layer = nn.Linear(2, 1)
         handle = layer.register_forward_hook(lambda *a: None)
-        ref = weakref.ref(layer)
-        del layer
+        layer.register_load_state_dict_pre_hook(lambda *a: None)
+        layer.register_full_backward_hook(lambda *a: None)
+        layer(torch.ones(1, 2, requires_grad=True)).sum().backward()
         gc.collect()
-        self.assertIsNone(ref())
+        gc.disable()
+        try:
+            ref = weakref.ref(layer)
+            del layer
+            self.assertIsNone(ref())
+        finally:
+            gc.enable()
         handle.remove()
+
+    def test_hooks_follow_copies(self) -> None:
+        seen = []
+        layer = nn.Linear(2, 1)
+        layer.register_load_state_dict_pre_hook(lambda module, *rest: seen.append(module))
+        other = copy.deepcopy(layer)
+        other.load_state_dict(layer.state_dict())
+        self.assertEqual(len(seen), 1)
+        self.assertIs(seen[0], other)
+
+    def test_hooks_of_unpickled_modules_are_not_overwritten(self) -> None:
+        layer = pickle.loads(pickle.dumps(nn.ReLU()))
+        number = layer.register_forward_hook(lambda *a: None).id
+        layer._forward_hooks = OrderedDict((number + i, lambda *a: None) for i in range(1, 4))
+        layer.register_forward_hook(lambda *a: None)
+        self.assertEqual(len(layer._forward_hooks), 4)
 
 
 class Parameters(unittest.TestCase):

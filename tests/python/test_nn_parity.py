@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 import pickle
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -18,6 +17,7 @@ import athanor
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import nn_cases  # noqa: E402
+import peer  # noqa: E402
 
 # What differs and is meant to, with the reason.
 MEANT = {
@@ -26,30 +26,15 @@ MEANT = {
 }
 # Gradients in float64 that PyTorch computes with constants rounded to float32.
 ROUNDED = ("Hardsigmoid", "CELU")
-# torch as old as this prints other things and lacks some functions.
-LEAST_VERSION = (2, 9)
 
 
-def peer_results() -> tuple[dict | None, str]:
-    """What PyTorch gives, or why there is nothing."""
-    python = os.environ.get("ATHANOR_PEER_PYTHON", "python3")
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")}
-    try:
-        version = subprocess.run(
-            [python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, env=environment
-        )
-    except OSError as error:
-        return None, f"no peer: {error}"
-    if version.returncode != 0:
-        return None, f"{python} has no torch (set ATHANOR_PEER_PYTHON)"
-    numbers = tuple(int(n) for n in version.stdout.split("+")[0].split(".")[:2])
-    if numbers < LEAST_VERSION:
-        return None, f"torch {version.stdout.strip()} of {python} is older than {LEAST_VERSION}"
+def peer_results() -> dict:
+    """What PyTorch gives. Raises SkipTest where no Python has it."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "results")
-        subprocess.run([python, nn_cases.__file__, "torch", path], check=True, env=environment)
+        peer.run(nn_cases.__file__, "torch", path)
         with open(path, "rb") as f:
-            return pickle.load(f), ""
+            return pickle.load(f)
 
 
 def same(a: object, b: object, tolerance: float) -> bool:
@@ -71,11 +56,14 @@ class Parity(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.theirs, cls.reason = peer_results()
-        if cls.theirs is not None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                cls.ours = nn_cases.run(athanor)
+        try:
+            cls.theirs = peer_results()
+        except unittest.SkipTest as skip:
+            cls.reason = str(skip)
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cls.ours = nn_cases.run(athanor)
 
     def setUp(self) -> None:
         if self.theirs is None:

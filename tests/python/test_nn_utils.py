@@ -232,6 +232,41 @@ class Sequences(unittest.TestCase):
         self.assertEqual(left[0, :, 0].tolist(), [0.0, 1.0, 1.0])
 
 
+class FunctionalCall(unittest.TestCase):
+    def test_other_parameters_take_the_place_of_a_modules_own(self) -> None:
+        call = nn.utils.stateless.functional_call
+        net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+        own = net[0].weight
+        weight = torch.ones(3, 2, requires_grad=True)
+        x = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
+        out = call(net[0], {"weight": weight, "bias": torch.zeros(3)}, x)
+        self.assertEqual(out.tolist(), [[3.0] * 3, [8.0] * 3])
+        out.sum().backward()
+        self.assertEqual(weight.grad.tolist(), [[4.0, 7.0]] * 3)
+        self.assertIs(net[0].weight, own)
+        self.assertIsNone(own.grad)
+        count = torch.tensor(0)
+        call(net, ({"0.weight": weight}, {"1.num_batches_tracked": count}), (x,))
+        self.assertEqual((int(count), int(net[1].num_batches_tracked)), (1, 0))
+
+    def test_the_module_is_whole_again_after_errors(self) -> None:
+        net = nn.Linear(2, 3)
+        own = net.weight
+        with self.assertRaises(RuntimeError):
+            nn.utils.stateless.functional_call(net, {"weight": torch.ones(3, 2)}, torch.ones(1, 5))
+        self.assertIs(net.weight, own)
+        with self.assertRaises(AttributeError):
+            nn.utils.stateless.functional_call(net, {"wait": own}, torch.ones(1, 2))
+        with self.assertRaisesRegex(RuntimeError, r"Missing key\(s\): \['bias'\]"):
+            nn.utils.stateless.functional_call(net, {"weight": own}, torch.ones(1, 2), strict=True)
+
+    def test_shared_tensors_are_replaced_everywhere(self) -> None:
+        net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+        net[1].weight = net[0].weight
+        out = nn.utils.stateless.functional_call(net, {"0.weight": 2 * torch.eye(2)}, torch.ones(1, 2))
+        self.assertEqual(out.tolist(), [[4.0, 4.0]])
+
+
 class SkipInit(unittest.TestCase):
     def test_gives_the_module_without_first_values(self) -> None:
         layer = nn.utils.skip_init(nn.Linear, 2, 3)

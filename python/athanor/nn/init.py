@@ -127,7 +127,8 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
         tensor.zero_()
         for g in range(groups):
             for c in range(min(per_group, tensor.size(1))):
-                tensor[(g * per_group + c, c, *middle)] = 1
+                place = (g * per_group + c, c, *middle)
+                tensor[place] = 1
     return tensor
 
 
@@ -217,3 +218,28 @@ def _fan_in_uniform_(bias: Optional[Tensor], weight: Tensor) -> None:
         fan_in, _ = _calculate_fan_in_and_fan_out(weight)
         bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
         uniform_(bias, -bound, bound)
+
+
+def _old_name(new: Any) -> Any:
+    name = new.__name__[:-1]
+
+    def old(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.", FutureWarning, stacklevel=2)
+        return new(*args, **kwargs)
+
+    old.__name__ = name
+    old.__doc__ = f"The old name of {name}_()."
+    return old
+
+
+uniform = _old_name(uniform_)
+normal = _old_name(normal_)
+constant = _old_name(constant_)
+eye = _old_name(eye_)
+dirac = _old_name(dirac_)
+xavier_uniform = _old_name(xavier_uniform_)
+xavier_normal = _old_name(xavier_normal_)
+kaiming_uniform = _old_name(kaiming_uniform_)
+kaiming_normal = _old_name(kaiming_normal_)
+orthogonal = _old_name(orthogonal_)
+sparse = _old_name(sparse_)

@@ -50,6 +50,8 @@ class Buffer(Tensor):
     persistent: whether the module's state_dict contains it.
     """
 
+    persistent: bool
+
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
         if data is None:
             data = athanor.empty(0)

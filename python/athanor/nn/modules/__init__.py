@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .activation import *  # noqa: F403
 from .adaptive import *  # noqa: F403
-from .attention import *  # noqa: F403
 from .batchnorm import *  # noqa: F403
 from .container import *  # noqa: F403
 from .conv import *  # noqa: F403

@@ -19,7 +19,8 @@ class RemovableHandle:
     """Stands for a registered hook: remove() takes it away. As a context manager it does so at the end of the block."""
 
     def __init__(self, hooks: dict, *, extra_dict: Any = None) -> None:
-        self.id = next(_ids)
+        # Hooks of an unpickled module have numbers of another process.
+        self.id = next(i for i in _ids if i not in hooks)
         self._where = [weakref.ref(hooks)]
         for more in extra_dict if isinstance(extra_dict, list) else [extra_dict]:
             if more is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections import OrderedDict, namedtuple
 from typing import Any, Callable, Mapping
 
@@ -29,14 +30,21 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
 
 
 class _WithModule:
-    """A hook that is told the module it belongs to; follows the module into copies and pickles."""
+    """A hook that is told its module, which it does not keep alive; it follows the module into copies and pickles."""
 
     def __init__(self, hook: Callable, module: Any) -> None:
         self.hook = hook
-        self.module = module
+        self.module = weakref.ref(module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.hook(self.module, *args, **kwargs)
+        return self.hook(self.module(), *args, **kwargs)
+
+    def __getstate__(self) -> tuple:
+        return self.hook, self.module()
+
+    def __setstate__(self, state: tuple) -> None:
+        self.hook = state[0]
+        self.module = weakref.ref(state[1])
 
 
 class StateDictMixin:

@@ -12,6 +12,7 @@ from athanor.nn import functional as F
 from athanor.nn import init
 from athanor.nn.parameter import Parameter
 
+from .attention import MultiheadAttention
 from .module import Module
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Tanh",
     "SiLU",
     "Mish",
+    "MultiheadAttention",
     "Hardswish",
     "ELU",
     "CELU",

@@ -197,7 +197,7 @@ class RNNBase(Module):
             return function(data, hx, *rest, self.batch_first)
         return function(data, batch_sizes, hx, *rest)
 
-    def forward(self, input: Any, hx: Optional[Tensor] = None) -> tuple[Any, Tensor]:
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """input (L, N, input_size), (N, L, input_size) with batch_first, (L, input_size), or a PackedSequence; hx
         (layers · directions, N, hidden_size), zeros if None. Gives the states of the last layer at every step, and the
         last state of every layer.
@@ -249,7 +249,7 @@ class LSTM(RNNBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
 
-    def forward(self, input: Any, hx: Optional[tuple] = None) -> tuple[Any, tuple[Tensor, Tensor]]:
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, tuple[Tensor, Tensor]]:
         """As RNNBase.forward, with states (h, c): h (layers · directions, N, proj_size or hidden_size), c (…,
         hidden_size)."""
         out, last = self._run(input, [None, None] if hx is None else list(hx))
