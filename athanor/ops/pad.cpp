@@ -79,10 +79,9 @@ namespace {
 
 enum class PadMode { Reflect, Replicate, Circular };
 
-/// Where in 0 … n - 1 position i outside it reads.
+/// Where in 0 … n - 1 position i outside it reads, unless positions wrap around.
 std::int64_t source_of(std::int64_t i, std::int64_t n, PadMode mode) {
   if (mode == PadMode::Replicate) return std::clamp<std::int64_t>(i, 0, n - 1);
-  if (mode == PadMode::Circular) return (i + n) % n;
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
@@ -96,8 +95,10 @@ void check_room(const Tensor& self, std::int64_t d, std::int64_t before, std::in
     ATHANOR_CHECK(before <= n && after <= n, "Padding value causes wrapping around more than once, got padding (",
                   before, ", ", after, ") at dimension ", d, " of input ", self.sizes());
   ATHANOR_CHECK(n > 0, "pad: Expected a non-empty dimension ", d, " to pad, got input of size ", self.sizes());
-  ATHANOR_CHECK(n + before + after > 0, "pad: padding (", before, ", ", after, ") leaves nothing of dimension ", d,
-                " of input ", self.sizes());
+  ATHANOR_CHECK(
+      n + before + after > 0 &&
+          (mode != PadMode::Circular || n + std::min<std::int64_t>(0, before) + std::min<std::int64_t>(0, after) > 0),
+      "pad: padding (", before, ", ", after, ") leaves nothing of dimension ", d, " of input ", self.sizes());
 }
 
 Tensor pad_by_index(const Tensor& self, IntArrayRef pad, PadMode mode) {
@@ -109,7 +110,11 @@ Tensor pad_by_index(const Tensor& self, IntArrayRef pad, PadMode mode) {
     if (before == 0 && after == 0) continue;
     check_room(self, d, before, after, mode);
     std::vector<std::int64_t> from;
-    for (std::int64_t k = -before; k < n + after; ++k) from.push_back(source_of(k, n, mode));
+    // Negative padding takes away first; what is left wraps around.
+    const std::int64_t start = std::max<std::int64_t>(0, -before);
+    const std::int64_t length = n - start + std::min<std::int64_t>(0, after);
+    for (std::int64_t k = -before; k < n + after; ++k)
+      from.push_back(mode == PadMode::Circular ? start + (k - start + n * length) % length : source_of(k, n, mode));
     out = index_select(out, d, index_tensor(from, {n + before + after}, self.device()));
   }
   return out;

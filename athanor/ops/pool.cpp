@@ -36,6 +36,10 @@ PoolParams make_params(const char* op, IntArrayRef kernel, IntArrayRef stride, I
     ATHANOR_CHECK(p.stride[d] > 0, op, ": stride should be greater than zero, but got ", p.stride[d]);
     ATHANOR_CHECK(p.dilation[d] > 0, op, ": dilation should be greater than zero, but got ", p.dilation[d]);
     ATHANOR_CHECK(p.padding[d] >= 0, op, ": padding must be non-negative, but got ", p.padding[d]);
+    constexpr std::int64_t kMost = std::int64_t{1} << 30;  // beyond, sizes computed from these could overflow
+    ATHANOR_CHECK(p.kernel[d] < kMost && p.stride[d] < kMost && p.dilation[d] < kMost, op,
+                  ": effective kernel size overflows, but got kernel_size=", p.kernel[d], ", stride=", p.stride[d],
+                  " and dilation=", p.dilation[d]);
     const std::int64_t reach = (p.kernel[d] - 1) * p.dilation[d] + 1;
     ATHANOR_CHECK(p.padding[d] <= reach / 2, op,
                   ": pad should be at most half of effective kernel size, but got pad=", p.padding[d],

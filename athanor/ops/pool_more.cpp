@@ -55,7 +55,8 @@ ATHANOR_FUNCTION(
     "max_unpool3d(Tensor self, Tensor indices, int[] output_size, int[] stride, int[] padding) -> Tensor | function");
 Tensor max_unpool3d(const Tensor& self, const Tensor& indices, IntArrayRef output_size, IntArrayRef stride,
                     IntArrayRef padding) {
-  spatial_values(stride, 3, "max_unpool3d", "stride");
+  for (const std::int64_t step : spatial_values(stride, 3, "max_unpool3d", "stride"))
+    ATHANOR_CHECK(step > 0, "max_unpool3d: strides should be greater than zero, but got stride: ", stride);
   spatial_values(padding, 3, "max_unpool3d", "padding");
   return unpool("max_unpool3d", self, indices, output_size, 3);
 }

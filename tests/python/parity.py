@@ -43,14 +43,24 @@ KNOWN = [
     (r"logit", r"value", "eps above 0.5, where the two bounds cross"),
     (r"roll", r"accepted", "a tensor of no dims has one element: rolling changes nothing"),
     (r"(special\.)?polygamma", r"derivatives of trigamma|n of 0 and 1", "orders above 1, and the gradient of order 1, are not here"),
+    (r"nn\.functional\.group_norm", r"Expected HxW", "no elements: an empty result"),
     (r"cov", r"fweights to have", "weights are checked by the product alone"),
     (r"scatter", r"error class IndexError", "the index is checked before the source"),
+    (r"nn\.functional\.(avg_pool\dd|local_response_norm|softsign|tanhshrink|triplet_margin.*|cosine_embedding_loss|pairwise_distance)",
+     r"'Long'|'Bool'|int64", "integers: averages and distances are floating; PyTorch rounds some of them and refuses others"),
+    (r"nn\.functional\.(multi_head_attention_forward)", r"value|gradient", RANDOM),
+    (r"nn\.functional\.ctc_loss", r"gradient", "PyTorch's gradient is that of log-softmax's input; the sample is not normalized"),
+    (r"nn\.functional\.batch_norm", r"got shape \[0\]", "an input without channels"),
+    (r"nn\.functional\.(softshrink|gelu)", r"error class ValueError", "an argument outside its domain is a ValueError"),
+    (r"nn\.functional\.adaptive_(max|avg)_pool\dd", r"error class", "a wrong number of dims: RuntimeError, as elsewhere; a bad size: ValueError"),
     (r"nn\.functional\..*pool.*", r"result\[1\]", "which of equal elements is named"),
 ]
 # PyTorch's samples call these through adapters of their own.
 ADAPTERS = {
     "einsum": lambda tensors, equation: athanor.einsum(equation, tensors),
     "where": lambda self, condition, other: athanor.where(condition, self, other),
+    "nn.functional.embedding": lambda weight, places, **k: athanor.nn.functional.embedding(places, weight, **k),
+    "nn.functional.embedding_bag": lambda weight, places, **k: athanor.nn.functional.embedding_bag(places, weight, **k),
     "polygamma": lambda x, n: athanor.polygamma(n, x),
     "special.polygamma": lambda x, n: athanor.special.polygamma(n, x),
 }
@@ -89,7 +99,7 @@ def convert(x):
         return type(x)(convert(i) for i in x)
     if isinstance(x, dict):
         return {k: convert(v) for k, v in x.items()}
-    if isinstance(x, complex) or isinstance(x, (torch.Generator, torch.layout)):
+    if isinstance(x, complex) or callable(x) and getattr(x, "__module__", "").startswith("torch") or isinstance(x, (torch.Generator, torch.layout)):
         raise LookupError(type(x).__name__)
     return x
 
