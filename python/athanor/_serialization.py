@@ -65,8 +65,12 @@ class _StorageOf:
         self.tensor = tensor
 
 
-class _Pickler(pickle._Pickler):  # type: ignore[name-defined]  # the one that can write names of others' modules
-    dispatch = pickle._Pickler.dispatch.copy()  # type: ignore[attr-defined]
+# The one written in Python can write names of modules that are not here.
+_PythonPickler: Any = getattr(pickle, "_Pickler")
+
+
+class _Pickler(_PythonPickler):
+    dispatch = _PythonPickler.dispatch.copy()
 
     def __init__(self, file: Any, protocol: int, pickle_module: Any = pickle) -> None:
         super().__init__(file, protocol)

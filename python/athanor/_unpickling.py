@@ -31,6 +31,7 @@ class _Callee:
     """A function that a pickle may call. Pickles can set attributes of what they name; here they cannot."""
 
     __slots__ = ("_call",)
+    _call: Callable
 
     def __init__(self, call: Callable) -> None:
         object.__setattr__(self, "_call", call)
@@ -47,6 +48,7 @@ class _Callee:
 
 class _StorageType(_Callee):
     __slots__ = ("dtype",)
+    dtype: Any
 
     def __init__(self, dtype: Any) -> None:
         super().__init__(_refuse_call)

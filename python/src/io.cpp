@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "athanor/io/safetensors.h"
+#include "athanor/io/summary_writer.h"
 #include "athanor/io/tensor_io.h"
 #include "athanor/tensor/external.h"
 #include "python/src/convert.h"
@@ -183,6 +184,16 @@ void bind_io(nb::module_& core) {
     const nb::gil_scoped_release unlocked;
     io::save_safetensors(path, tensors, metadata);
   });
+  nb::class_<io::SummaryWriter>(m, "SummaryWriter")
+      .def(nb::init<const std::string&, const std::string&>())
+      .def("add_scalar", &io::SummaryWriter::add_scalar)
+      .def("add_scalars", &io::SummaryWriter::add_scalars)
+      .def("add_histogram", &io::SummaryWriter::add_histogram)
+      .def("add_image", &io::SummaryWriter::add_image)
+      .def("add_images", &io::SummaryWriter::add_images)
+      .def("add_text", &io::SummaryWriter::add_text)
+      .def("flush", &io::SummaryWriter::flush)
+      .def("close", &io::SummaryWriter::close);
   m.def("safetensors_bytes", &safetensors_bytes);
   m.def("parse_safetensors", &parse_safetensors);
 }

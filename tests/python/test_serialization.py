@@ -253,7 +253,9 @@ class Pickles(unittest.TestCase):
                 if isinstance(t, athanor.Tensor):
                     self.assertEqual(describe(pickle.loads(pickle.dumps(t, protocol))), describe(t), name)
         t = athanor.ones(2)
+        t.tag = "mine"
         other = pickle.loads(pickle.dumps(t))
+        self.assertEqual(other.tag, "mine")
         other[0] = 5
         self.assertEqual(t.tolist(), [1, 1])
 

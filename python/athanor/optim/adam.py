@@ -62,7 +62,7 @@ class Adam(FusedOptimizer):
         )
 
     def _update_group(self, group: Dict[str, Any], params: List[Tensor], grads: List[Tensor]) -> None:
-        names = ("step", "exp_avg", "exp_avg_sq")
+        names: Tuple[str, ...] = ("step", "exp_avg", "exp_avg_sq")
         if group["amsgrad"]:
             names += ("max_exp_avg_sq",)
         steps, *states = self._states(params, names)

@@ -106,6 +106,7 @@ class Optimizer:
 
     _step_pre_hooks: "OrderedDict[int, Callable]"
     _step_post_hooks: "OrderedDict[int, Callable]"
+    _opt_called: bool  # noted by step() for schedules
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -125,7 +126,7 @@ class Optimizer:
             _warn_of_set()
         self.state: "defaultdict[Tensor, Any]" = defaultdict(dict)
         self.param_groups: List[Dict[str, Any]] = []
-        groups = list(params)
+        groups: List[Any] = list(params)
         if len(groups) == 0:
             raise ValueError("optimizer got an empty parameter list")
         if not isinstance(groups[0], dict):

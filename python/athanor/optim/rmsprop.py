@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from athanor import Tensor
 from athanor._C import _optim
@@ -62,7 +62,7 @@ class RMSprop(FusedOptimizer):
         )
 
     def _update_group(self, group: Dict[str, Any], params: List[Tensor], grads: List[Tensor]) -> None:
-        names = ("step", "square_avg")
+        names: Tuple[str, ...] = ("step", "square_avg")
         if group["centered"]:
             names += ("grad_avg",)
         if group["momentum"] > 0:

@@ -1,0 +1,84 @@
+"""The rest of utils: computing again in backward, TensorBoard's files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import unittest
+
+import athanor
+from athanor import nn
+from athanor.utils.checkpoint import checkpoint, checkpoint_sequential
+from athanor.utils.tensorboard import SummaryWriter
+
+
+class Checkpoints(unittest.TestCase):
+    def test_gradients_are_those_of_the_plain_call(self) -> None:
+        layer = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))
+        x = athanor.randn(3, 4)
+        gradients = []
+        for wants in (False, True):
+            for run in (layer, lambda v: checkpoint(layer, v, use_reentrant=False)):
+                layer.zero_grad()
+                leaf = x.detach().clone().requires_grad_(wants)
+                run(leaf).pow(2).sum().backward()
+                gradients.append([p.grad.tolist() for p in layer.parameters()])
+                self.assertEqual(leaf.grad is not None, wants)
+                if wants:
+                    gradients[-1].append(leaf.grad.tolist())
+        self.assertEqual(gradients[0], gradients[1])
+        self.assertEqual(gradients[2], gradients[3])
+
+    def test_what_is_random_is_drawn_again(self) -> None:
+        x = athanor.ones(1000, requires_grad=True)
+        y = checkpoint(lambda v: nn.functional.dropout(v, 0.5), x)
+        after = athanor.rand(1).item()
+        y.sum().backward()
+        self.assertEqual(x.grad.tolist(), y.tolist())
+        athanor.manual_seed(0)
+        checkpoint(lambda v: nn.functional.dropout(v, 0.5), x).sum().backward()
+        following = athanor.rand(1).item()
+        athanor.manual_seed(0)
+        nn.functional.dropout(x, 0.5)
+        self.assertEqual(athanor.rand(1).item(), following)
+        self.assertNotEqual(after, following)
+
+    def test_arguments_that_are_no_tensors_and_several_results(self) -> None:
+        x, y = athanor.ones(2, requires_grad=True), athanor.ones(2)
+        a, b = checkpoint(lambda u, factor, v, add=0: (u * factor + add, v), x, 3, y, add=1)
+        self.assertEqual(a.tolist(), [4, 4])
+        a.sum().backward()
+        self.assertEqual(x.grad.tolist(), [3, 3])
+        with athanor.no_grad():
+            self.assertFalse(checkpoint(lambda u: u * 2, x).requires_grad)
+
+    def test_layers_in_segments_compute_the_same(self) -> None:
+        layers = nn.Sequential(*(nn.Linear(3, 3) for _ in range(5)))
+        x = athanor.randn(2, 3)
+        self.assertEqual(checkpoint_sequential(layers, 2, x).tolist(), layers(x).tolist())
+        with self.assertRaisesRegex(ValueError, "9 segments of 5"):
+            checkpoint_sequential(layers, 9, x)
+
+
+class TensorBoard(unittest.TestCase):
+    def test_events_of_every_kind_are_written(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "runs")
+            with SummaryWriter(path) as writer:
+                writer.add_scalar("loss", athanor.tensor(0.5), 1)
+                writer.add_scalars("both", {"a": 1, "b": 2.0}, 1)
+                writer.add_histogram("weights", athanor.randn(100), 1)
+                writer.add_image("image", athanor.rand(3, 4, 5))
+                writer.add_image("rows", athanor.rand(4, 5, 3), dataformats="HWC")
+                writer.add_text("note", "text")
+            (name,) = os.listdir(path)
+            with open(os.path.join(path, name), "rb") as file:
+                content = file.read()
+            for tag in (b"loss", b"both/a", b"weights", b"image", b"rows", b"note"):
+                self.assertIn(tag, content)
+            with self.assertRaises(RuntimeError):
+                writer.add_scalar("late", 1.0)
+
+
+if __name__ == "__main__":
+    unittest.main()
