@@ -10,6 +10,7 @@
 #include <vector>
 #else
 #include <omp.h>
+#include <pthread.h>
 #endif
 
 #include "athanor/base/cpus.h"
@@ -34,6 +35,14 @@ std::atomic<int>& global_threads() {
   static std::atomic<int> value{default_threads()};
   return value;
 }
+
+#ifndef ATHANOR_STD_THREAD_POOL
+// A forked child has none of the pool's threads, and OpenMP's runtime would wait for them for ever. So no pool outlives
+// a fork: parent and child make a new one at their next parallel region. oneDNN shares the runtime, so this serves it
+// too.
+[[maybe_unused]] const int fork_handler =
+    ::pthread_atfork([] { omp_pause_resource_all(omp_pause_soft); }, nullptr, nullptr);
+#endif
 
 thread_local int guarded_threads = 0;  // 0: follows the global value
 thread_local bool in_region = false;
@@ -112,7 +121,7 @@ void parallel_for_impl(std::int64_t begin, std::int64_t end, std::int64_t grain,
   slice(0);
   for (auto& t : others) t.join();
 #else
-#pragma omp parallel num_threads(static_cast<int>(team))
+#pragma omp parallel num_threads(static_cast <int>(team))
   {
     // The runtime may grant fewer threads than asked for.
     const std::int64_t stride = omp_get_num_threads();

@@ -69,6 +69,20 @@ class Draws(Dataset):
         return athanor.rand(1), random.random(), data.get_worker_info().id
 
 
+class Products(Dataset):
+    """Uses as many threads as it is told to."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int):
+        athanor.set_num_threads(self.threads)
+        return (athanor.ones(400, 400) @ athanor.ones(400, 400)).exp().isinf().sum()
+
+
 def mark_worker(worker_id: int) -> None:
     data.get_worker_info().dataset.n = 1000 + worker_id
 
@@ -307,6 +321,14 @@ class Loading(unittest.TestCase):
         loader = DataLoader(SeesInit(), batch_size=None, num_workers=2, worker_init_fn=mark_worker)
         self.assertEqual(list(loader), [1000, 1001, 1000, 1001])
         self.assertIsNone(data.get_worker_info())
+
+    def test_forked_workers_may_use_threads_after_the_program_did(self) -> None:
+        before = athanor.get_num_threads()
+        self.addCleanup(athanor.set_num_threads, before)
+        athanor.set_num_threads(2)
+        athanor.ones(600, 600) @ athanor.ones(600, 600)
+        loader = DataLoader(Products(2), batch_size=2, num_workers=2, timeout=120, multiprocessing_context="fork")
+        self.assertEqual([b.tolist() for b in loader], [[160000] * 2] * 2)
 
     def test_persistent_workers_go_on_with_the_next_epoch(self) -> None:
         loader = DataLoader(Numbers(), batch_size=7, num_workers=2, persistent_workers=True)

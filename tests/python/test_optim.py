@@ -190,6 +190,17 @@ class Behaviour(unittest.TestCase):
         self.assertIs(other.state[b]["exp_avg"].dtype, athanor.float32)
         self.assertIs(other.state[b]["step"].dtype, athanor.float32)
 
+    def test_counts_that_older_files_keep_as_numbers_are_taken(self) -> None:
+        a = parameter(1.0)
+        optimizer = optim.Adam([a])
+        set_gradient(a, 1.0)
+        optimizer.step()
+        state = copy.deepcopy(optimizer.state_dict())
+        state["state"][0]["step"] = 1
+        optimizer.load_state_dict(state)
+        optimizer.step()
+        self.assertEqual(optimizer.state[a]["step"].item(), 2)
+
     def test_optimizers_are_copied_and_pickled_with_their_state(self) -> None:
         a = parameter(1.0)
         optimizer = optim.Adam([a], lr=0.25)

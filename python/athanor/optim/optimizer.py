@@ -359,6 +359,14 @@ class FusedOptimizer(Optimizer):
                 )
         super().__init__(params, defaults)
 
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        super().__setstate__(state)
+        # Older PyTorch kept counts as numbers.
+        for values in self.state.values():
+            for name, value in values.items():
+                if isinstance(value, (int, float)):
+                    values[name] = athanor.tensor(float(value), dtype=athanor.float32)
+
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """One update of every parameter that has a gradient.
 
