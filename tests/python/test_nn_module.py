@@ -6,6 +6,7 @@ import copy
 import gc
 import io
 import pickle
+import sys
 import unittest
 import warnings
 import weakref
@@ -134,6 +135,43 @@ def _nonleaf():
         r = nn.Parameter(torch.ones(1), requires_grad=False)
     r *= q
     return r
+
+
+class Errors(unittest.TestCase):
+    def setUp(self) -> None:
+        if sys.version_info < (3, 11):
+            self.skipTest("errors take notes since Python 3.11")
+
+    def test_an_error_tells_its_place(self) -> None:
+        net = Net()
+        net.second[1] = nn.Linear(7, 1)
+        for hooked in (False, True):
+            if hooked:
+                net.second.register_forward_hook(lambda *a: None)
+            with self.assertRaisesRegex(RuntimeError, "cannot be multiplied") as caught:
+                net(torch.ones(1, 2))
+            self.assertEqual(caught.exception.__notes__, ["in Net.second.1"])
+
+    def test_a_module_that_is_called_from_outside(self) -> None:
+        outside = nn.Linear(7, 1)
+
+        class Caller(nn.Module):
+            def forward(self, x):
+                return outside(x)
+
+        with self.assertRaises(RuntimeError) as caught:
+            nn.Sequential(Caller())(torch.ones(1, 2))
+        self.assertEqual(caught.exception.__notes__, ["in Linear"])
+
+    def test_errors_of_ones_own_go_through(self) -> None:
+        class Broken(nn.Module):
+            def forward(self, x):
+                raise KeyError("a")
+
+        with self.assertRaises(KeyError) as caught:
+            nn.Sequential(nn.ReLU(), Broken())(torch.ones(1))
+        self.assertEqual(caught.exception.args, ("a",))
+        self.assertEqual(caught.exception.__notes__, ["in Sequential.1"])
 
 
 class ModesAndKinds(unittest.TestCase):

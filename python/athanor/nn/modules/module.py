@@ -85,9 +85,13 @@ class Module(PlacementMixin, StateDictMixin):
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not (self._hooked or every_module.used):
-            return self.forward(*args, **kwargs)
-        return self._call_with_hooks(args, kwargs)
+        try:
+            if not (self._hooked or every_module.used):
+                return self.forward(*args, **kwargs)
+            return self._call_with_hooks(args, kwargs)
+        except Exception as error:
+            _note_path(error, self)
+            raise
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         return self._call_with_hooks(args, kwargs)
@@ -528,6 +532,22 @@ _HOOK_DICTS = (
     "_load_state_dict_pre_hooks",
     "_load_state_dict_post_hooks",
 )
+
+
+def _note_path(error: Any, module: Module) -> None:
+    """Adds to an error that leaves `module` where in the network it came from: "in Net.layer1.0.conv2"."""
+    if not hasattr(error, "add_note"):
+        return  # before Python 3.11
+    inner, path, note = error.__dict__.get("_athanor_place", (None, "", None))
+    if inner is not None:
+        name = next((name for name, m in module.named_modules() if id(m) == inner), None)
+        if not name:
+            return  # called from elsewhere: its place in this module says nothing
+        path = f"{name}.{path}" if path else name
+        error.__notes__.remove(note)
+    note = f"in {module._get_name()}" + (f".{path}" if path else "")
+    error.add_note(note)
+    error._athanor_place = id(module), path, note  # numbers and words: errors are pickled by worker processes
 
 
 def _is_tuple_of_tensors(value: Any) -> bool:
