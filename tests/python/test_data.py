@@ -354,6 +354,10 @@ class Loading(unittest.TestCase):
             self.assertEqual(batches[1][0].tolist(), dataset.tensors[0][4:8].tolist())
             self.assertEqual(batches[2][1].tolist(), [8, 9])
 
+        for indices in ([athanor.tensor(1), athanor.tensor(2)], (1, 2), athanor.tensor([1, 2])):
+            batch = next(iter(DataLoader(dataset, batch_sampler=[indices])))
+            self.assertEqual(batch[1].tolist(), [1, 2])
+
         class Doubled(TensorDataset):
             def __getitem__(self, i):
                 return tuple(2 * t for t in super().__getitem__(i))
@@ -408,6 +412,15 @@ class Endings(unittest.TestCase):
         for batch in DataLoader(Numbers(4000), batch_size=5, num_workers=2):
             break
         gc.collect()
+        self.assertEqual(multiprocessing.active_children(), [])
+
+    def test_persistent_workers_end_with_their_loader(self) -> None:
+        loader = DataLoader(Numbers(), batch_size=7, num_workers=2, persistent_workers=True)
+        list(loader)
+        self.assertEqual(len(multiprocessing.active_children()), 2)
+        gc.disable()
+        self.addCleanup(gc.enable)
+        del loader
         self.assertEqual(multiprocessing.active_children(), [])
 
     def run_script(self, script: str, **kwargs) -> subprocess.Popen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import warnings
@@ -184,7 +185,8 @@ class DataLoader(Generic[T_co]):
         if not self.persistent_workers:
             return ProcessIterator(self)
         if self._iterator is None:
-            self._iterator = ProcessIterator(self)
+            # Of a copy: one that held this loader would end with it only when the garbage collector comes round.
+            self._iterator = ProcessIterator(copy.copy(self))
         else:
             self._iterator.restart()
         return self._iterator

@@ -56,6 +56,11 @@ def can_collate(dataset: Any) -> bool:
     return check is None or check()
 
 
+def is_plain(indices: Any) -> bool:
+    """Whether these are numbers in a list, of which samplers of one's own may give something else."""
+    return type(indices) is list and set(map(type, indices)) == {int}
+
+
 def _owner(dataset: Any, name: str) -> Optional[type]:
     for cls in type(dataset).__mro__:
         if name in cls.__dict__:
@@ -84,9 +89,9 @@ class TensorDataset(Dataset[Tuple[Tensor, ...]]):
         return self.tensors[0].size(0)
 
     def _collated(self, indices: Sequence[Any]) -> Any:
-        chosen = athanor.tensor(indices, dtype=athanor.int64)
-        if chosen.numel() == 0 or any(not t.device == chosen.device for t in self.tensors):
+        if not is_plain(indices) or any(t.device.type != "cpu" for t in self.tensors):
             return NotImplemented
+        chosen = athanor.tensor(indices, dtype=athanor.int64)
         return [t[chosen] for t in self.tensors]
 
 

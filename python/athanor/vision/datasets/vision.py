@@ -8,7 +8,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import athanor
 from athanor import Tensor
 from athanor._C import _data
-from athanor.utils.data.dataset import Dataset
+from athanor.utils.data.dataset import Dataset, is_plain
 from athanor.vision.transforms.transforms import begins_with_to_tensor, normalizing_steps
 
 
@@ -110,12 +110,11 @@ class InMemoryImages(VisionDataset):
         if steps is None or self.target_transform is not None:
             return NotImplemented
         images = self._images()
-        if images.dtype is not athanor.uint8 or not images.is_contiguous() or len(indices) == 0:
+        if images.dtype is not athanor.uint8 or not images.is_contiguous() or not is_plain(indices):
             return NotImplemented
         if athanor.get_default_dtype() is not athanor.float32:
             return NotImplemented
-        indices = [int(i) for i in indices]
-        return [_data.gather_images(images, indices, steps), self._classes(indices)]
+        return [_data.gather_images(images, indices, steps), self._classes(list(indices))]
 
     def _classes(self, indices: List[int]) -> Tensor:
         targets = self.targets
