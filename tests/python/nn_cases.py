@@ -589,6 +589,7 @@ def run(torch: object) -> dict:
 
 if __name__ == "__main__":
     library = __import__(sys.argv[1])
+    library.set_num_threads(1)  # nothing here is large, and threads that wait for each other are slow on a busy machine
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = run(library)
