@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 
@@ -10,6 +9,8 @@ def skip_init(module_cls: type, *args: Any, **kwargs: Any) -> Any:
     """A module whose parameters are left as memory was, for those that will be overwritten anyway. The class must take
     `device` and hand it to its parameters, buffers and submodules.
     """
+    import inspect  # slow to load, and seldom wanted
+
     from athanor.nn.modules.module import Module
 
     if not issubclass(module_cls, Module):
