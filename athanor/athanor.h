@@ -21,3 +21,4 @@
 #include "athanor/optim/lbfgs.h"
 #include "athanor/optim/schedule_compose.h"
 #include "athanor/optim/schedule_cycles.h"
+#include "athanor/tensor/cuda.h"

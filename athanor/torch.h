@@ -10,11 +10,6 @@
 
 namespace athanor {
 using detail::str;
-namespace cuda {
-/// No build has CUDA yet.
-inline bool is_available() { return false; }
-inline std::size_t device_count() { return 0; }
-}  // namespace cuda
 template <class T>
 using optional = std::optional<T>;
 using std::make_optional;

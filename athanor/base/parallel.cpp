@@ -1,5 +1,7 @@
 #include "athanor/base/parallel.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <exception>
@@ -36,16 +38,24 @@ std::atomic<int>& global_threads() {
   return value;
 }
 
-#ifndef ATHANOR_STD_THREAD_POOL
-// A forked child has none of the pool's threads, and OpenMP's runtime would wait for them for ever. So no pool outlives
-// a fork: parent and child make a new one at their next parallel region. oneDNN shares the runtime, so this serves it
-// too.
-[[maybe_unused]] const int fork_handler =
-    ::pthread_atfork([] { omp_pause_resource_all(omp_pause_soft); }, nullptr, nullptr);
-#endif
-
-thread_local int guarded_threads = 0;  // 0: follows the global value
+std::atomic<int> host_threads{0};      // 0: follows the global value
+thread_local int guarded_threads = 0;  // 0: follows the host's
 thread_local bool in_region = false;
+thread_local bool uses_pool = false;  // this thread has had helpers from the runtime's pool
+thread_local bool pool_lost = false;  // and they stayed behind in the parent of a fork
+
+/// Tells oneDNN, which asks the runtime.
+void tell_runtime([[maybe_unused]] int n) {
+#ifndef ATHANOR_STD_THREAD_POOL
+  omp_set_num_threads(pool_lost ? 1 : n);
+#endif
+}
+
+[[maybe_unused]] const int at_fork = ::pthread_atfork(nullptr, nullptr, [] {
+  pool_lost = pool_lost || uses_pool;
+  in_region = false;
+  if (pool_lost) tell_runtime(1);
+});
 
 /// Keeps the first exception of a region.
 struct FirstError {
@@ -69,14 +79,17 @@ void run_slice(std::int64_t begin, std::int64_t end, detail::RangeFn fn, void* c
 
 }  // namespace
 
-int get_num_threads() { return guarded_threads ? guarded_threads : global_threads().load(std::memory_order_relaxed); }
+int get_num_threads() {
+  if (pool_lost) return 1;
+  if (guarded_threads) return guarded_threads;
+  const int host = host_threads.load(std::memory_order_relaxed);
+  return host ? host : detail::configured_threads();
+}
 
 void set_num_threads(int n) {
   ATHANOR_CHECK_VALUE(n >= 1, "set_num_threads: expected a positive number, got ", n);
   global_threads() = n;
-#ifndef ATHANOR_STD_THREAD_POOL
-  omp_set_num_threads(n);
-#endif
+  tell_runtime(n);
 }
 
 bool in_parallel_region() { return in_region; }
@@ -84,19 +97,19 @@ bool in_parallel_region() { return in_region; }
 ThreadTeamGuard::ThreadTeamGuard(int threads) : previous_(guarded_threads) {
   ATHANOR_CHECK_VALUE(threads >= 1, "ThreadTeamGuard: expected a positive number, got ", threads);
   guarded_threads = threads;
-#ifndef ATHANOR_STD_THREAD_POOL
-  omp_set_num_threads(threads);
-#endif
+  tell_runtime(threads);
 }
 
 ThreadTeamGuard::~ThreadTeamGuard() {
   guarded_threads = previous_;
-#ifndef ATHANOR_STD_THREAD_POOL
-  omp_set_num_threads(get_num_threads());
-#endif
+  tell_runtime(get_num_threads());
 }
 
 namespace detail {
+
+int configured_threads() { return global_threads().load(std::memory_order_relaxed); }
+void note_pool_use() { uses_pool = true; }
+void set_host_threads(int n) { host_threads.store(n, std::memory_order_relaxed); }
 
 void parallel_for_impl(std::int64_t begin, std::int64_t end, std::int64_t grain, RangeFn fn, void* context) {
   if (grain < 1) grain = 1;
@@ -107,6 +120,7 @@ void parallel_for_impl(std::int64_t begin, std::int64_t end, std::int64_t grain,
     fn(context, begin, end);
     return;
   }
+  uses_pool = true;
   FirstError first;
   const std::int64_t share = (count + team - 1) / team;
   auto slice = [&](std::int64_t i) {
@@ -121,7 +135,7 @@ void parallel_for_impl(std::int64_t begin, std::int64_t end, std::int64_t grain,
   slice(0);
   for (auto& t : others) t.join();
 #else
-#pragma omp parallel num_threads(static_cast <int>(team))
+#pragma omp parallel num_threads(static_cast<int>(team))
   {
     // The runtime may grant fewer threads than asked for.
     const std::int64_t stride = omp_get_num_threads();

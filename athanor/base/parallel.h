@@ -1,7 +1,8 @@
 #pragma once
 /// Threads for kernels. One pool (OpenMP's, shared with oneDNN) serves the whole process. Every thread that starts
 /// parallel work has its own team size: the main thread `get_num_threads()`, a worker thread of ours whatever it was
-/// given by ThreadTeamGuard. Nested parallel calls run on one thread.
+/// given by ThreadTeamGuard. Nested parallel calls run on one thread. In a forked child a thread that had run parallel
+/// work before runs alone from then on, for its helpers are the parent's; threads started in the child get their own.
 
 #include <cstdint>
 #include <memory>
@@ -30,6 +31,13 @@ class ThreadTeamGuard {
 };
 
 namespace detail {
+/// The team size that set_num_threads or the environment gave, which virtual devices share among them.
+int configured_threads();
+/// Overrides it for threads without a guard; 0 lifts that. For virtual devices.
+void set_host_threads(int n);
+/// The calling thread is about to run a parallel region that is none of ours (oneDNN's).
+void note_pool_use();
+
 using RangeFn = void (*)(void* context, std::int64_t begin, std::int64_t end);
 void parallel_for_impl(std::int64_t begin, std::int64_t end, std::int64_t grain, RangeFn fn, void* context);
 }  // namespace detail

@@ -5,6 +5,7 @@
 
 #include "athanor/distributed/backend/native.h"
 #include "athanor/distributed/plugin.h"
+#include "athanor/tensor/stream.h"
 
 namespace athanor::distributed {
 
@@ -44,8 +45,9 @@ bool plain_name(const std::string& name) {
   return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
 }
 
-// The factory, if the name is known by now.
+// The factory, if the name is known by now. Where virtual devices serve cuda, the native backend serves nccl.
 BackendFactory find_factory(const std::string& name) {
+  if (name == "nccl" && athanor::detail::cuda_queue_count() > 0) return make_native_backend;
   Registry& table = registry();
   const std::lock_guard lock(table.mutex);
   const auto found = table.factories.find(name);

@@ -6,6 +6,7 @@
 #include "athanor/base/env.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/process_group_impl.h"
+#include "athanor/tensor/stream.h"
 
 namespace athanor::distributed {
 
@@ -18,7 +19,8 @@ constexpr std::chrono::milliseconds kReportPatience{1000};
 
 std::atomic<unsigned> generation_now = 0;
 
-// "gloo" of "cpu:gloo,cuda:nccl"; a name alone is meant for every device.
+// "gloo" of "cpu:gloo,cuda:nccl"; a name alone is meant for every device, and one for cuda alone if virtual devices
+// serve that.
 std::string host_backend(const std::string& text) {
   if (text.find(':') == std::string::npos) return text;
   std::string rest = text, found;
@@ -30,7 +32,7 @@ std::string host_backend(const std::string& text) {
     const std::string device = part.substr(0, colon);
     ATHANOR_CHECK_VALUE(colon != std::string::npos && colon + 1 < part.size() && (device == "cpu" || device == "cuda"),
                         "backend '", text, "': '", part, "' should be device:name, as in cpu:tcp,cuda:nccl");
-    if (device == "cpu") {
+    if (device == "cpu" || (text == part && athanor::detail::cuda_queue_count() > 0)) {
       ATHANOR_CHECK_VALUE(found.empty(), "backend '", text, "' names two backends for cpu");
       found = part.substr(colon + 1);
     }

@@ -20,6 +20,7 @@
 #include "athanor/base/parallel.h"
 #include "athanor/distributed/groups.h"
 #include "athanor/distributed/net/socket.h"
+#include "athanor/tensor/stream.h"
 
 namespace athanor::distributed {
 
@@ -157,7 +158,8 @@ void Process::start() {
   s.error_pipe = Descriptor(ends[0]);
   const Descriptor self = pidfd_of(::getpid());
   if (!self) throw DistError(str("Process: pidfd_open: ", error_text(errno)), ATHANOR_WHERE);
-  std::fflush(nullptr);  // what stands in a buffer would be written by both
+  athanor::detail::cuda_queue_count();  // speaks of virtual devices once, not in every child
+  std::fflush(nullptr);                 // what stands in a buffer would be written by both
   const pid_t pid = ::fork();
   if (pid < 0) throw DistError(str("Process: fork: ", error_text(errno)), ATHANOR_WHERE);
   if (pid == 0) run_child(s.target, s.threads, write_end.get(), self);

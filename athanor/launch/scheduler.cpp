@@ -134,6 +134,8 @@ int visible_gpus() {
         std::all_of(name + 6, name + std::strlen(name), [](unsigned char c) { return std::isdigit(c) != 0; }))
       ++present;
   }
+  // The workers' cuda devices, if virtual ones serve them.
+  if (const auto served = env::integer("ATHANOR_CUDA_ON_CPU", 0, 64)) present = static_cast<int>(*served);
   const char* narrowed = std::getenv("CUDA_VISIBLE_DEVICES");
   if (narrowed == nullptr) return present;
   const std::string list = narrowed;

@@ -4,6 +4,7 @@
 
 #include "athanor/ops/autocast.h"
 #include "athanor/ops/kernels/conv.h"
+#include "athanor/ops/kernels/kernels_of.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/reduce.h"
@@ -155,7 +156,7 @@ int block_for(ConvPass pass, const Tensor& input, const Tensor& other, IntArrayR
               const ConvParams& params) {
   if (params.spatial != 2 || params.transposed || !input.is_contiguous() || !other.is_contiguous()) return 0;
   int block = 0;
-  conv_layout_kernel.get(input.device().type())(block, pass, input.dtype(), x, weight, y, params);
+  conv_layout_kernel.get(kernels_of(input.device()))(block, pass, input.dtype(), x, weight, y, params);
   return block;
 }
 

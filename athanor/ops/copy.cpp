@@ -25,15 +25,6 @@ struct CopyNode {
   }
 };
 
-void run_copy(const Tensor& out, const Tensor& in) {
-  if (out.device() == in.device() || out.device().is_host() || in.device().is_host() ||
-      out.device().is_cpu() == in.device().is_cpu()) {
-    launch(copy_kernel, out, in);
-    return;
-  }
-  ATHANOR_THROW(NotImplementedError, "copy_: from ", in.device(), " to ", out.device(), " is not supported");
-}
-
 }  // namespace
 
 void record_overwrite(const Tensor& self) {
@@ -57,12 +48,12 @@ void copy_(const Tensor& self, const Tensor& src, bool /*non_blocking*/) {
   if (GradMode::is_enabled() && (wants_grad(self) || wants_grad(src))) {
     CopyNode copy{src.device()};
     auto node = make_node(copy, self, src);
-    run_copy(self, without_overlap(src, self));
+    launch(copy_kernel, self, without_overlap(src, self));
     self.impl()->bump_version();
     rebase_history(self, IntrusivePtr<Node>(node));
     return;
   }
-  run_copy(self, without_overlap(src, self));
+  launch(copy_kernel, self, without_overlap(src, self));
   self.impl()->bump_version();
 }
 

@@ -4,6 +4,7 @@
 
 #include "athanor/base/env.h"
 #include "athanor/ops/kernels/hidden.h"
+#include "athanor/ops/kernels/kernels_of.h"
 #include "athanor/ops/launch.h"
 
 namespace athanor {
@@ -65,7 +66,7 @@ View Stored::view() const {
 TensorBase to_blocks(const TensorBase& t, int block) {
   ATHANOR_CHECK(can_block(t, block), "hidden layout: ", t, " cannot be cut into blocks of ", block, " channels");
   TensorBase out =
-      empty_hidden_tensor(t.sizes(), t.dtype(), t.device(), block, restore_layout_kernel.get(t.device().type()));
+      empty_hidden_tensor(t.sizes(), t.dtype(), t.device(), block, restore_layout_kernel.get(kernels_of(t.device())));
   launch(relayout_kernel, Stored(out), Stored(t));
   return out;
 }

@@ -22,21 +22,24 @@ OwnedView Capture::capture(const TensorBase& t, const View& view) {
       std::memcpy(o.value, o.view.data, t.itemsize());
       o.by_value = true;
     } else {
-      task_->host_output = task_->host_output || is_output;
+      host_output_ = host_output_ || is_output;
       exposed_ = true;  // a copy between host and queue: the host's side must not change meanwhile
     }
     return o;
   }
   exposed_ = exposed_ || storage.host_exposed();
-  if (is_output)
-    task_->writes.push_back({storage.validity(), t.nbytes() == storage.nbytes()});
-  else
+  Queue* home = queue_of(t.device());
+  if (is_output) {
+    task_->writes.push_back({storage.validity(), t.nbytes() == storage.nbytes(), home == queue_});
+  } else {
     task_->reads.push_back(storage.validity());
-  if (Queue* home = queue_of(t.device()); home != queue_) {
+    sources_.push_back(&storage);
+  }
+  if (home != queue_) {
     task_->after.push_back(home->record());
     foreign_.push_back(t.storage());
   } else if (is_output) {
-    for (Event& e : storage.pending_foreign_uses()) task_->after.push_back(e);
+    for (const QueuePoint& e : storage.pending_foreign_uses()) task_->after.push_back(e);
   }
   return o;
 }
@@ -51,6 +54,10 @@ OwnedViews Capture::operator()(const TensorBaseList& list) {
   }
   outputs_left_ = before - 1;
   return all;
+}
+
+void Capture::wait_for_sources() {
+  for (Storage* s : sources_) s->wait_for_values();
 }
 
 void run_exposed(Queue* queue) { queue->synchronize(); }

@@ -95,6 +95,9 @@ class Capture {
   }
   /// Some operand's storage is known to the host by address: the call must end before launch returns.
   bool exposed() const { return exposed_; }
+  /// An output is host memory: the caller's thread runs the task itself, once what it reads has been made.
+  bool host_output() const { return host_output_; }
+  void wait_for_sources();
   /// Call once the task is enqueued: storages of other queues must outlive it.
   void note_foreign_uses() {
     for (const auto& s : foreign_) s->add_foreign_use(queue_->record());
@@ -106,8 +109,10 @@ class Capture {
   Queue* queue_;
   Task* task_;
   std::vector<IntrusivePtr<Storage>> foreign_;
+  SmallVector<Storage*, 4> sources_;
   int outputs_left_;
   bool exposed_ = false;
+  bool host_output_ = false;
 };
 
 inline const View& replay(OwnedView& v) { return v.fix(); }
@@ -133,10 +138,15 @@ template <int Outputs, class K, class... Args>
 [[gnu::noinline]] void launch_queued(const K& kernel, const TensorImpl* where, const Args&... args) {
   Queue* queue = queue_of(where->device);
   using TaskType = KernelTask<typename K::Function, decltype(std::declval<Capture&>()(args))...>;
-  auto task = std::make_unique<TaskType>(kernel.name(), kernel.get(where->device.type()));
+  auto task = std::make_unique<TaskType>(kernel.name(), kernel.get(queue->kernels()));
   Capture capture(queue, task.get(), Outputs);
   // Braces: the order of captures is the order of arguments.
   task->arguments.reset(new std::tuple<decltype(std::declval<Capture&>()(args))...>{capture(args)...});
+  if (capture.host_output()) {
+    capture.wait_for_sources();
+    task->run();
+    return;
+  }
   const bool exposed = capture.exposed();
   queue->enqueue(std::move(task));
   capture.note_foreign_uses();

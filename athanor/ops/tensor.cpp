@@ -123,7 +123,7 @@ std::string Tensor::toString() const {
 std::string Tensor::str() const {
   if (!defined()) return "[ Tensor (undefined) ]";
   const Tensor host = detach().to(TensorOptions(Device()));
-  return format_tensor_cpp(detail::view_of(host));
+  return format_tensor_cpp(detail::view_of(host), is_cuda() ? "CUDA" : "CPU");
 }
 
 void Tensor::print() const { std::cout << "[" << toString() << " " << detail::str(sizes()) << "]\n"; }

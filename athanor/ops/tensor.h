@@ -108,6 +108,7 @@ class Tensor : public TensorBase {
   Tensor toType(DType dtype) const { return to(dtype); }
   Tensor cpu() const { return to(TensorOptions(Device())); }
   Tensor cuda() const { return to(TensorOptions(Device(DeviceType::CUDA))); }
+  Tensor cuda(Device device) const { return to(TensorOptions(device)); }
   /// The transposed view: dimensions reversed.
   Tensor T() const;
 

@@ -26,6 +26,8 @@ std::vector<Device> checked(const std::vector<Device>& devices, const char* who)
 
 std::vector<Device> all_devices() {
   std::vector<Device> devices;
+  for (int i = 0; i < athanor::detail::cuda_queue_count(); ++i) devices.emplace_back(i);
+  if (!devices.empty()) return devices;
   for (int i = 0; i < cpu_device_count(); ++i) devices.emplace_back(DeviceType::CPU, static_cast<DeviceIndex>(i));
   if (devices.empty()) devices.emplace_back();
   return devices;

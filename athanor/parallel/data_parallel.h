@@ -16,7 +16,7 @@
 
 namespace athanor::nn::parallel {
 
-/// The devices used without a list: all queued ones, or the host alone.
+/// The devices used without a list: all cuda devices, else all queued ones, or the host alone.
 std::vector<Device> all_devices();
 
 /// Cuts `input` along `dim` as chunk() does, in as many parts as there are devices at most, and copies each to its

@@ -16,6 +16,7 @@ struct AllocatorStats {
   std::int64_t peak_allocated = 0;  ///< the most ever handed out at once; may miss a few MB held by thread caches
   std::int64_t limit = 0;           ///< `allocated` may not pass it; 0 if only the system limits
   std::int64_t cache_limit = 0;     ///< `cached` beyond it goes back to the system
+  std::int64_t usable = 0;          ///< memory this process may use
 };
 
 /// Where a device's memory comes from. All members are thread-safe.

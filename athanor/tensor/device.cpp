@@ -4,6 +4,11 @@
 
 namespace athanor {
 
+Device::Device(int cuda_index) : type_(DeviceType::CUDA), index_(static_cast<DeviceIndex>(cuda_index)) {
+  ATHANOR_CHECK(cuda_index >= 0 && cuda_index < 128, "invalid device ", cuda_index,
+                ": an integer names a cuda device and should be 0 to 127");
+}
+
 Device::Device(std::string_view text) : type_(DeviceType::CPU), index_(-1) {
   const auto colon = text.find(':');
   const auto name = text.substr(0, colon);

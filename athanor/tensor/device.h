@@ -1,5 +1,6 @@
 #pragma once
-/// Where a tensor lives. `cpu` is the host; `cpu:k` with two or more virtual devices configured is an in-order queue.
+/// Where a tensor lives. `cpu` is the host; `cpu:k` with two or more virtual devices configured is an in-order queue,
+/// and so is `cuda:k` under ATHANOR_CUDA_ON_CPU.
 
 #include <cstdint>
 #include <string>
@@ -18,6 +19,8 @@ using DeviceIndex = std::int8_t;
 class Device {
  public:
   constexpr Device(DeviceType type = DeviceType::CPU, DeviceIndex index = -1) : type_(type), index_(index) {}
+  /// cuda:index, as PyTorch takes integers for devices. Throws Error for a negative one.
+  Device(int cuda_index);
   /// Parses "cpu", "cpu:1", "cuda", "cuda:0"; throws Error naming the accepted forms.
   Device(std::string_view text);
   Device(const char* text) : Device(std::string_view(text)) {}

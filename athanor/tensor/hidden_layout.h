@@ -44,4 +44,10 @@ class HiddenLayout : public RefCounted {
   void* data_;
 };
 
+namespace detail {
+/// The lock of restorations, held while the process forks.
+void lock_hidden_layouts();
+void unlock_hidden_layouts();
+}  // namespace detail
+
 }  // namespace athanor

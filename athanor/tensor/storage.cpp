@@ -27,6 +27,9 @@ struct RestoreTask final : Task {
 
 static_assert(sizeof(Storage) <= kHeader);
 
+void detail::lock_hidden_layouts() { hidden_mutex.lock(); }
+void detail::unlock_hidden_layouts() { hidden_mutex.unlock(); }
+
 HiddenLayout::HiddenLayout(Device device, const ChannelBlocks& blocks, Restore restore)
     : device_(device),
       blocks_(blocks),
@@ -99,7 +102,8 @@ void Storage::destroy(Storage* s) {
         host_deallocate(s->data_, s->block_bytes_);
       else
         detail::queue_of(s->device_)
-            ->deallocate(s->data_, s->block_bytes_, s->extra_ ? std::move(s->extra_->foreign) : std::vector<Event>());
+            ->deallocate(s->data_, s->block_bytes_,
+                         s->extra_ ? std::move(s->extra_->foreign) : std::vector<QueuePoint>());
     }
     s->~Storage();
     host_deallocate(s, kHeader);
@@ -151,7 +155,7 @@ void Storage::expose_to_host() {
   data();  // what restores it joins the queue before the host waits
   if (!device_.is_host()) {
     synchronize(device_);
-    for (const Event& e : pending_foreign_uses()) e.synchronize();
+    for (const QueuePoint& e : pending_foreign_uses()) e.synchronize();
     check_valid();
   }
   host_exposed_ = true;
@@ -163,22 +167,31 @@ const IntrusivePtr<Validity>& Storage::validity() {
   return v;
 }
 
+void Storage::wait_for_values() {
+  if (device_.is_host()) return;
+  data();  // what restores it is a write
+  if (!extra_ || !extra_->validity) return;
+  detail::queue_of(device_)->wait(extra_->validity->last_write.load(std::memory_order_relaxed));
+  check_valid();
+}
+
 void Storage::check_valid() const {
-  ATHANOR_CHECK(!extra_ || !extra_->validity || !extra_->validity->invalid.load(std::memory_order_relaxed),
-                "the values of a tensor on ", device_,
-                " were read, but the call that should have made them failed; "
-                "compute or fill it again");
+  if (!extra_ || !extra_->validity || !extra_->validity->invalid.load(std::memory_order_relaxed)) return;
+  const auto why = extra_->validity->failure();
+  ATHANOR_THROW(Error, "the values of a tensor on ", device_,
+                " were read, but the call that should have made them failed; compute or fill it again. What failed: ",
+                why ? *why : "");
 }
 
-void Storage::add_foreign_use(Event event) {
+void Storage::add_foreign_use(QueuePoint point) {
   auto& list = extra().foreign;
-  std::erase_if(list, [](const Event& e) { return e.query(); });
-  list.push_back(event);
+  std::erase_if(list, [](const QueuePoint& e) { return e.query(); });
+  list.push_back(point);
 }
 
-std::vector<Event> Storage::pending_foreign_uses() {
+std::vector<QueuePoint> Storage::pending_foreign_uses() {
   if (!extra_) return {};
-  std::erase_if(extra_->foreign, [](const Event& e) { return e.query(); });
+  std::erase_if(extra_->foreign, [](const QueuePoint& e) { return e.query(); });
   return extra_->foreign;
 }
 

@@ -47,22 +47,24 @@ class Storage : public RefCounted {
   void expose_to_host();
   /// Queued devices only: the mark shared with tasks.
   const IntrusivePtr<Validity>& validity();
-  /// Throws Error if the call that should have made the values failed. After a synchronization.
-  void check_valid() const;
-  /// Notes that `event`'s queue, not this storage's own, uses the bytes until then.
-  void add_foreign_use(Event event);
+  /// Waits for the last write on this storage's queue, not for work enqueued after it; a no-op on the host. Throws the
+  /// device's pending failure, or Error if the call that should have made the values failed.
+  void wait_for_values();
+  /// Notes that `point`'s queue, not this storage's own, uses the bytes until then.
+  void add_foreign_use(QueuePoint point);
   /// Later work on this storage's queue waits for these.
-  std::vector<Event> pending_foreign_uses();
+  std::vector<QueuePoint> pending_foreign_uses();
 
  private:
   struct Extra {
     std::function<void(void*)> deleter;
     IntrusivePtr<HiddenLayout> hidden;
     IntrusivePtr<Validity> validity;
-    std::vector<Event> foreign;
+    std::vector<QueuePoint> foreign;
   };
   Storage() = default;
   Extra& extra();
+  void check_valid() const;
   void restore_plain();
 
   std::atomic<std::uint32_t> version_{0};

@@ -1,252 +1,251 @@
 #include "athanor/tensor/stream.h"
 
+#include <bit>
 #include <condition_variable>
-#include <cstdlib>
 #include <deque>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 
 #include "athanor/base/error.h"
 #include "athanor/base/parallel.h"
 #include "athanor/profiler/record.h"
-#include "athanor/tensor/allocator.h"
+#include "athanor/tensor/queue_memory.h"
 
 namespace athanor {
+namespace {
 
-bool Event::query() const { return !queue_ || queue_->done(ticket_); }
+std::mutex& failure_mutex() {
+  static std::mutex& mutex = *new std::mutex;  // marks may outlive static objects
+  return mutex;
+}
 
-void Event::synchronize() const {
+}  // namespace
+
+void Validity::set(std::shared_ptr<const std::string> failure) {
+  const bool bad = failure != nullptr;
+  if (!bad && !invalid.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(failure_mutex());
+  failure_ = std::move(failure);
+  invalid.store(bad, std::memory_order_relaxed);
+}
+
+std::shared_ptr<const std::string> Validity::failure() const {
+  const std::lock_guard lock(failure_mutex());
+  return failure_;
+}
+
+bool QueuePoint::query() const { return !queue_ || queue_->done(ticket_); }
+
+void QueuePoint::synchronize() const {
   if (queue_) queue_->wait(ticket_);
 }
 
 struct Queue::State {
-  State(Device device, int threads) : device(device), worker([this, threads] { work(threads); }) {}
-  ~State();
-  void work(int threads);
-  void fail(const Task& task);
+  enum class Mode { Working, Stopped, Lost };
+
+  State(Queue* queue, Device device, int threads)
+      : device(device), threads(threads), memory(queue), worker([this] { work(); }) {}
+  void work();
+  void run(Task& task, std::shared_ptr<const std::string> failed);
+  std::shared_ptr<const std::string> fail(const Task& task);
   void rethrow_pending();
-  void reclaim_foreign();
+  void check_mine() const;
+  void wait(std::unique_lock<std::mutex>& lock, std::uint64_t ticket);
   bool done(std::uint64_t ticket) const { return finished.load(std::memory_order_acquire) >= ticket; }
 
   const Device device;
+  const int threads;
   std::mutex mutex;
   std::condition_variable not_empty, not_full, progress;
   std::deque<std::unique_ptr<Task>> pending;
-  std::uint64_t enqueued = 0;
-  std::atomic<std::uint64_t> finished{0};
-  std::exception_ptr failure;  // set: tasks are skipped until a synchronizing call takes it
-  bool stopping = false;
-  std::mutex memory_mutex;
-  std::multimap<std::size_t, void*> free;
-  struct Limbo {
-    void* block;
-    std::size_t bytes;
-    std::vector<Event> foreign;
-  };
-  std::vector<Limbo> limbo;
+  std::atomic<std::uint64_t> enqueued{0}, finished{0};
+  std::exception_ptr failure;                       // set: tasks are skipped until a synchronizing call takes it
+  std::shared_ptr<const std::string> failure_text;  // the same, for the marks of what was not made
+  std::atomic<Mode> mode{Mode::Working};            // changed under the lock
+  std::mutex running;                               // held while a kernel runs
+  detail::QueueMemory memory;
   std::thread worker;  // last: it uses all of the above
 };
 
-Queue::State::~State() {
-  {
-    const std::lock_guard lock(mutex);
-    stopping = true;
-    finished += pending.size();
-    pending.clear();
-  }
-  not_empty.notify_all();
-  progress.notify_all();
-  worker.join();
-  for (auto& [bytes, block] : free) host_deallocate(block, bytes);
-  for (auto& l : limbo) host_deallocate(l.block, l.bytes);
-}
-
-Queue::Queue(Device device, int threads) : state_(std::make_unique<State>(device, threads)) {}
-Queue::~Queue() = default;
+Queue::Queue(Device device, int threads) : state_(std::make_unique<State>(this, device, threads)) {}
+Queue::~Queue() { stop(); }
 Device Queue::device() const { return state_->device; }
+int Queue::threads() const { return state_->threads; }
 bool Queue::done(std::uint64_t ticket) const { return state_->done(ticket); }
 
 void Queue::enqueue(std::unique_ptr<Task> task) {
-  std::unique_lock lock(state_->mutex);
-  state_->not_full.wait(lock, [&] { return state_->pending.size() < kMaxPending || state_->stopping; });
-  state_->pending.push_back(std::move(task));
-  ++state_->enqueued;
+  State& s = *state_;
+  std::unique_lock lock(s.mutex);
+  s.not_full.wait(lock, [&] { return s.pending.size() < kMaxPending || s.mode != State::Mode::Working; });
+  s.check_mine();
+  if (s.mode == State::Mode::Stopped) return;
+  const std::uint64_t ticket = s.enqueued.load(std::memory_order_relaxed) + 1;
+  for (const auto& w : task->writes)
+    if (w.at_home) w.mark->last_write.store(ticket, std::memory_order_relaxed);
+  s.pending.push_back(std::move(task));
+  s.enqueued.store(ticket, std::memory_order_relaxed);
   lock.unlock();
-  state_->not_empty.notify_one();
+  s.not_empty.notify_one();
 }
 
-Event Queue::record() {
-  const std::lock_guard lock(state_->mutex);
-  return {this, state_->enqueued};
+QueuePoint Queue::record() { return {this, state_->enqueued.load(std::memory_order_relaxed)}; }
+
+void Queue::State::check_mine() const {
+  ATHANOR_CHECK(mode != Mode::Lost, "device ", device,
+                " was in use when this process was forked: its queue and what is on it belong to the parent. Use the "
+                "device in the child only, or start processes instead of forking (athanor run)");
+}
+
+void Queue::State::wait(std::unique_lock<std::mutex>& lock, std::uint64_t ticket) {
+  if (done(ticket)) return;
+  check_mine();
+  progress.wait(lock, [&] { return done(ticket); });
 }
 
 void Queue::wait(std::uint64_t ticket) {
+  state_->check_mine();
   std::unique_lock lock(state_->mutex);
-  state_->progress.wait(lock, [&] { return done(ticket); });
+  state_->wait(lock, ticket);
   state_->rethrow_pending();
 }
 
 void Queue::wait_quietly(std::uint64_t ticket) {
+  if (done(ticket)) return;
   std::unique_lock lock(state_->mutex);
-  state_->progress.wait(lock, [&] { return done(ticket); });
+  state_->wait(lock, ticket);
 }
 
 void Queue::synchronize() { wait(record().ticket()); }
 
 void Queue::State::rethrow_pending() {
   if (!failure) return;
+  failure_text.reset();
   std::rethrow_exception(std::exchange(failure, nullptr));
 }
 
-void Queue::State::fail(const Task& task) {
+/// Keeps the first failure until somebody synchronizes; returns what goes into the marks.
+std::shared_ptr<const std::string> Queue::State::fail(const Task& task) {
   std::exception_ptr error = std::current_exception();
+  std::string text = "an exception that is no std::exception";
+  const std::string where = detail::str("in ", task.op, ", enqueued on ", device);
   try {
     throw;
   } catch (Error& e) {
-    e.add_context(detail::str("in ", task.op, ", enqueued on ", device));
+    e.add_context(where);
     error = std::current_exception();
+    text = e.what();
+  } catch (const std::exception& e) {
+    text = detail::str(e.what(), "\n", where);
   } catch (...) {
   }
+  auto shared = std::make_shared<const std::string>(std::move(text));
   const std::lock_guard lock(mutex);
-  if (!failure) failure = error;
+  if (!failure) {
+    failure = error;
+    failure_text = shared;
+  }
+  return shared;
 }
 
-void Queue::State::work(int threads) {
+/// Runs the task, or skips it for the reason `failed` or because what it reads was never made.
+void Queue::State::run(Task& task, std::shared_ptr<const std::string> failed) {
+  for (const QueuePoint& p : task.after) p.queue()->wait_quietly(p.ticket());
+  const std::lock_guard lock(running);
+  for (const auto& r : task.reads)
+    if (!failed && r->invalid.load(std::memory_order_relaxed)) failed = r->failure();
+  if (!failed || task.always) {
+    try {
+      const profiler::detail::Scope scope({.fixed_name = task.op,
+                                           .kind = profiler::EventKind::Kernel,
+                                           .device = static_cast<std::int16_t>(device.index())});
+      task.run();
+    } catch (...) {
+      failed = fail(task);
+    }
+  }
+  for (const auto& w : task.writes)
+    if (failed || w.whole) w.mark->set(failed);
+}
+
+void Queue::State::work() {
   const ThreadTeamGuard team(threads);
+  std::unordered_map<const char*, unsigned> runs;
   std::unique_lock lock(mutex);
   for (;;) {
-    not_empty.wait(lock, [&] { return stopping || !pending.empty(); });
+    not_empty.wait(lock, [&] { return mode != Mode::Working || !pending.empty(); });
     if (pending.empty()) return;
-    const auto task = std::move(pending.front());
+    auto task = std::move(pending.front());
     pending.pop_front();
-    bool skip = failure != nullptr;
+    auto failed = failure_text;
     lock.unlock();
     not_full.notify_one();
-    for (const Event& e : task->after) e.queue()->wait_quietly(e.ticket());
-    bool reads_invalid = false;
-    for (const auto& r : task->reads) reads_invalid = reads_invalid || r->invalid.load(std::memory_order_relaxed);
-    if (!skip && !(reads_invalid && !task->host_output)) {
-      try {
-        ATHANOR_CHECK(!reads_invalid,
-                      "the values of a tensor were read, but the call that should have made them failed");
-        const profiler::detail::Scope scope({.fixed_name = task->op,
-                                             .kind = profiler::EventKind::Kernel,
-                                             .device = static_cast<std::int16_t>(device.index())});
-        task->run();
-      } catch (...) {
-        fail(*task);
-        skip = true;
-      }
-    } else {
-      skip = true;
-    }
-    for (const auto& w : task->writes)
-      if (skip || w.whole) w.mark->invalid.store(skip, std::memory_order_relaxed);
+    run(*task, std::move(failed));
+    // Kernels make static objects at their first runs (oneDNN its generated code), which must outlive the worker.
+    if (const unsigned n = ++runs[task->op]; n <= 8 || std::has_single_bit(n)) detail::stop_queues_at_exit();
+    task.reset();
     lock.lock();
     finished.fetch_add(1, std::memory_order_release);
     progress.notify_all();
   }
 }
 
+void Queue::drop() noexcept {
+  State& s = *state_;
+  std::deque<std::unique_ptr<Task>> dropped;
+  {
+    const std::lock_guard lock(s.mutex);
+    if (s.mode == State::Mode::Lost) return;
+    s.mode = State::Mode::Stopped;
+    dropped.swap(s.pending);
+    s.finished.fetch_add(dropped.size(), std::memory_order_release);
+  }
+  s.not_empty.notify_all();
+  s.not_full.notify_all();
+  s.progress.notify_all();
+}
+
+void Queue::stop() noexcept {
+  drop();
+  if (!lost() && state_->worker.joinable()) state_->worker.join();
+}
+
 void* Queue::allocate(std::size_t bytes) {
-  const std::lock_guard lock(state_->memory_mutex);
-  state_->reclaim_foreign();
-  const auto it = state_->free.lower_bound(bytes);
-  if (it != state_->free.end() && it->first <= bytes + bytes / 4) {
-    // The caller must free it with the size it was made with.
-    void* block = it->second;
-    if (it->first == bytes) {
-      state_->free.erase(it);
-      return block;
-    }
-  }
-  return host_allocate(bytes);
+  state_->check_mine();
+  return state_->memory.allocate(bytes);
 }
 
-void Queue::deallocate(void* block, std::size_t bytes, std::vector<Event> foreign) {
-  const std::lock_guard lock(state_->memory_mutex);
-  std::erase_if(foreign, [](const Event& e) { return e.query(); });
-  if (foreign.empty())
-    state_->free.emplace(bytes, block);
-  else
-    state_->limbo.push_back({block, bytes, std::move(foreign)});
+void Queue::deallocate(void* block, std::size_t bytes, std::vector<QueuePoint> foreign) noexcept {
+  state_->memory.deallocate(block, bytes, record().ticket(), std::move(foreign));
 }
 
-void Queue::State::reclaim_foreign() {
-  std::erase_if(limbo, [&](Limbo& l) {
-    for (const Event& e : l.foreign)
-      if (!e.query()) return false;
-    free.emplace(l.bytes, l.block);
-    return true;
-  });
+void Queue::empty_cache() { state_->memory.empty_cache(); }
+void Queue::set_memory_limit(std::size_t bytes) { state_->memory.set_limit(bytes); }
+void Queue::reset_peaks() { state_->memory.reset_peaks(); }
+
+DeviceStats Queue::stats() const {
+  DeviceStats stats = state_->memory.stats();
+  stats.tasks_finished = static_cast<std::int64_t>(state_->finished.load(std::memory_order_acquire));
+  stats.tasks_enqueued = static_cast<std::int64_t>(state_->enqueued.load(std::memory_order_relaxed));
+  return stats;
 }
 
-namespace {
+void Queue::hold_memory() { state_->memory.lock(); }
 
-struct Queues {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Queue>> cpu;
-};
-
-Queues& queues() {
-  static Queues instance;
-  return instance;
+void Queue::hold_worker() {
+  state_->running.lock();
+  state_->mutex.lock();
 }
 
-std::atomic<int> queue_count{-1};  // -1: not configured yet
+bool Queue::lost() const { return state_->mode == State::Mode::Lost; }
 
-int configured_count() {
-  const int n = queue_count.load(std::memory_order_acquire);
-  if (n >= 0) return n;
-  const char* text = std::getenv("ATHANOR_CPU_DEVICES");
-  detail::configure_cpu_queues(text ? std::atoi(text) : 0);
-  return queue_count.load(std::memory_order_acquire);
-}
-
-}  // namespace
-
-namespace detail {
-
-void configure_cpu_queues(int n) {
-  ATHANOR_CHECK_VALUE(n >= 0 && n <= 64, "number of virtual CPU devices: expected 0 to 64, got ", n);
-  auto& q = queues();
-  const std::lock_guard lock(q.mutex);
-  for (auto& queue : q.cpu) queue->synchronize();
-  q.cpu.clear();
-  if (n < 2) n = 0;
-  const int share = n ? std::max(1, get_num_threads() / n) : 1;
-  for (int i = 0; i < n; ++i)
-    q.cpu.push_back(std::make_unique<Queue>(Device(DeviceType::CPU, static_cast<DeviceIndex>(i)), share));
-  queue_count.store(n, std::memory_order_release);
-}
-
-Queue* queue_of(Device device) {
-  if (device.is_host()) return nullptr;
-  ATHANOR_CHECK(device.is_cpu() && device.index() < configured_count(), "device ", device, " has no queue");
-  return queues().cpu[static_cast<std::size_t>(device.index())].get();
-}
-
-}  // namespace detail
-
-int cpu_device_count() { return configured_count(); }
-
-Device resolve(Device device) {
-  if (device.is_host()) return device;
-  if (device.is_cpu()) {
-    const int n = configured_count();
-    if (n == 0 && device.index() == 0) return Device(DeviceType::CPU);
-    ATHANOR_CHECK(device.index() < n, "device ", device, " does not exist: ", n,
-                  " virtual CPU devices are configured; set ATHANOR_CPU_DEVICES=", device.index() + 1, " or more");
-    return device;
-  }
-  ATHANOR_THROW(Error, "device ", device, " is not available: this build of Athanor has no CUDA support");
-}
-
-void synchronize(Device device) {
-  if (Queue* q = detail::queue_of(device)) q->synchronize();
+void Queue::after_fork(bool child) {
+  if (child) state_->mode = State::Mode::Lost;
+  state_->mutex.unlock();
+  state_->running.unlock();
+  state_->memory.unlock();
 }
 
 }  // namespace athanor

@@ -129,12 +129,9 @@ Scalar TensorBase::item() const {
   const TensorImpl& i = checked();
   ATHANOR_CHECK(i.numel == 1, "a Tensor with ", i.numel,
                 " elements cannot be converted to Scalar; index it down to one element first");
+  i.storage->wait_for_values();
   const void* p =
       static_cast<char*>(i.storage->data()) + i.storage_offset * static_cast<std::int64_t>(item_size(i.dtype));
-  if (!i.device.is_host()) {
-    synchronize(i.device);
-    i.storage->check_valid();
-  }
   return dispatch_all(i.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     return Scalar(*static_cast<const T*>(p));

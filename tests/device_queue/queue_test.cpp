@@ -1,57 +1,9 @@
 // The rules of queued CPU devices, on a device of the test's own making.
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <latch>
-#include <thread>
+#include "device_queue/queued_device.h"
 
 #include "athanor/autograd/autograd.h"
-#include "athanor/ops/factory.h"
-#include "athanor/ops/launch.h"
-#include "athanor/ops/tensor.h"
 
 namespace athanor {
-namespace {
-
-std::atomic<std::latch*> gate{nullptr};
-constinit Kernel<void(const View&)> gate_kernel{"test_gate"};
-constinit Kernel<void(const View&)> failing_kernel{"test_failing"};
-
-void wait_at_gate(const View&) {
-  if (std::latch* g = gate.load()) g->wait();
-}
-void fail(const View&) { ATHANOR_THROW(ValueError, "the kernel failed on purpose"); }
-
-ATHANOR_REGISTER_KERNEL(gate_kernel, CPU, &wait_at_gate);
-ATHANOR_REGISTER_KERNEL(failing_kernel, CPU, &fail);
-
-/// Two queues for the test; the gate holds cpu:1's worker until opened.
-class QueuedDevice : public ::testing::Test {
- protected:
-  void SetUp() override { detail::configure_cpu_queues(2); }
-  void TearDown() override {
-    open();
-    detail::configure_cpu_queues(0);
-  }
-  void close() {
-    latch_ = std::make_unique<std::latch>(1);
-    gate = latch_.get();
-    launch(gate_kernel, zeros({1}, TensorOptions(on(1))));
-  }
-  void open() {
-    if (latch_ && !latch_->try_wait()) latch_->count_down();
-    if (cpu_device_count() > 0) {
-      synchronize(on(0));
-      synchronize(on(1));
-    }
-    gate = nullptr;
-    latch_.reset();
-  }
-  static Device on(int i) { return Device(DeviceType::CPU, static_cast<DeviceIndex>(i)); }
-  std::unique_ptr<std::latch> latch_;
-};
-
-}  // namespace
 
 TEST_F(QueuedDevice, KernelsRunLaterAndHostReadsWait) {
   const Tensor x = zeros({4}, TensorOptions(on(1)));

@@ -196,6 +196,7 @@ AllocatorStats CachingAllocator::stats() const {
   s.cached = std::max<std::int64_t>(mapped - s.allocated, 0);
   s.limit = static_cast<std::int64_t>(limit_);
   s.cache_limit = static_cast<std::int64_t>(cache_limit_);
+  s.usable = static_cast<std::int64_t>(usable_memory());
   return s;
 }
 

@@ -21,6 +21,7 @@ int use_team() {
 #ifndef ATHANOR_STD_THREAD_POOL
   if (omp_get_max_threads() != team) omp_set_num_threads(team);
 #endif
+  if (team > 1) detail::note_pool_use();
   return team;
 }
 
