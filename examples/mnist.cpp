@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include "athanor/athanor.h"
 #include "athanor/base/env.h"
@@ -26,6 +27,7 @@
 #include "athanor/io/file.h"
 #include "athanor/io/progress.h"
 #include "athanor/models/mnist.h"
+#include "athanor/parallel/data_parallel.h"
 #include "athanor/parallel/ddp.h"
 #include "athanor/profiler/profiler.h"
 
@@ -39,7 +41,8 @@ void on_signal(int signal) { stop_signal = signal; }
 void end_at_once(int signal) { ::_exit(128 + signal); }
 
 struct Flags {
-  std::string net = "conv", optimizer = "sgd", data, backend, log_path, checkpoint, resume, save_model, profile;
+  std::string net = "conv", optimizer = "sgd", device = "cpu";
+  std::string data, backend, log_path, checkpoint, resume, save_model, profile;
   std::int64_t epochs = 4, batch_size = 64, test_batch_size = 1000, log_interval = 100, threads = 0, workers = 1,
                limit = 0, ranks = 1;
   std::uint64_t seed = 1;
@@ -76,6 +79,7 @@ int parse(int argc, char** argv, Flags& f) {
   app.add_option("--limit", f.limit, "use only the first N training and test images")->check(CLI::NonNegativeNumber);
   app.add_option("--workers", f.workers, "loader threads")->check(CLI::NonNegativeNumber);
   app.add_option("--threads", f.threads, "threads of kernels, 0 for all cores")->check(CLI::NonNegativeNumber);
+  app.add_option("--device", f.device, "cpu, cuda, cpu:1 ..., or several with commas, which share every batch");
   app.add_option("--backend", f.backend, "process-group backend, for several ranks");
   app.add_option("--ranks", f.ranks, "processes to start here, each with batches of its own")
       ->check(CLI::Range(1, 1024));
@@ -186,22 +190,36 @@ auto make_dataset(const data::MnistSplit& split, std::int64_t limit, int part = 
   return data::datasets::TensorPairDataset(images, labels).map(data::transforms::Stack<>()).map(ToNormalizedFloat());
 }
 
-/// Either network behind one call, wrapped where there are other ranks.
+/// The devices of --device; of ranks, each takes the cuda device of its number.
+std::vector<Device> devices_of(const Flags& f, const World& world) {
+  if (!world.alone() && cuda::is_available())
+    cuda::set_device(static_cast<int>(env::integer("LOCAL_RANK", 0).value_or(0) % cuda::device_count()));
+  std::vector<Device> devices;
+  std::istringstream list(f.device + ",");
+  for (std::string name; std::getline(list, name, ',');) devices.push_back(resolve(Device(name)));
+  ATHANOR_CHECK_VALUE(devices.size() == 1 || world.alone(), "--device ", f.device, ": a rank computes on one device");
+  return devices;
+}
+
+/// Either network behind one call, wrapped where there are other ranks or devices.
 struct Net {
-  Net(const std::string& name, const World& world) {
-    if (name == "conv")
-      conv = models::ConvNet();
+  Net(const Flags& f, const World& world) {
+    if (f.net == "conv")
+      place(conv = models::ConvNet(), world, devices_of(f, world));
     else
-      tutorial = models::TutorialNet();
-    if (world.alone()) return;
-    if (name == "conv")
-      parallel = [ddp = nn::parallel::DistributedDataParallel(conv)](const Tensor& x) mutable { return ddp(x); };
-    else
-      parallel = [ddp = nn::parallel::DistributedDataParallel(tutorial)](const Tensor& x) mutable { return ddp(x); };
+      place(tutorial = models::TutorialNet(), world, devices_of(f, world));
+  }
+  template <class Holder>
+  void place(Holder& net, const World& world, const std::vector<Device>& devices) {
+    net->to(device = devices[0]);
+    if (!world.alone())
+      parallel = [ddp = nn::parallel::DistributedDataParallel(net)](const Tensor& x) mutable { return ddp(x); };
+    else if (devices.size() > 1)
+      parallel = [all = nn::parallel::DataParallel(net, nn::parallel::DataParallelOptions().device_ids(devices))](
+                     const Tensor& x) mutable { return all(x); };
   }
   Tensor operator()(const Tensor& x) {
-    if (parallel && module().is_training()) return parallel(x);
-    return conv.is_empty() ? tutorial(x) : conv(x);
+    return parallel && module().is_training() ? parallel(x) : conv.is_empty() ? tutorial(x) : conv(x);
   }
   nn::Module& module() {
     return conv.is_empty() ? static_cast<nn::Module&>(*tutorial) : static_cast<nn::Module&>(*conv);
@@ -209,6 +227,7 @@ struct Net {
   models::ConvNet conv{nullptr};
   models::TutorialNet tutorial{nullptr};
   std::function<Tensor(const Tensor&)> parallel;
+  Device device;
 };
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Flags& f, nn::Module& module) {
@@ -237,7 +256,7 @@ class Trainer {
       : flags_(flags),
         world_(world),
         log_(flags.log_path, world),
-        net_(flags.net, world),
+        net_(flags, world),
         optimizer_(make_optimizer(flags, net_.module())),
         scheduler_(*optimizer_, 1, flags.gamma),
         train_(make_train_loader(data.train)),
@@ -298,17 +317,15 @@ class Trainer {
       train_->sampler().set_epoch(static_cast<std::size_t>(epoch_));
     progress_.begin("Epoch " + std::to_string(epoch_), total);
     auto it = resume_here_ ? train_->resume() : train_->begin();
-    if (!resume_here_) step_ = 0;
-    resume_here_ = false;
+    if (!std::exchange(resume_here_, false)) step_ = 0;
     progress_.update(step_ * flags_.batch_size * world_.size);
     for (; !(it == train_->end()); next(it)) {
-      const auto batch = it->data.size(0);
       optimizer_->zero_grad();
-      const Tensor loss = nll_loss(net_(it->data), it->target);
+      const Tensor loss = nll_loss(net_(it->data.to(net_.device)), it->target.to(net_.device));
       loss.backward();
       optimizer_->step();
       ++step_;
-      progress_.update(batch * world_.size);
+      progress_.update(it->data.size(0) * world_.size);
       if (step_ % flags_.log_interval == 0 || flags_.dry_run) report(loss.item<double>(), total);
       if (flags_.dry_run) break;
       if (stopped()) throw Interrupted{};
@@ -347,9 +364,9 @@ class Trainer {
     double loss = 0;
     std::int64_t correct = 0, total = 0;
     for (auto it = test_->begin(); !(it == test_->end()); ++it) {
-      const Tensor out = net_(it->data);
-      loss += nll_loss(out, it->target, {}, Reduction::Sum).item<double>();
-      correct += out.argmax(1).eq(it->target).sum().item<std::int64_t>();
+      const Tensor out = net_(it->data.to(net_.device)), target = it->target.to(net_.device);
+      loss += nll_loss(out, target, {}, Reduction::Sum).item<double>();
+      correct += out.argmax(1).eq(target).sum().item<std::int64_t>();
       total += it->data.size(0);
       if (flags_.dry_run) break;
       if (world_.alone() && stop_signal) throw Interrupted{};
@@ -362,7 +379,7 @@ class Trainer {
       total = static_cast<std::int64_t>(sums[2].item<double>());
       if (stopped()) throw Interrupted{};
     }
-    const double n = static_cast<double>(std::max<std::int64_t>(total, 1));
+    const auto n = static_cast<double>(std::max<std::int64_t>(total, 1));
     log_.line("Test set: Average loss: %.4f, Accuracy: %lld/%lld (%.2f%%)", loss / n, static_cast<long long>(correct),
               static_cast<long long>(total), 100.0 * static_cast<double>(correct) / n);
     log_.line("{metricName: accuracy, metricValue: %.4f}", static_cast<double>(correct) / n);
@@ -473,8 +490,7 @@ data::MnistData load_data(const Flags& f, const World& world) {
   auto generated = data::synthetic_digits(f.limit > 0 ? std::min<std::int64_t>(f.limit, 60000) : 60000, f.seed);
   d.train = {std::move(generated.images), std::move(generated.labels)};
   o.generated_train = 1;
-  auto rest = data::load_mnist(o);
-  d.test = std::move(rest.test);
+  d.test = data::load_mnist(o).test;
   d.source = data::MnistSource::Generator;
   return d;
 }
@@ -520,10 +536,11 @@ int run(const Flags& flags) {
   std::signal(SIGINT, end_at_once);
   std::signal(SIGTERM, end_at_once);
   if (flags.threads > 0) set_num_threads(static_cast<int>(flags.threads));
-  check_output("--save-model", flags.save_model);
-  check_output("--checkpoint", flags.checkpoint);
-  check_output("--log-path", flags.log_path);
-  check_output("--profile", flags.profile);
+  for (const auto& [flag, path] : {std::pair{"--save-model", flags.save_model},
+                                   {"--checkpoint", flags.checkpoint},
+                                   {"--log-path", flags.log_path},
+                                   {"--profile", flags.profile}})
+    check_output(flag, path);
   const World world = meet(flags);
   manual_seed(flags.seed + static_cast<std::uint64_t>(world.rank));
   const auto data = load_data(flags, world);

@@ -4,7 +4,7 @@ namespace athanor::models {
 
 namespace F = nn::functional;
 
-ConvNetImpl::ConvNetImpl() {
+void ConvNetImpl::reset() {
   conv1 = register_module("conv1", nn::Conv2d(nn::Conv2dOptions(1, 32, 3)));
   conv2 = register_module("conv2", nn::Conv2d(nn::Conv2dOptions(32, 64, 3)));
   dropout1 = register_module("dropout1", nn::Dropout(0.25));
@@ -21,7 +21,7 @@ Tensor ConvNetImpl::forward(Tensor x) {
   return log_softmax(fc2(x), 1);
 }
 
-TutorialNetImpl::TutorialNetImpl() {
+void TutorialNetImpl::reset() {
   conv1 = register_module("conv1", nn::Conv2d(nn::Conv2dOptions(1, 10, 5)));
   conv2 = register_module("conv2", nn::Conv2d(nn::Conv2dOptions(10, 20, 5)));
   conv2_drop = register_module("conv2_drop", nn::Dropout2d());

@@ -10,8 +10,9 @@ namespace athanor::models {
 
 /// conv 1→32 3×3, conv 32→64 3×3, max pool 2, dropout 0.25, fc 9216→128, dropout 0.5, fc 128→10, log-softmax.
 /// Takes [N, 1, 28, 28], returns log-probabilities [N, 10].
-struct ConvNetImpl : nn::Module {
-  ConvNetImpl();
+struct ConvNetImpl : nn::Cloneable<ConvNetImpl> {
+  ConvNetImpl() { reset(); }
+  void reset() override;
   Tensor forward(Tensor x);
   nn::Conv2d conv1{nullptr}, conv2{nullptr};
   nn::Dropout dropout1{nullptr}, dropout2{nullptr};
@@ -21,8 +22,9 @@ ATHANOR_MODULE(ConvNet);
 
 /// conv 1→10 5×5, max pool 2, relu, conv 10→20 5×5, channel dropout, max pool 2, relu, fc 320→50, dropout, fc 50→10,
 /// log-softmax.
-struct TutorialNetImpl : nn::Module {
-  TutorialNetImpl();
+struct TutorialNetImpl : nn::Cloneable<TutorialNetImpl> {
+  TutorialNetImpl() { reset(); }
+  void reset() override;
   Tensor forward(Tensor x);
   nn::Conv2d conv1{nullptr}, conv2{nullptr};
   nn::Dropout2d conv2_drop{nullptr};

@@ -154,6 +154,44 @@ class Training(ProgramTest):
         self.run_badly(*QUICK, "--profile", self.path("no/such/folder/file"), says=("--profile", "no/such/folder"))
 
 
+class Devices(ProgramTest):
+    digits = (512, 200)
+
+    def trained(self, device: str, *flags: str, **variables: str):
+        """What is printed, and the parameters."""
+        self.variables = variables
+        output = self.run_well("--epochs", "5", "--lr", "0.05", "--batch-size", "32", "--no-progress", "--seed", "4",
+                               "--device", device, *flags, "--save-model", self.path("m.safetensors"))
+        return output, self.read("m.safetensors")
+
+    def environment(self) -> dict:
+        return {**super().environment(), **getattr(self, "variables", {})}
+
+    def test_one_of_two_or_four_devices_gives_what_the_host_gives_bit_by_bit(self):
+        host = self.trained("cpu")
+        for count, device, name in (("2", "cpu:1", "ATHANOR_CPU_DEVICES"), ("4", "cpu:3", "ATHANOR_CPU_DEVICES"),
+                                    ("2", "cuda", "ATHANOR_CUDA_ON_CPU"), ("4", "cuda:2", "ATHANOR_CUDA_ON_CPU")):
+            self.assertEqual(self.trained(device, **{name: count}), host, device)
+
+    def test_batches_shared_by_two_or_four_devices_teach_as_well(self):
+        for count, device, name in (("2", "cpu:0,cpu:1", "ATHANOR_CPU_DEVICES"),
+                                    ("4", "cuda:0,cuda:1,cuda:2,cuda:3", "ATHANOR_CUDA_ON_CPU")):
+            for net in ("conv", "tutorial"):
+                output, _ = self.trained(device, "--net", net, **{name: count})
+                self.assertGreater(int(TEST_LINE.findall(output)[-1][1]), 150, output)
+
+    def test_ranks_take_a_device_each(self):
+        output, _ = self.trained("cuda", "--ranks", "2", ATHANOR_CUDA_ON_CPU="2")
+        self.assertGreater(int(TEST_LINE.findall(output)[-1][1]), 100, output)
+
+    def test_devices_that_are_not_there_are_named(self):
+        for flags, said in ((("--device", "cuda"), "ATHANOR_CUDA_ON_CPU=1"), (("--device", "cpu:1"), "cpu:1"),
+                            (("--device", "gpu"), "'gpu'"), (("--device", ""), "device string ''"),
+                            (("--device", "cpu,cpu", "--ranks", "2"), "one device"),
+                            (("--device", "cpu,cpu"), "listed twice")):
+            self.run_badly(*QUICK, *flags, says=(said,))
+
+
 class Resuming(ProgramTest):
     def test_one_epoch_and_another_equal_two_bit_by_bit(self):
         for net, optimizer in (("conv", "sgd"), ("tutorial", "adam"), ("tutorial", "adadelta")):
