@@ -159,7 +159,8 @@ class Checker {
   }
   void check_inplace(const Case& c, const Sample& s, DType t);
   void check_out(const Case& c, const Sample& s, DType t);
-  void check_queue(const Case& c, const Sample& s, DType t);
+  void check_queue(const Case& c, const Sample& s, DType t, Device queue);
+  void check_queues();
   void check_gradients(const Case& c, const Sample& s);
   void check_low_precision_gradients(const Case& c, const Sample& s);
   void check_inplace_gradient(const Case& c, const Sample& s);
@@ -251,10 +252,9 @@ void Checker::check_out(const Case& c, const Sample& s, DType t) {
   }
 }
 
-void Checker::check_queue(const Case& c, const Sample& s, DType t) {
+void Checker::check_queue(const Case& c, const Sample& s, DType t, Device queue) {
   const Tensors in = inputs_of(s, t);
   const Tensors host = c.call(in);
-  const Device queue("cpu:1");
   for (const Layout l : {Layout::Contiguous, Layout::Hidden}) {
     Tensors there;
     for (const Tensor& x : in) there.push_back(laid_out(x.to(TensorOptions(queue)), l));
@@ -431,15 +431,32 @@ std::vector<std::string> Checker::run() {
     }
   }
   check_refusals();
-  detail::configure_cpu_queues(2);
-  for (const Case& c : row_.cases)
-    for (const DType t : row_.dtypes)
-      for (std::size_t k = 0; k < c.samples.size(); ++k)
-        if (const Sample& s = c.samples[k]; takes(s, t) && (s.inputs.empty() || s.inputs[0].array.numel() <= 5000))
-          guarded(c.name + " " + dtype_name(t) + ", sample " + std::to_string(k), [&] { check_queue(c, s, t); });
-  synchronize(Device("cpu:1"));
-  detail::configure_cpu_queues(0);
+  check_queues();
   return faults_;
+}
+
+/// Every sample on the second of two virtual CPU devices, and, to save time, the first of each dtype on the last of
+/// four that serve cuda.
+void Checker::check_queues() {
+  const auto check = [&](Device queue, std::size_t most) {
+    for (const Case& c : row_.cases)
+      for (const DType t : row_.dtypes) {
+        std::size_t checked = 0;
+        for (std::size_t k = 0; k < c.samples.size() && checked < most; ++k)
+          if (const Sample& s = c.samples[k]; takes(s, t) && (s.inputs.empty() || s.inputs[0].array.numel() <= 5000)) {
+            ++checked;
+            guarded(detail::str(queue, ", ", c.name, " ", dtype_name(t), ", sample ", k),
+                    [&] { check_queue(c, s, t, queue); });
+          }
+      }
+    guarded(detail::str("work left on ", queue), [&] { synchronize(queue); });
+  };
+  detail::configure_cpu_queues(2);
+  check(Device("cpu:1"), SIZE_MAX);
+  detail::configure_cpu_queues(0);
+  detail::configure_cuda_queues(4);
+  check(Device("cuda:3"), 1);
+  detail::configure_cuda_queues(0);
 }
 
 }  // namespace
