@@ -1,9 +1,11 @@
-// What the always-on parts of athanor.distributed cost, as shares of what they accompany:
+// What always-on parts cost, those of athanor.distributed as shares of what they accompany:
 //   bench_costs
+// - what a caller pays to put an empty task, and an op, into the queue of a virtual device whose worker is awake;
 // - the flight recorder's notes of a call, beside the median time of a blocking all_reduce of 64 KB between two ranks;
 // - the search for unused parameters in a step of DistributedDataParallel, beside the same step with static_graph,
 //   which does without; the two take turns in one process.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -13,6 +15,7 @@
 #include "athanor/distributed/flight_recorder.h"
 #include "athanor/distributed/spawn.h"
 #include "athanor/models/mnist.h"
+#include "athanor/ops/launch.h"
 #include "athanor/parallel/ddp.h"
 
 namespace {
@@ -25,6 +28,16 @@ double nanoseconds(const std::function<void()>& act, int times) {
   for (int i = 0; i < times; ++i) act();
   return std::chrono::duration<double, std::nano>(Clock::now() - begin).count() / times;
 }
+
+std::atomic<bool> held{false};
+constinit Kernel<void(const View&)> empty_kernel{"bench_empty"}, hold_kernel{"bench_hold"};
+void nothing(const View&) {}
+void hold(const View&) {
+  while (held.load(std::memory_order_relaxed)) {
+  }
+}
+ATHANOR_REGISTER_KERNEL(empty_kernel, CPU, &nothing);
+ATHANOR_REGISTER_KERNEL(hold_kernel, CPU, &hold);
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -109,11 +122,36 @@ void run(int rank) {
   distributed::destroy_process_group();
 }
 
+/// The worker is busy with a task before while the caller enqueues, or takes the tasks as they come.
+void enqueueing() {
+  constexpr int kTasks = 1000;
+  const NoGradGuard off;
+  athanor::detail::configure_cpu_queues(2);
+  const Device device("cpu:1");
+  const Tensor x = zeros({16}, TensorOptions(device));
+  const auto cost = [&](bool busy, const std::function<void()>& act) {
+    std::vector<double> times;
+    for (int block = 0; block < 41; ++block) {
+      held = busy;
+      launch(hold_kernel, x);
+      times.push_back(nanoseconds(act, kTasks));
+      held = false;
+      synchronize(device);
+    }
+    return median(times);
+  };
+  for (const bool busy : {true, false})
+    std::printf("enqueueing, worker %s: an empty task %.0f ns, x.add_(1) %.0f ns, x + 1 %.0f ns\n",
+                busy ? "in a long task" : "taking them", cost(busy, [&] { launch(empty_kernel, x); }),
+                cost(busy, [&] { x.add_(1); }), cost(busy, [&] { x + 1; }));
+}
+
 }  // namespace
 
 int main() {
   try {
     distributed::spawn(run, 2);
+    enqueueing();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_costs: %s\n", error.what());
     return 1;
