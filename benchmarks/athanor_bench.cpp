@@ -10,6 +10,7 @@ namespace bench {
 using athanor::InferenceMode;
 }
 
+#include "benchmarks/cpp_models.h"
 #include "benchmarks/cpp_resnet.h"
 #include "benchmarks/cpp_rows.h"
 #include "benchmarks/cpp_sequence.h"
@@ -65,6 +66,7 @@ int main(int argc, char** argv) {
   bench::add_overhead_rows(program);
   bench::add_training_rows(program);
   bench::add_resnet_rows(program);
+  bench::add_model_rows(program);
   bench::add_throughput_rows(program);
   bench::add_sequence_rows(program);
   add_loader_rows(program);

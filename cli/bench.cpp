@@ -323,9 +323,10 @@ int run_here(const Arguments& arguments) {
 }  // namespace
 
 int bench(int argc, const char* const* argv) {
-  CLI::App app("Measures collectives between processes.", "athanor bench");
+  CLI::App app("Measures what is between processes and devices.", "athanor bench");
   Arguments arguments;
   CLI::App* collectives = app.add_subcommand("collectives", "time and bandwidth of every collective");
+  add_dp_ddp(app);
   app.require_subcommand(1);
   collectives->add_option("--ops", arguments.ops, "which, separated by commas; 'copy' is the memory's limit")
       ->delimiter(',');
@@ -346,7 +347,11 @@ int bench(int argc, const char* const* argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "athanor bench: %s\n", error.what());
+    return 1;
   }
+  if (!*collectives) return 0;
   try {
     for (const std::string& size : arguments.sizes) parse_size(size);
     if (!env::text("RANK")) return run_here(arguments);

@@ -20,7 +20,7 @@ struct Subcommand {
 constexpr Subcommand kSubcommands[] = {
     {"run", "start the workers of a distributed program (torchrun's flags)", athanor::launch::run},
     {"launch", "the same with the habits of torch.distributed.launch", athanor::launch::launch},
-    {"bench", "measure the collectives between processes", athanor::cli::bench},
+    {"bench", "measure collectives, or ways of data parallelism", athanor::cli::bench},
     {"env", "tell what is built in, found and usable", athanor::cli::env},
 };
 

@@ -2,20 +2,23 @@
 // (a pipeline). Without a GPU the two devices are virtual CPU devices, each with its share of the processors.
 //
 //     model_parallel_bench [--batch 120 --size 128 --batches 3 --repeats 10 --classes 1000 --split 20]
-//                          [--splits 1,3,5,8,10,12,20,40,60] [--out DIR]
+//                          [--splits 1,3,5,8,10,12,20,40,60] [--out DIR] [--trace FILE]
 //
 // Prints mean and deviation of the time for `batches` training steps, and writes mp_and_rn.svg, mp_and_rn_and_pp.svg,
-// split_size_tradeoff.svg and model_parallel_bench.json.
+// split_size_tradeoff.svg and model_parallel_bench.json. With --trace, also what each device did when in a training of
+// the pipelined model, for chrome://tracing or Perfetto.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 #include "athanor/athanor.h"
 #include "athanor/models/resnet.h"
 #include "athanor/parallel/pipeline.h"
+#include "athanor/profiler/profiler.h"
 #include "examples/svg_chart.h"
 
 using namespace athanor;  // NOLINT(google-build-using-namespace): an example
@@ -25,7 +28,7 @@ namespace {
 struct Flags {
   std::int64_t batch = 120, size = 128, batches = 3, repeats = 10, classes = 1000, split = 20;
   std::vector<std::int64_t> splits;
-  std::string out = ".", layers = "3,4,6,3";
+  std::string out = ".", layers = "3,4,6,3", trace;
   int threads = 0;
   bool pipeline_class = false;
 };
@@ -139,6 +142,24 @@ examples::ChartValue single_device(const Flags& f) {
   return measured(f, "Single Device", 0, [&] { return train(f, model, Device()); });
 }
 
+// One training with the profiler on: the trace, and for how much of the time each device computed.
+void write_timeline(const Flags& f, models::ResNetImpl& model) {
+  profiler::Profile profile;
+  train(f, model, kFirst);
+  profile.stop();
+  profile.export_chrome_trace(f.trace);
+  std::map<std::string, double> busy;
+  std::int64_t begin = INT64_MAX, end = 0;
+  for (const profiler::Event& e : profile.events()) {
+    if (e.kind != profiler::EventKind::Kernel) continue;
+    busy[e.device] += static_cast<double>(e.self);
+    begin = std::min(begin, e.start);
+    end = std::max(end, e.start + e.duration);
+  }
+  for (const auto& [device, ns] : busy)
+    std::printf("%s computed for %.0f %% of the time\n", device.c_str(), 100 * ns / static_cast<double>(end - begin));
+}
+
 void run(const Flags& f) {
   std::filesystem::create_directories(f.out);
   manual_seed(1);
@@ -154,6 +175,7 @@ void run(const Flags& f) {
   {
     PipelineParallelResNet50 model(f, f.split);
     bars.push_back(measured(f, "Pipelining Model Parallel", 0, [&] { return train(f, model, kFirst); }));
+    if (!f.trace.empty()) write_timeline(f, model);
   }
   for (const std::int64_t split : f.splits) {
     PipelineParallelResNet50 model(f, split);
@@ -203,6 +225,7 @@ int main(int argc, char** argv) {
   app.add_option("--layers", f.layers, "blocks of each stage")->capture_default_str();
   app.add_option("--threads", f.threads, "of the single device");
   app.add_option("--out", f.out, "folder for the charts")->capture_default_str();
+  app.add_option("--trace", f.trace, "file for a timeline of the pipelined model");
   app.add_flag("--pipeline-class", f.pipeline_class, "nn::parallel::Pipeline with 1F1B and a measured cut besides");
   CLI11_PARSE(app, argc, argv);
   std::erase_if(f.splits, [&](std::int64_t split) { return split <= 0 || split > f.batch; });

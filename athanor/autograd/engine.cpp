@@ -6,6 +6,7 @@
 
 #include "athanor/autograd/gradient_home.h"
 #include "athanor/ops/copy.h"
+#include "athanor/ops/direct_gradient.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/reduce.h"
@@ -207,6 +208,7 @@ std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector
                                      bool create_graph, const std::vector<Edge>& inputs, bool accumulate) {
   EndOfBackward end;
   const GradModeScope mode(create_graph);
+  const DirectGradients direct(inputs.empty() && accumulate && !create_graph && !anomaly_enabled());
   std::vector<TensorBase> captured(inputs.size());
   std::unordered_map<Node*, std::vector<Capture>> captures;
   for (std::size_t i = 0; i < inputs.size(); ++i)

@@ -25,6 +25,7 @@ class Staged {
   }
   Span span() const {
     const Tensor& t = copy_.defined() ? copy_ : *tensor_;
+    if (use_ & Out) t.storage()->note_address();  // written when the call runs, which may be later
     return {athanor::detail::view_of(t).data, t.numel(), t.dtype()};
   }
   static bool direct(const Tensor& t) { return t.device().is_host() && t.is_contiguous(); }

@@ -14,10 +14,15 @@ nn::Sequential detour(std::int64_t in, std::int64_t out, std::int64_t stride) {
   return nn::Sequential(conv(in, out, 1, stride), nn::BatchNorm2d(out));
 }
 
-Tensor norm_relu(const nn::BatchNorm2d& norm, const Tensor& x) { return nn::BatchNorm2d(norm)(x).relu_(); }
+// relu(norm(x)); hooks of the norm see what it makes alone.
+Tensor norm_relu(nn::BatchNorm2d& norm, const Tensor& x) {
+  return norm->has_hooks() ? norm(x).relu_() : norm->forward_relu(x);
+}
 
-Tensor join(Tensor y, const Tensor& x, nn::Sequential& downsample) {
-  return y.add_(downsample ? downsample->forward(x) : x).relu_();
+// relu(norm(y) + the way around).
+Tensor join(nn::BatchNorm2d& norm, const Tensor& y, const Tensor& x, nn::Sequential& downsample) {
+  if (norm->has_hooks()) return norm(y).add_(downsample ? downsample->forward(x) : x).relu_();
+  return norm->forward_relu(y, downsample ? downsample->forward(x) : x);
 }
 
 }  // namespace
@@ -36,7 +41,7 @@ void BasicBlockImpl::reset() {
   if (downsample) register_module("downsample", downsample);
 }
 
-Tensor BasicBlockImpl::forward(const Tensor& x) { return join(bn2(conv2(norm_relu(bn1, conv1(x)))), x, downsample); }
+Tensor BasicBlockImpl::forward(const Tensor& x) { return join(bn2, conv2(norm_relu(bn1, conv1(x))), x, downsample); }
 
 BottleneckImpl::BottleneckImpl(std::int64_t inplanes, std::int64_t planes, std::int64_t stride)
     : inplanes_(inplanes), planes_(planes), stride_(stride) {
@@ -57,7 +62,7 @@ void BottleneckImpl::reset() {
 
 Tensor BottleneckImpl::forward(const Tensor& x) {
   const Tensor y = norm_relu(bn2, conv2(norm_relu(bn1, conv1(x))));
-  return join(bn3(conv3(y)), x, downsample);
+  return join(bn3, conv3(y), x, downsample);
 }
 
 ResNetImpl::ResNetImpl(const ResNetOptions& options) : options_(options) {
@@ -112,7 +117,8 @@ void ResNetImpl::init_weights() {
 }
 
 Tensor ResNetImpl::forward(const Tensor& input) {
-  Tensor x = maxpool(relu(bn1(conv1(input))));
+  const bool fused = !bn1->has_hooks() && !relu->has_hooks();
+  Tensor x = maxpool(fused ? bn1->forward_relu(conv1(input)) : relu(bn1(conv1(input))));
   x = layer4->forward(layer3->forward(layer2->forward(layer1->forward(x))));
   return fc(flatten(avgpool(x), 1));
 }

@@ -129,6 +129,16 @@ void BatchNormImplBase<Derived>::pretty_print(std::ostream& stream) const {
 
 template <class Derived>
 Tensor BatchNormImplBase<Derived>::forward(const Tensor& input) {
+  return run(input, Tensor(), false);
+}
+
+template <class Derived>
+Tensor BatchNormImplBase<Derived>::forward_relu(const Tensor& input, const Tensor& residual) {
+  return run(input, residual, true);
+}
+
+template <class Derived>
+Tensor BatchNormImplBase<Derived>::run(const Tensor& input, const Tensor& residual, bool relu) {
   return in_module(*this, [&] {
     constexpr std::int64_t full = Derived::kSpatial + 2;
     const bool fits = input.dim() == full || (full == 3 && input.dim() == 2);
@@ -150,7 +160,13 @@ Tensor BatchNormImplBase<Derived>::forward(const Tensor& input) {
         functional::BatchNormFuncOptions().weight(weight).bias(bias).training(use_batch).momentum(factor).eps(
             options.eps());
     const Tensor mean = pass_running ? running_mean : Tensor(), var = pass_running ? running_var : Tensor();
-    return normalize && training ? normalize(input, mean, var, how) : functional::batch_norm(input, mean, var, how);
+    if (relu && !(normalize && training)) {
+      if (!residual.defined()) return batch_norm_relu(input, weight, bias, mean, var, use_batch, factor, options.eps());
+      return batch_norm_add_relu(input, residual, weight, bias, mean, var, use_batch, factor, options.eps());
+    }
+    Tensor y = normalize && training ? normalize(input, mean, var, how) : functional::batch_norm(input, mean, var, how);
+    if (residual.defined()) y = y + residual;
+    return relu ? y.relu_() : y;
   });
 }
 

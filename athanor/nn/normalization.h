@@ -126,11 +126,16 @@ class BatchNormImplBase : public Cloneable<Derived> {
   void reset_running_stats();
   void pretty_print(std::ostream& stream) const override;
   Tensor forward(const Tensor& input);
+  /// relu(forward(input) + residual), or relu(forward(input)), in one pass where there is one. Runs no hooks.
+  Tensor forward_relu(const Tensor& input, const Tensor& residual = {});
 
   BatchNormOptions options;
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;
   /// What computes in training; functional::batch_norm if empty. convert_sync_batchnorm puts another in its place.
   std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const functional::BatchNormFuncOptions&)> normalize;
+
+ private:
+  Tensor run(const Tensor& input, const Tensor& residual, bool relu);
 };
 
 #define ATHANOR_BATCH_NORM(D)                                                                                      \

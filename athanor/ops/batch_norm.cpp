@@ -1,6 +1,7 @@
 // Batch norm, alone and with the relu that often follows. Activations are contiguous or channels-last.
 #include "athanor/ops/batch_norm.h"
 
+#include "athanor/ops/activation.h"
 #include "athanor/ops/activation_backward.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
@@ -120,20 +121,22 @@ struct BatchNormBackward {
 /// Training: normalised by the batch's own statistics, which also update the running ones (statistics dtype).
 struct BatchNormTrain {
   ATHANOR_OP(
-      "_batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
-      "float momentum, float eps, bool relu) -> (Tensor, Tensor, Tensor) | function");
+      "_batch_norm_train(Tensor input, Tensor? weight, Tensor? bias, Tensor? residual, Tensor? running_mean, "
+      "Tensor? running_var, float momentum, float eps, bool relu) -> (Tensor, Tensor, Tensor) | function");
   static constexpr const char* grad_name = "NativeBatchNormBackward0";
   static constexpr bool accepts_hidden = true;
   double momentum, eps;
   bool relu;
   SavedTensor x, w, b, y, mean_, invstd_;
-  void prepare(Tensor& input, Tensor& weight, Tensor& bias, Tensor&, Tensor&) {
+  void prepare(Tensor& input, Tensor& weight, Tensor& bias, Tensor& residual, Tensor&, Tensor&) {
     check_batch_norm(input, weight, bias);
     input = activations(input);
+    if (residual.defined()) residual = in_layout_of(residual, input);
     weight = dense(weight);
     bias = dense(bias);
   }
-  std::array<Meta, 3> infer(const Tensor& input, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
+  std::array<Meta, 3> infer(const Tensor& input, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                            const Tensor&) {
     const std::int64_t channels = input.size(1);
     ATHANOR_CHECK_VALUE(channels == 0 || input.numel() / channels > 1,
                         "batch_norm: Expected more than 1 value per channel when training, got input size ",
@@ -142,17 +145,18 @@ struct BatchNormTrain {
     return {like_stored(input), stats, stats};
   }
   void run(const Tensor& out, const Tensor& mean, const Tensor& invstd, const Tensor& input, const Tensor& weight,
-           const Tensor& bias, const Tensor& running_mean, const Tensor& running_var) {
+           const Tensor& bias, const Tensor& residual, const Tensor& running_mean, const Tensor& running_var) {
     if (const int block = detail::hidden_block(out))
       launch<5>(batch_norm_kernel, Stored(out), mean, invstd, running_mean, running_var, Stored(input, block), weight,
-                bias, momentum, eps, relu);
+                bias, momentum, eps, relu, in_blocks(residual, block));
     else
       launch<5>(batch_norm_kernel, out, mean, invstd, running_mean, running_var, input, weight, bias, momentum, eps,
-                relu);
+                relu, residual);
     if (running_mean.defined()) running_mean.impl()->bump_version();
     if (running_var.defined()) running_var.impl()->bump_version();
   }
-  void save(const Node&, const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor&, const Tensor&) {
+  void save(const Node&, const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor&, const Tensor&,
+            const Tensor&) {
     x.save(input);
     if (weight.defined()) w.save(weight);
     if (bias.defined()) b.save(bias);
@@ -165,14 +169,16 @@ struct BatchNormTrain {
   void grad(GradCall& g) {
     if (!g.has(0)) return;
     const Tensor input = g.get(x), weight = w.defined() ? g.get(w) : Tensor(), bias = b.defined() ? g.get(b) : Tensor();
-    const Tensor out = relu ? g.get(y) : Tensor();
-    if (GradMode::is_enabled()) {
-      const Tensor up = relu ? threshold_backward(g.grad(), out, 0) : g.grad();
-      return compose_gradients(g, up, input, weight, {}, {}, eps);
+    Tensor out = relu ? g.get(y) : Tensor(), up = g.grad();
+    if (relu && (GradMode::is_enabled() || g.needs(3))) {
+      up = threshold_backward(up, out, 0);
+      out = Tensor();
     }
+    if (g.needs(3)) g.set(3, up);
+    if (GradMode::is_enabled()) return compose_gradients(g, up, input, weight, {}, {}, eps);
     const std::int64_t mask = g.needs(0) | g.needs(1) << 1 | g.needs(2) << 2;
-    auto [dx, dw, db] = _batch_norm_backward(in_layout_of(g.grad(), input), input, out, g.get(mean_), g.get(invstd_),
-                                             weight, bias, true, mask);
+    auto [dx, dw, db] = _batch_norm_backward(in_layout_of(up, input), input, out, g.get(mean_), g.get(invstd_), weight,
+                                             bias, true, mask);
     g.set(0, dx);
     g.set(1, dw);
     g.set(2, db);
@@ -182,33 +188,35 @@ struct BatchNormTrain {
 /// Inference: normalised by given statistics.
 struct BatchNormEval {
   ATHANOR_OP(
-      "_batch_norm_eval(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, "
-      "float eps, bool relu) -> Tensor | function");
+      "_batch_norm_eval(Tensor input, Tensor? weight, Tensor? bias, Tensor? residual, Tensor running_mean, "
+      "Tensor running_var, float eps, bool relu) -> Tensor | function");
   static constexpr const char* grad_name = "NativeBatchNormBackward0";
   static constexpr bool accepts_hidden = true;
   double eps;
   bool relu;
   SavedTensor x, w, b, y, mean_, var_;
-  void prepare(Tensor& input, Tensor& weight, Tensor& bias, Tensor& mean, Tensor& var) {
+  void prepare(Tensor& input, Tensor& weight, Tensor& bias, Tensor& residual, Tensor& mean, Tensor& var) {
     check_batch_norm(input, weight, bias);
     input = activations(input);
+    if (residual.defined()) residual = in_layout_of(residual, input);
     weight = dense(weight);
     bias = dense(bias);
     mean = dense(mean);
     var = dense(var);
   }
-  Meta infer(const Tensor& input, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
+  Meta infer(const Tensor& input, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
     return like_stored(input);
   }
-  void run(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
-           const Tensor& var) {
+  void run(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& residual,
+           const Tensor& mean, const Tensor& var) {
     if (const int block = detail::hidden_block(out))
-      launch(batch_norm_eval_kernel, Stored(out), Stored(input, block), weight, bias, mean, var, eps, relu);
+      launch(batch_norm_eval_kernel, Stored(out), Stored(input, block), weight, bias, mean, var, eps, relu,
+             in_blocks(residual, block));
     else
-      launch(batch_norm_eval_kernel, out, input, weight, bias, mean, var, eps, relu);
+      launch(batch_norm_eval_kernel, out, input, weight, bias, mean, var, eps, relu, residual);
   }
-  void save(const Node&, const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
-            const Tensor& var) {
+  void save(const Node&, const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor&,
+            const Tensor& mean, const Tensor& var) {
     x.save(input);
     if (weight.defined()) w.save(weight);
     if (bias.defined()) b.save(bias);
@@ -220,14 +228,17 @@ struct BatchNormEval {
   }
   void grad(GradCall& g) {
     const Tensor input = g.get(x), weight = w.defined() ? g.get(w) : Tensor(), bias = b.defined() ? g.get(b) : Tensor();
-    const Tensor out = relu ? g.get(y) : Tensor(), mean = g.get(mean_), var = g.get(var_);
-    if (GradMode::is_enabled()) {
-      const Tensor up = relu ? threshold_backward(g.grad(), out, 0) : g.grad();
-      return compose_gradients(g, up, input, weight, mean, var, eps);
+    Tensor out = relu ? g.get(y) : Tensor(), up = g.grad();
+    const Tensor mean = g.get(mean_), var = g.get(var_);
+    if (relu && (GradMode::is_enabled() || g.needs(3))) {
+      up = threshold_backward(up, out, 0);
+      out = Tensor();
     }
+    if (g.needs(3)) g.set(3, up);
+    if (GradMode::is_enabled()) return compose_gradients(g, up, input, weight, mean, var, eps);
     const std::int64_t mask = g.needs(0) | g.needs(1) << 1 | g.needs(2) << 2;
-    auto [dx, dw, db] = _batch_norm_backward(in_layout_of(g.grad(), input), input, out, mean, rsqrt(add(var, eps)),
-                                             weight, bias, false, mask);
+    auto [dx, dw, db] = _batch_norm_backward(in_layout_of(up, input), input, out, mean, rsqrt(add(var, eps)), weight,
+                                             bias, false, mask);
     g.set(0, dx);
     g.set(1, dw);
     g.set(2, db);
@@ -257,18 +268,20 @@ class RunningStatistic {
 };
 
 Tensor run_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                      const Tensor& running_var, bool training, double momentum, double eps, bool relu) {
+                      const Tensor& running_var, bool training, double momentum, double eps, bool relu,
+                      const Tensor& residual = {}) {
   check_batch_norm(input, weight, bias);
   const RunningStatistic mean("running_mean", running_mean, input), var("running_var", running_var, input);
   if (training) {
-    Tensor out = std::get<0>(_batch_norm_train(input, weight, bias, mean.used(), var.used(), momentum, eps, relu));
+    Tensor out =
+        std::get<0>(_batch_norm_train(input, weight, bias, residual, mean.used(), var.used(), momentum, eps, relu));
     mean.write_back();
     var.write_back();
     return out;
   }
   ATHANOR_CHECK(running_mean.defined() && running_var.defined(),
                 "batch_norm: running_mean and running_var must be defined in evaluation mode");
-  return _batch_norm_eval(input, weight, bias, mean.used(), var.used(), eps, relu);
+  return _batch_norm_eval(input, weight, bias, residual, mean.used(), var.used(), eps, relu);
 }
 
 }  // namespace
@@ -290,6 +303,20 @@ ATHANOR_FUNCTION(
 Tensor batch_norm_relu(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                        const Tensor& running_var, bool training, double momentum, double eps) {
   return run_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, true);
+}
+
+/// relu(batch_norm(...) + residual) in one pass where input and residual have one shape and dtype.
+ATHANOR_FUNCTION(
+    "batch_norm_add_relu(Tensor input, Tensor residual, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+    "Tensor? running_var, bool training, float momentum, float eps) -> Tensor");
+Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Tensor& weight, const Tensor& bias,
+                           const Tensor& running_mean, const Tensor& running_var, bool training, double momentum,
+                           double eps) {
+  ATHANOR_CHECK(residual.defined(), "batch_norm_add_relu: expected a residual, got an undefined tensor");
+  if (input.defined() && input.sizes() == residual.sizes() && input.dtype() == residual.dtype())
+    return run_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, true, residual);
+  return relu(
+      add(run_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, false), residual));
 }
 
 }  // namespace athanor::ops

@@ -3,6 +3,7 @@
 #include "athanor/ops/conv.h"
 
 #include "athanor/ops/autocast.h"
+#include "athanor/ops/direct_gradient.h"
 #include "athanor/ops/kernels/conv.h"
 #include "athanor/ops/kernels/kernels_of.h"
 #include "athanor/ops/op.h"
@@ -151,6 +152,13 @@ DimVector result_strides(const Tensor& input, const Tensor& weight, IntArrayRef 
 
 using detail::Stored;
 
+/// For kernels that read the weight in an order of their own; small ones are not worth it.
+KeptValues kept_values(const Tensor& weight) {
+  Storage& s = *weight.storage();
+  if (weight.numel() < 4096 || !s.is_followed()) return {};
+  return {IntrusivePtr<KeptForms>(&s.kept_forms()), s.changes()};
+}
+
 /// Channels per block in which a call takes its activations; 0: plain. The first two are its operands.
 int block_for(ConvPass pass, const Tensor& input, const Tensor& other, IntArrayRef x, IntArrayRef weight, IntArrayRef y,
               const ConvParams& params) {
@@ -192,6 +200,7 @@ struct Convolution : ConvArguments, Autocast<AutocastTo::Lower> {
     return made_in_blocks({sizes, input.dtype(), input.device(), result_strides(input, weight, sizes)}, block);
   }
   void run(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+    params.kept = kept_values(weight);
     if (block)
       launch(conv_forward_kernel, Stored(out), Stored(input), weight, bias, params, Epilogue::None);
     else
@@ -201,8 +210,10 @@ struct Convolution : ConvArguments, Autocast<AutocastTo::Lower> {
     if (n.needs(1)) x.save(input);
     if (n.needs(0)) w.save(weight);
   }
+  bool add_weight_gradient(GradCall& g);
   void grad(GradCall& g) {
     if (g.needs(0)) g.set(0, input_gradient(g.grad(), g.get(w), input_size, *this));
+    if (g.needs(1) && !g.needs(2) && add_weight_gradient(g)) return;
     if (g.needs(1)) {
       auto [dw, db] = weight_gradient(g.grad(), g.get(x), weight_size, *this, g.needs(2));
       g.set(1, std::move(dw));
@@ -237,6 +248,7 @@ struct ConvolutionBackwardInput : ConvArguments {
         {input_size, weight.dtype(), weight.device(), result_strides(grad_output, weight, input_size)}, block);
   }
   void run(const Tensor& out, const Tensor& grad_output, const Tensor& weight) {
+    params.kept = kept_values(weight);
     if (block)
       launch(conv_backward_input_kernel, Stored(out), Stored(grad_output), weight, params);
     else
@@ -279,9 +291,18 @@ struct ConvolutionBackwardWeight : ConvArguments {
   }
   void run(const Tensor& dw, const Tensor& db, const Tensor& grad_output, const Tensor& input) {
     if (block)
-      launch<2>(conv_backward_weight_kernel, dw, db, Stored(grad_output), Stored(input), params);
+      launch<2>(conv_backward_weight_kernel, dw, db, Stored(grad_output), Stored(input), params, Tensor());
     else
-      launch<2>(conv_backward_weight_kernel, dw, db, grad_output, input, params);
+      launch<2>(conv_backward_weight_kernel, dw, db, grad_output, input, params, Tensor());
+  }
+  /// Adds the weight's gradient to `sum` without making a tensor of it.
+  void add_to(const Tensor& sum, const Tensor& grad_output, const Tensor& input) {
+    infer(grad_output, input);
+    if (block)
+      launch<2>(conv_backward_weight_kernel, sum, Tensor(), Stored(grad_output), Stored(input), params, sum);
+    else
+      launch<2>(conv_backward_weight_kernel, sum, Tensor(), grad_output, input, params, sum);
+    sum.impl()->bump_version();
   }
   void save(const Node& n, const Tensor& grad_output, const Tensor& input) {
     if (n.needs(1)) dy.save(grad_output);
@@ -301,6 +322,18 @@ struct ConvolutionBackwardWeight : ConvArguments {
     g.set(0, std::move(d));
   }
 };
+
+/// Adds to the weight's .grad, if that may be done here: true, and nothing is left to do.
+bool Convolution::add_weight_gradient(GradCall& g) {
+  const DirectGradient to = direct_gradient(*g.node(), 1);
+  const Tensor input = g.get(x);
+  if (!to || g.grad().device() != to.grad.device() || input.dtype() != to.grad.dtype()) return false;
+  ConvolutionBackwardWeight op;
+  static_cast<ConvArguments&>(op) = *this;
+  op.weight_size = weight_size;
+  op.add_to(to.grad, g.grad(), input);
+  return true;
+}
 
 namespace {
 

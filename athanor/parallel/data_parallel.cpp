@@ -7,10 +7,7 @@
 
 namespace athanor::nn::parallel {
 
-namespace {
-
-// Resolved: cpu:0 is the host where there are no queues.
-std::vector<Device> checked(const std::vector<Device>& devices, const char* who) {
+std::vector<Device> distinct_devices(const std::vector<Device>& devices, const char* who) {
   ATHANOR_CHECK_VALUE(!devices.empty(), who, ": no devices given");
   std::vector<Device> result;
   for (const Device device : devices) {
@@ -22,8 +19,6 @@ std::vector<Device> checked(const std::vector<Device>& devices, const char* who)
   return result;
 }
 
-}  // namespace
-
 std::vector<Device> all_devices() {
   std::vector<Device> devices;
   for (int i = 0; i < athanor::detail::cuda_queue_count(); ++i) devices.emplace_back(i);
@@ -34,7 +29,7 @@ std::vector<Device> all_devices() {
 }
 
 std::vector<Tensor> scatter(const Tensor& input, const std::vector<Device>& devices, std::int64_t dim) {
-  const std::vector<Device> places = checked(devices, "scatter");
+  const std::vector<Device> places = distinct_devices(devices, "scatter");
   ATHANOR_CHECK(input.defined() && input.dim() > 0, "scatter: a tensor with a batch dimension is needed, got ",
                 input.defined() ? "a 0-d one" : "none");
   std::vector<Tensor> parts = input.chunk(static_cast<std::int64_t>(places.size()), dim);
@@ -53,7 +48,7 @@ Tensor gather(const std::vector<Tensor>& parts, Device device, std::int64_t dim)
 }
 
 Replicas::Replicas(std::shared_ptr<Module> module, std::vector<Device> devices)
-    : devices_(checked(devices, "replicate")), modules_(devices_.size()), replicas_(devices_.size()) {
+    : devices_(distinct_devices(devices, "replicate")), modules_(devices_.size()), replicas_(devices_.size()) {
   modules_[0] = std::move(module);
   check_place();
 }
@@ -118,7 +113,8 @@ void Replicas::refresh(std::size_t i) {
 DataParallelBase::DataParallelBase(const std::shared_ptr<Module>& module, DataParallelOptions options)
     : Module("DataParallel"), options_(std::move(options)), wrapped_(module) {
   ATHANOR_CHECK_VALUE(module != nullptr, "DataParallel: no module given");
-  options_.device_ids(checked(options_.device_ids().empty() ? all_devices() : options_.device_ids(), "DataParallel"));
+  options_.device_ids(
+      distinct_devices(options_.device_ids().empty() ? all_devices() : options_.device_ids(), "DataParallel"));
   options_.output_device(resolve(options_.output_device().value_or(options_.device_ids()[0])));
   register_module("module", module);
 }

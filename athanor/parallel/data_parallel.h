@@ -18,6 +18,9 @@ namespace athanor::nn::parallel {
 
 /// The devices used without a list: all cuda devices, else all queued ones, or the host alone.
 std::vector<Device> all_devices();
+/// The same devices as they are known to tensors: cpu:0 is the host where there are no queues. Throws ValueError,
+/// naming `who`, without devices or with one twice, Error for one that does not exist.
+std::vector<Device> distinct_devices(const std::vector<Device>& devices, const char* who);
 
 /// Cuts `input` along `dim` as chunk() does, in as many parts as there are devices at most, and copies each to its
 /// device. Differentiable. Throws ValueError without devices or with one twice, Error for a 0-d input.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "athanor/tensor/allocator.h"
+#include "athanor/tensor/kept_forms.h"
 
 namespace athanor {
 namespace {
@@ -112,6 +113,16 @@ void Storage::destroy(Storage* s) {
   const std::size_t block = s->block_bytes_;
   s->~Storage();
   host_deallocate(s, block);
+}
+
+Storage::~Storage() { IntrusivePtr<KeptForms>::adopt(kept_.load(std::memory_order_relaxed)); }
+
+KeptForms& Storage::kept_forms() {
+  KeptForms* present = kept_.load(std::memory_order_acquire);
+  if (present) return *present;
+  IntrusivePtr<KeptForms> made = make_intrusive<KeptForms>();
+  if (!kept_.compare_exchange_strong(present, made.get(), std::memory_order_acq_rel)) return *present;
+  return *made.release();
 }
 
 Storage::Extra& Storage::extra() {

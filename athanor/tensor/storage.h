@@ -15,6 +15,8 @@
 
 namespace athanor {
 
+class KeptForms;
+
 class Storage : public RefCounted {
  public:
   /// New uninitialized bytes on `device`. One allocation: the header sits in front of the data. Throws
@@ -36,6 +38,18 @@ class Storage : public RefCounted {
   Device device() const { return device_; }
   std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+  /// Another number after every write through the library, also one by .data(), which version() leaves out.
+  std::uint64_t changes() const { return std::uint64_t{version()} << 32 | uncounted_.load(std::memory_order_relaxed); }
+  void bump_uncounted() { uncounted_.fetch_add(1, std::memory_order_relaxed); }
+  /// Somebody got the address and may write there unseen.
+  void note_address() {
+    if (!address_known_.load(std::memory_order_relaxed)) address_known_.store(true, std::memory_order_relaxed);
+  }
+  /// Whether changes() sees every write.
+  bool is_followed() const { return !host_exposed_ && !address_known_.load(std::memory_order_relaxed); }
+  /// The forms kept of these bytes. Any number of threads may ask at once.
+  KeptForms& kept_forms();
 
   bool is_hidden() const { return is_hidden_.load(std::memory_order_acquire); }
   /// A share of the hidden layout, which keeps its bytes while another thread restores the storage; null if plain.
@@ -63,11 +77,12 @@ class Storage : public RefCounted {
     std::vector<QueuePoint> foreign;
   };
   Storage() = default;
+  ~Storage();
   Extra& extra();
   void check_valid() const;
   void restore_plain();
 
-  std::atomic<std::uint32_t> version_{0};
+  std::atomic<std::uint32_t> version_{0}, uncounted_{0};
   void* data_ = nullptr;
   std::size_t nbytes_ = 0;
   std::size_t block_bytes_ = 0;  // 0: not ours
@@ -75,7 +90,9 @@ class Storage : public RefCounted {
   bool host_exposed_ = false;
   std::atomic<bool> is_hidden_{false};  // false once data_ is set
   bool data_apart_ = false;             // the data is a block of its own
+  std::atomic<bool> address_known_{false};
   std::unique_ptr<Extra> extra_;
+  std::atomic<KeptForms*> kept_{nullptr};
 };
 
 }  // namespace athanor

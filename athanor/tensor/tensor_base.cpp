@@ -116,6 +116,7 @@ bool TensorBase::is_non_overlapping_and_dense() const {
 void* TensorBase::data_ptr() const {
   const TensorImpl& i = checked();
   if (__builtin_expect(!i.storage->host_exposed() && !i.device.is_host(), 0)) i.storage->expose_to_host();
+  i.storage->note_address();
   if (i.numel == 0) return nullptr;
   return static_cast<char*>(i.storage->data()) + i.storage_offset * static_cast<std::int64_t>(item_size(i.dtype));
 }

@@ -52,9 +52,7 @@ struct TensorImpl : RefCounted, FreeList<TensorImpl> {
   void set_geometry(IntArrayRef sizes, IntArrayRef strides);
   void set_contiguous(IntArrayRef sizes);
   std::uint32_t version() const { return storage->version(); }
-  void bump_version() {
-    if (!own_version) storage->bump_version();
-  }
+  void bump_version() { own_version ? storage->bump_uncounted() : storage->bump_version(); }
 };
 
 class TensorBase {

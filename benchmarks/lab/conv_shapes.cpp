@@ -123,7 +123,7 @@ void run(const Layer& l, const dnnl::engine& e) {
       [&] { d.execute(s, {{DNNL_ARG_DIFF_SRC, di}, {DNNL_ARG_WEIGHTS, dww}, {DNNL_ARG_DIFF_DST, dd}}); });
   line(
       l, "weight",
-      [&] { conv_backward_weight_kernel.get(kCPU)(dweight.view(), dbias.view(), y.view(), x.view(), p); },
+      [&] { conv_backward_weight_kernel.get(kCPU)(dweight.view(), dbias.view(), y.view(), x.view(), p, View{}); },
       [&] {
         g.execute(s, {{DNNL_ARG_SRC, wi},
                       {DNNL_ARG_DIFF_WEIGHTS, ww},

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from torch_models import add_model_rows  # noqa: E402
 from torch_protocol import Program  # noqa: E402
 
 SIZES = {"1e6": 10**6, "1e8": 10**8}
@@ -548,6 +549,7 @@ def main() -> None:
     add_gemm_rows(program)
     add_conv_rows(program)
     add_resnet_rows(program)
+    add_model_rows(program, without_grad)
     add_training_rows(program)
     add_attention_rows(program)
     add_recurrent_rows(program)

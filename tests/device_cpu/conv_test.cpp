@@ -164,9 +164,16 @@ void check(DType t, const Case& c, bool channels_last = false, std::int64_t gap 
   expect_equal(din, dx, t, terms, "gradient of the input");
   StridedArray dweight = x.weight, dbias = x.bias;
   conv_backward_weight_kernel.get(kCPU)(dweight.view(), with_bias ? dbias.view() : kNone, x.out.view(), x.in.view(),
-                                        x.params);
+                                        x.params, kNone);
   const double positions = static_cast<double>(x.out.values().size());
   expect_equal(dweight, dw, t, positions, "gradient of the weight");
+  if (!channels_last && gap == 0 && !is_half(t)) {
+    StridedArray sum = x.weight;
+    conv_backward_weight_kernel.get(kCPU)(sum.view(), kNone, x.out.view(), x.in.view(), x.params, sum.view());
+    Sums total = dw;
+    x.weight.each_index([&](const Index& i) { total[i] += x.weight.at(i); });
+    expect_equal(sum, total, t, positions, "gradient added to another");
+  }
   if (with_bias) expect_equal(dbias, db, t, positions, "gradient of the bias");
 }
 
@@ -220,6 +227,20 @@ TEST(Conv, OddSizesAndTails) {
     for (bool last : {false, true}) check(DType::Float, c, last);
 }
 
+TEST(Conv, KernelsThatReachBeyondThePlane) {
+  for (DType t : {DType::Float, DType::Double, DType::Half, DType::Int})
+    for (bool last : {false, true})
+      for (std::int64_t r : {3, 5})
+        for (std::int64_t stride : {1, 2, 3})
+          for (std::int64_t dil : {1, 2}) {
+            check(t, conv2d(3, 4, 6, 1, 1, r, stride, dil * (r / 2), dil), last);
+            check(t, conv2d(3, 4, 6, 2, 1, r, stride, dil * (r / 2), dil, 2), last);
+            check(t, conv2d(2, 4, 6, 1, 1, r, 1, dil * (r / 2), dil, 1, true), last);
+          }
+  check(DType::Float, {3, 2, 3, 4, {1, 2, 3}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, 1, false});
+  check(DType::Float, {1, 2, 3, 4, {2}, {7}, {2}, {5}, {1}, {0}, 1, false});
+}
+
 TEST(Conv, ManyChannelsSpanSeveralBlocks) {
   check(DType::Float, conv2d(2, 150, 20, 6, 7, 3, 1, 1));
   check(DType::Float, conv2d(1, 20, 90, 10, 10, 3));
@@ -260,7 +281,7 @@ TEST(Conv, ThreeByThreeErrorStaysSmall) {
   StridedArray out = x.out, din = x.in, dweight = x.weight;
   conv_forward_kernel.get(kCPU)(out.view(), x.in.view(), x.weight.view(), kNone, x.params, Epilogue::None);
   conv_backward_input_kernel.get(kCPU)(din.view(), x.out.view(), x.weight.view(), x.params);
-  conv_backward_weight_kernel.get(kCPU)(dweight.view(), kNone, x.out.view(), x.in.view(), x.params);
+  conv_backward_weight_kernel.get(kCPU)(dweight.view(), kNone, x.out.view(), x.in.view(), x.params, kNone);
   auto expect_close = [](StridedArray& got, Sums& want) {
     double square = 0, error = 0, top = 0, worst = 0;
     got.each_index([&](const Index& i) {
@@ -358,7 +379,7 @@ TEST(Conv, EmptyBatchGivesZeroGradients) {
       conv_forward_kernel.get(kCPU)(x.out.view(), x.in.view(), x.weight.view(), x.bias.view(), x.params,
                                     Epilogue::None);
       conv_backward_input_kernel.get(kCPU)(x.in.view(), x.out.view(), x.weight.view(), x.params);
-      conv_backward_weight_kernel.get(kCPU)(x.weight.view(), x.bias.view(), x.out.view(), x.in.view(), x.params);
+      conv_backward_weight_kernel.get(kCPU)(x.weight.view(), x.bias.view(), x.out.view(), x.in.view(), x.params, kNone);
       for (double v : x.weight.values()) ASSERT_EQ(v, 0);
       for (double v : x.bias.values()) ASSERT_EQ(v, 0);
     }
@@ -384,7 +405,7 @@ TEST(Conv, SameBitsOnAnyNumberOfThreads) {
         conv_forward_kernel.get(kCPU)(out.view(), x.in.view(), x.weight.view(), x.bias.view(), x.params,
                                       Epilogue::None);
         conv_backward_input_kernel.get(kCPU)(din.view(), x.out.view(), x.weight.view(), x.params);
-        conv_backward_weight_kernel.get(kCPU)(dw.view(), db.view(), x.out.view(), x.in.view(), x.params);
+        conv_backward_weight_kernel.get(kCPU)(dw.view(), db.view(), x.out.view(), x.in.view(), x.params, kNone);
         const std::vector<std::vector<char>> now{out.bytes(), din.bytes(), dw.bytes(), db.bytes()};
         if (first.empty()) first = now;
         EXPECT_EQ(first, now) << threads << " threads";

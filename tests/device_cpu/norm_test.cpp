@@ -222,10 +222,10 @@ void check_batch_norm(DType t, const BatchCase& c, bool relu, bool training) {
   const View y = relu ? out.view() : View{};
   if (training) {
     cpu(batch_norm_kernel)(out.view(), mean.view(), invstd.view(), running_mean.view(), running_var.view(), in.view(),
-                           weight.view(), bias.view(), 0.1, 1e-3, relu);
+                           weight.view(), bias.view(), 0.1, 1e-3, relu, View{});
   } else {
     cpu(batch_norm_eval_kernel)(out.view(), in.view(), weight.view(), bias.view(), running_mean.view(),
-                                running_var.view(), 1e-3, relu);
+                                running_var.view(), 1e-3, relu, View{});
     mean.each_index([&](const Shape& i) {
       mean.put(i, running_mean.at(i));
       invstd.put(i, 1 / std::sqrt(running_var.at(i) + 1e-3));
@@ -282,7 +282,7 @@ TEST(BatchNorm, NeedsMoreThanOneValueToTrain) {
   StridedArray in(DType::Float, {1, 3}), out(DType::Float, {1, 3}), m(DType::Float, {3}), s(DType::Float, {3});
   const View none;
   EXPECT_THROW(
-      cpu(batch_norm_kernel)(out.view(), m.view(), s.view(), none, none, in.view(), none, none, 0.1, 1e-5, false),
+      cpu(batch_norm_kernel)(out.view(), m.view(), s.view(), none, none, in.view(), none, none, 0.1, 1e-5, false, none),
       ValueError);
 }
 
@@ -291,7 +291,7 @@ TEST(BatchNorm, RefusesOtherLayouts) {
       s(DType::Float, {3});
   const View none;
   EXPECT_THROW(
-      cpu(batch_norm_kernel)(out.view(), m.view(), s.view(), none, none, in.view(), none, none, 0.1, 1e-5, false),
+      cpu(batch_norm_kernel)(out.view(), m.view(), s.view(), none, none, in.view(), none, none, 0.1, 1e-5, false, none),
       NotImplementedError);
 }
 
@@ -318,7 +318,7 @@ TEST(BatchNorm, GivesTheSameBitsOnAnyNumberOfThreads) {
       in.fill(3);
       grad.fill(4);
       const View none;
-      cpu(batch_norm_kernel)(out.view(), m.view(), s.view(), none, none, in.view(), none, none, 0.1, 1e-5, false);
+      cpu(batch_norm_kernel)(out.view(), m.view(), s.view(), none, none, in.view(), none, none, 0.1, 1e-5, false, none);
       cpu(batch_norm_backward_kernel)(out.view(), dw.view(), db.view(), grad.view(), in.view(), none, m.view(),
                                       s.view(), none, true);
       bytes.push_back(out.bytes());

@@ -142,6 +142,30 @@ TEST(MaxPool, WindowsOfManyTaps) {
   check_max(DType::Float, {2, 1, 2, {20, 20}, {12, 12}, {3, 3}, {0, 0}, {1, 1}}, false);
 }
 
+TEST(MaxPool, WindowsOfThreeEveryTwoOfEverySize) {
+  for (const bool ceil : {false, true})
+    for (std::int64_t width = 1; width < 70; ++width)
+      check_max(DType::Float, {2, 2, 3, {1 + width % 7, width}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, ceil}, false);
+  check_max(DType::Float, {2, 1, 1, {3, 530}, {3, 3}, {2, 2}, {1, 1}, {1, 1}}, false);
+}
+
+TEST(MaxPool, NanWinsInWindowsOfThree) {
+  const Case c{2, 1, 1, {3, 9}, {3, 3}, {2, 2}, {1, 1}, {1, 1}};
+  StridedArray in(DType::Float, shape_of(c, false)), out(DType::Float, shape_of(c, true)),
+      rank(DType::Byte, shape_of(c, true));
+  in.fill_with(-kInfinity);
+  in.put({0, 0, 0, 3}, kNan);
+  in.put({0, 0, 1, 4}, kNan);
+  in.put({0, 0, 1, 5}, 7);
+  max_pool_kernel.get(kCPU)(out.view(), rank.view(), in.view(), params_of(c));
+  EXPECT_TRUE(std::isnan(out.at({0, 0, 0, 2})));
+  EXPECT_EQ(rank.at({0, 0, 0, 2}), 7);  // the last NaN
+  EXPECT_EQ(rank.at({0, 0, 0, 1}), 5);
+  EXPECT_EQ(out.at({0, 0, 0, 3}), 7);
+  EXPECT_EQ(out.at({0, 0, 1, 4}), -kInfinity);
+  EXPECT_EQ(rank.at({0, 0, 1, 4}), 0);  // the first of equals
+}
+
 TEST(MaxPool, PairsOfEveryWidth) {
   for (std::int64_t width = 2; width < 80; ++width)
     check_max(DType::Float, {2, 2, 3, {5, width}, {2, 2}, {2, 2}, {0, 0}, {1, 1}}, false);

@@ -229,10 +229,15 @@ Sample batch(const Shape& shape, bool gradient = true) {
 
 using BatchNorm = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool);
 
-void add_batch_norm(const char* name, BatchNorm fn, bool relu) {
-  auto clamped = [=](Array a) {
-    if (relu)
-      for (double& v : a.values) v = std::max(v, 0.0);
+/// What follows batch norm: nothing, relu, or relu of its sum with the input.
+enum class After { Nothing, Relu, AddRelu };
+
+void add_batch_norm(const char* name, BatchNorm fn, After after) {
+  auto clamped = [=](Array a, const Array& input) {
+    for (std::int64_t i = 0; i < a.numel(); ++i) {
+      if (after == After::AddRelu) a[i] += input[i];
+      if (after != After::Nothing) a[i] = std::max(a[i], 0.0);
+    }
     return a;
   };
   auto channel = [](const Array& x) {
@@ -249,18 +254,20 @@ void add_batch_norm(const char* name, BatchNorm fn, bool relu) {
   r.result = [](DType t, std::size_t i) { return i == 0 ? t : kFloat; };
   r.cases.push_back(case_of(
       "training", s, [=](const Tensors& x) { return fn(x[0], x[1], x[2], Tensor(), Tensor(), true); },
-      [=](const Arrays& in) { return clamped(channel_affine(trained(in[0]), in[1], in[2])); }));
+      [=](const Arrays& in) { return clamped(channel_affine(trained(in[0]), in[1], in[2]), in[0]); }));
   r.cases.push_back(case_of(
       "training, no weight", s,
       [=](const Tensors& x) { return fn(x[0], Tensor(), Tensor(), Tensor(), Tensor(), true); },
-      [=](const Arrays& in) { return clamped(trained(in[0])); }));
+      [=](const Arrays& in) { return clamped(trained(in[0]), in[0]); }));
   r.cases.push_back(case_of(
       "evaluation", s, [=](const Tensors& x) { return fn(x[0], x[1], x[2], x[3], x[4], false); },
       [=](const Arrays& in) {
-        return clamped(channel_affine(
-            grouped(in[0], in[0].shape[1], channel(in[0]),
-                    [&](const Values& v, std::int64_t c) { return normalised(v, in[3][c], in[4][c], kEps); }),
-            in[1], in[2]));
+        return clamped(channel_affine(grouped(in[0], in[0].shape[1], channel(in[0]),
+                                              [&](const Values& v, std::int64_t c) {
+                                                return normalised(v, in[3][c], in[4][c], kEps);
+                                              }),
+                                      in[1], in[2]),
+                       in[0]);
       }));
   std::vector<Sample> quiet = s;
   for (Sample& q : quiet) {
@@ -282,7 +289,7 @@ void add_batch_norm(const char* name, BatchNorm fn, bool relu) {
                          v[c] = 0.75 * v[c] + 0.25 * var_of(e) * n / (n - 1);
                          return e;
                        });
-                       return Arrays{clamped(channel_affine(trained(in[0]), in[1], in[2])), m, v};
+                       return Arrays{clamped(channel_affine(trained(in[0]), in[1], in[2]), in[0]), m, v};
                      },
                      {},
                      {}});
@@ -313,13 +320,19 @@ const bool added = [] {
       +[](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool train) {
         return batch_norm(x, w, b, m, v, train, 0.25, kEps);
       },
-      false);
+      After::Nothing);
   add_batch_norm(
       "batch_norm_relu",
       +[](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool train) {
         return batch_norm_relu(x, w, b, m, v, train, 0.25, kEps);
       },
-      true);
+      After::Relu);
+  add_batch_norm(
+      "batch_norm_add_relu",
+      +[](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool train) {
+        return batch_norm_add_relu(x, x, w, b, m, v, train, 0.25, kEps);
+      },
+      After::AddRelu);
   return true;
 }();
 

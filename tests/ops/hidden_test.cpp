@@ -356,7 +356,7 @@ TEST(HiddenKernels, ConvolutionsTakeBlocksWhereNoFastKernelDoes) {
         expect_close(out, dx, 1e-4, 1e-4);
         const Tensor gw = zeros_like(w), gb = zeros_like(bias);
         launch<2>(conv_backward_weight_kernel, gw, gb, Stored(operand(dy, mixed == 1)), Stored(operand(x, mixed == 2)),
-                  p);
+                  p, Tensor());
         expect_close(gw, dw, 1e-4, 1e-3);
         expect_close(gb, db, 1e-4, 1e-3);
       }
@@ -380,19 +380,21 @@ TEST(HiddenKernels, BatchNormOfBlocksEqualsThatOfPlanes) {
     for (const auto& size : {std::vector<std::int64_t>{3, 32, 5, 7}, {4, 16}, {2, 48, 9, 30}, {2, 8, 40, 40}}) {
       const Tensor x = values(size, t, 1) * 3 + 5, dy = values(size, t, 2);
       const auto channels = size[1];
-      const auto run = [&](const std::function<Tensor(const Tensor&)>& layout, bool training, bool fused) {
+      const auto run = [&](const std::function<Tensor(const Tensor&)>& layout, bool training, int fused) {
         const Tensor gamma = values({channels}, t, 3).requires_grad_(),
                      beta = values({channels}, t, 4).requires_grad_();
         Tensor mean = zeros({channels}, t), var = ones({channels}, t);
         const Tensor in = layout(x).requires_grad_();
-        const Tensor y = fused ? batch_norm_relu(in, gamma, beta, mean, var, training, 0.1, 1e-5)
-                               : batch_norm(in, gamma, beta, mean, var, training, 0.1, 1e-5);
-        const auto g = autograd::grad({y}, {in, gamma, beta}, {layout(dy)});
-        return std::vector<Tensor>{y.detach(), mean, var, g[0], g[1], g[2]};
+        const Tensor more = layout(dy).requires_grad_();
+        const Tensor y = fused == 2   ? batch_norm_add_relu(in, more, gamma, beta, mean, var, training, 0.1, 1e-5)
+                         : fused == 1 ? batch_norm_relu(in, gamma, beta, mean, var, training, 0.1, 1e-5)
+                                      : batch_norm(in, gamma, beta, mean, var, training, 0.1, 1e-5);
+        const auto g = autograd::grad({y}, {in, gamma, beta, more}, {layout(dy)}, std::nullopt, false, true);
+        return std::vector<Tensor>{y.detach(), mean, var, g[0], g[1], g[2], fused == 2 ? g[3] : g[2]};
       };
       for (const int block : {4, 8})
         for (const bool training : {false, true})
-          for (const bool fused : {false, true}) {
+          for (const int fused : {0, 1, 2}) {
             const auto hidden = run([&](const Tensor& v) { return blocked(v, block); }, training, fused);
             const auto plain = run([&](const Tensor& v) { return v.clone(); }, training, fused);
             EXPECT_TRUE(is_hidden(hidden[0]));

@@ -43,6 +43,7 @@ WITHOUT_COUNTERPART = {
     **{name: UNINITIALIZED for name in (
         "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")},
     "batch_norm_relu": "relu(batch_norm(...)) in one pass; compared by its row alone",
+    "batch_norm_add_relu": "relu(batch_norm(...) + x) in one pass; compared by its row alone",
 }
 
 AT_EDGES = ("gradients at NaN, infinities and bounds, where torch's versions and its own scalar and vector code disagree, "

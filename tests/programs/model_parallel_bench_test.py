@@ -35,6 +35,19 @@ class ModelParallelBench(unittest.TestCase):
                 for text in texts + ["ResNet50 Execution Time (Second)"]:
                     self.assertIn(text, written)
 
+    def test_writes_what_each_device_did_when(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            done = run("--split", "2", "--splits", "0", "--out", folder, "--trace", path)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(path, encoding="utf-8") as file:
+                events = json.load(file)["traceEvents"]
+        names = {e["tid"]: e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+        kernels = [e for e in events if e.get("cat") == "kernel"]
+        self.assertEqual({names[e["tid"]] for e in kernels}, {"queue of cpu:0", "queue of cpu:1"})
+        for device in ("cpu:0", "cpu:1"):
+            self.assertIn(f"{device} computed for", done.stdout)
+
     def test_refuses_flags_that_cannot_work(self):
         for flags, words in ((("--split", "8"), "beyond the batch"), (("--split", "0"), "--split"),
                              (("--split", "2", "--out", "/proc/nowhere"), "/proc/nowhere")):

@@ -7,7 +7,9 @@
 #include "athanor/device/cpu/conv_winograd.h"
 #include "athanor/device/cpu/host_buffer.h"
 #include "athanor/device/cpu/onednn_conv.h"
+#include "athanor/ops/kernels/copy.h"
 #include "athanor/ops/kernels/hidden.h"
+#include "athanor/ops/kernels/pointwise.h"
 
 namespace athanor {
 namespace {
@@ -63,6 +65,8 @@ ConvCall call_of(const View& x, const View& y, const View& weight, const ConvPar
   c.x = data_of(x, p.spatial);
   c.y = data_of(y, p.spatial);
   c.w = weight_of(weight, p.spatial);
+  if (p.kept.forms) c.kept = &p.kept;
+  detail::drop_idle_taps(c);
   return c;
 }
 
@@ -177,14 +181,21 @@ void sum_channels(const View& out, const View& in) {
   });
 }
 
-void conv_backward_weight_cpu(const View& dweight, const View& dbias, const View& dout, const View& in,
-                              const ConvParams& params) {
+std::int64_t taps_of(const View& weight) {
+  std::int64_t taps = 1;
+  for (int e = 2; e < weight.ndim; ++e) taps *= weight.size(e);
+  return taps;
+}
+
+void weight_gradient(const View& dweight, const View& dbias, const View& dout, const View& in,
+                     const ConvParams& params) {
   ConvCall c = params.transposed ? call_of(dout, in, dweight, params) : call_of(in, dout, dweight, params);
+  if (c.shape.taps() < taps_of(dweight)) fill_kernel.get(DeviceType::CPU)(dweight, 0);
   if (dout.block || in.block) {
     if (!params.transposed) set_bias(c, dbias);
     if (!params.transposed && onednn::conv_weight(c)) return;
-    return conv_backward_weight_cpu(dweight, dbias, PlainActivation(dout).read().view(),
-                                    PlainActivation(in).read().view(), params);
+    return weight_gradient(dweight, dbias, PlainActivation(dout).read().view(), PlainActivation(in).read().view(),
+                           params);
   }
   // The bias belongs to the channels of dout, which are the plain convolution's input if it is transposed.
   if (!params.transposed)
@@ -201,6 +212,21 @@ void conv_backward_weight_cpu(const View& dweight, const View& dbias, const View
     detail::conv_weight_f32(c);
   else
     detail::conv_weight_int(c);
+}
+
+void conv_backward_weight_cpu(const View& dweight, const View& dbias, const View& dout, const View& in,
+                              const ConvParams& params, const View& before) {
+  if (!before.defined()) return weight_gradient(dweight, dbias, dout, in, params);
+  if (!params.transposed && !dbias.defined()) {
+    ConvCall c = call_of(in, dout, dweight, params);
+    c.accumulate = true;
+    if (c.shape.taps() == taps_of(dweight) && onednn::conv_weight(c)) return;
+  }
+  const cpu::HostBuffer<char> room(dweight.numel * static_cast<std::int64_t>(dweight.item_size()));
+  View apart = dweight;
+  apart.data = room.data();
+  weight_gradient(apart, dbias, dout, in, params);
+  binary_kernel.get(DeviceType::CPU)(BinaryOp::Add, dweight, before, apart, 1, 0);
 }
 
 ATHANOR_REGISTER_KERNEL(conv_layout_kernel, CPU, &conv_layout_cpu);

@@ -78,6 +78,34 @@ TapConv input_gradient_taps(const ConvShape& s) {
 
 namespace {
 
+/// Whether tap t of axis e meets a value of x.
+bool is_live(const ConvShape& s, int e, std::int64_t t) {
+  const std::int64_t shift = t * s.dil[e] - s.pad[e];  // output y reads y * stride + shift
+  const std::int64_t first = shift >= 0 ? 0 : (-shift + s.stride[e] - 1) / s.stride[e];
+  return first < s.y[e] && first * s.stride[e] + shift < s.x[e];
+}
+
+}  // namespace
+
+bool drop_idle_taps(ConvCall& call) {
+  ConvShape& s = call.shape;
+  bool any = false;
+  for (int e = 0; e < kAxes; ++e) {
+    std::int64_t begin = 0, end = s.kernel[e];
+    while (begin < end && !is_live(s, e, begin)) ++begin;
+    while (begin < end && !is_live(s, e, end - 1)) --end;
+    if (begin == end || s.pad[e] < begin * s.dil[e] || end - begin == s.kernel[e]) continue;
+    s.kernel[e] = end - begin;
+    s.pad[e] -= begin * s.dil[e];
+    call.w.data =
+        static_cast<char*>(call.w.data) + begin * call.w.step[e] * static_cast<std::int64_t>(item_size(call.dtype));
+    any = true;
+  }
+  return any;
+}
+
+namespace {
+
 bool one_plane_grid(const TapConv& taps, const ConvData& dest) {
   for (const TapAxis& a : taps.axis)
     if (a.parts.size() != 1) return false;

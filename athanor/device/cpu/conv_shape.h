@@ -77,7 +77,13 @@ struct ConvCall {
   const void* bias = nullptr;  ///< per dest channel, or null
   std::int64_t bias_step = 0;
   Epilogue epilogue = Epilogue::None;
+  const KeptValues* kept = nullptr;  ///< of the weight that is read, or null
+  bool accumulate = false;           ///< the weight's gradient is added to what is there
 };
+
+/// Takes from `call` the outer taps that meet nothing but padding, as on planes smaller than the kernel. Returns
+/// whether there were any.
+bool drop_idle_taps(ConvCall& call);
 
 /// Whether the kernels for few channels take it (conv_direct-inl.h, conv_dots-inl.h): two spatial axes, dense planes on
 /// the dest's side (of y for the weight), no grid per residue of a stride.

@@ -285,7 +285,23 @@ class TapWinograd {
     const auto& w = call_.w;
     const std::int64_t panels = (to_ + 2 * kL - 1) / (2 * kL);
     filter_step_ = panels * from_ * 2 * kL;
-    filters_ = scratch(kFilterSlot, kPoints * filter_step_);
+    const auto& shape = call_.shape;
+    const KeptForms::Key key{forward_ ? 3 : 4, g,         shape.y_channels,
+                             shape.x_channels, w.y_step,  w.x_step,
+                             w.step[1],        w.step[2], reinterpret_cast<std::int64_t>(w.data)};
+    KeptForms* const forms = call_.kept ? call_.kept->forms.get() : nullptr;
+    kept_ = forms ? forms->find(key, call_.kept->changes) : nullptr;
+    const bool ready = static_cast<bool>(kept_);
+    if (forms && !ready)
+      kept_ = forms->room(key, call_.kept->changes, sizeof(float) * static_cast<std::size_t>(kPoints * filter_step_));
+    filters_ = kept_ ? static_cast<float*>(kept_->data()) : scratch(kFilterSlot, kPoints * filter_step_);
+    if (ready) return;
+    write_filters(g);
+    if (kept_) forms->keep(key, call_.kept->changes, kept_);
+  }
+
+  void write_filters(std::int64_t g) {
+    const auto& w = call_.w;
     const std::int64_t y_channels = call_.shape.y_channels;
     const float* base = static_cast<const float*>(w.data) + g * y_channels * w.y_step;
     const std::int64_t to_step = forward_ ? w.y_step : w.x_step, from_step = forward_ ? w.x_step : w.y_step;
@@ -420,6 +436,7 @@ class TapWinograd {
   const bool forward_;
   std::int64_t from_ = 0, to_ = 0, pad_y_ = 0, pad_x_ = 0, filter_step_ = 0;
   float* filters_ = nullptr;
+  IntrusivePtr<KeptForm> kept_;
 };
 
 // ---- the gradient of the weight: tiles of the output's gradient are filters over the source ----

@@ -116,7 +116,8 @@ void each_piece(const Channels& c, std::int64_t repeats, bool small, F&& body) {
 }
 
 void apply(const Channels& c, const View& out, const View& in, const std::vector<double>& center,
-           const std::vector<double>& scale, const std::vector<double>& shift, bool relu, DType t) {
+           const std::vector<double>& scale, const std::vector<double>& shift, bool relu, const View& residual,
+           DType t) {
   const std::int64_t repeats = repeats_of(c);
   ChannelParams params(t, c.channels, repeats);
   params.set(0, center);
@@ -125,13 +126,14 @@ void apply(const Channels& c, const View& out, const View& in, const std::vector
   const bool native = in.dtype == t && out.dtype == t, stream = native && is_large_output(out, in);
   const auto affine = c.last ? norm_fns(t).affine_columns : norm_fns(t).affine_row;
   each_piece(c, repeats, !native, [&](std::int64_t start, std::int64_t n, std::int64_t channel) {
-    alignas(64) double room[kNormPiece];
+    alignas(64) double room[kNormPiece], more_room[kNormPiece];
     void* const to = dense_output(out, start, t, room);
     const void* const from = dense_input(in, start, n, t, room);
+    const void* const more = residual.defined() ? dense_input(residual, start, n, t, more_room) : nullptr;
     if (c.block)
-      norm_fns(t).affine_blocks(to, from, n, c.block, params.from(channel), relu, stream);
+      norm_fns(t).affine_blocks(to, from, more, n, c.block, params.from(channel), relu, stream);
     else
-      affine(to, from, n, params.from(channel), relu, stream);
+      affine(to, from, more, n, params.from(channel), relu, stream);
     finish_output(out, start, n, t, room);
   });
 }
@@ -192,7 +194,7 @@ void blend(const View& running, const std::vector<double>& batch, double momentu
 
 void batch_norm_cpu(const View& out, const View& save_mean, const View& save_invstd, const View& running_mean,
                     const View& running_var, const View& in, const View& weight, const View& bias, double momentum,
-                    double eps, bool relu) {
+                    double eps, bool relu, const View& residual) {
   const DType t = norm_dtype(in, "batch_norm");
   const Channels c = channels_of(in, "batch_norm");
   const std::int64_t n = c.per_channel();
@@ -212,17 +214,19 @@ void batch_norm_cpu(const View& out, const View& save_mean, const View& save_inv
     blend(running_mean, mean, momentum);
     blend(running_var, m2, momentum);
   }
-  apply(c, flat(out), flat(in), mean, scale, to_doubles(bias, 0, c.channels), relu, t);
+  apply(c, flat(out), flat(in), mean, scale, to_doubles(bias, 0, c.channels), relu,
+        residual.defined() ? flat(residual) : residual, t);
 }
 
 void batch_norm_eval_cpu(const View& out, const View& in, const View& weight, const View& bias, const View& mean,
-                         const View& var, double eps, bool relu) {
+                         const View& var, double eps, bool relu, const View& residual) {
   const DType t = norm_dtype(in, "batch_norm");
   const Channels c = channels_of(in, "batch_norm");
   auto scale = to_doubles(weight, 1, c.channels);
   const auto variance = to_doubles(var, 1, c.channels);
   for (std::size_t i = 0; i < scale.size(); ++i) scale[i] /= std::sqrt(variance[i] + eps);
-  apply(c, flat(out), flat(in), to_doubles(mean, 0, c.channels), scale, to_doubles(bias, 0, c.channels), relu, t);
+  apply(c, flat(out), flat(in), to_doubles(mean, 0, c.channels), scale, to_doubles(bias, 0, c.channels), relu,
+        residual.defined() ? flat(residual) : residual, t);
 }
 
 /// Sums over each channel of the gradient and of its product with the deviation.

@@ -80,7 +80,7 @@ void group_norm_cpu(const View& out, const View& mean, const View& rstd, const V
         const auto c = static_cast<std::size_t>(i % groups * shape.per_group + k);
         const Value center(s.mean, t), slope(scale * w[c], t), shift(b[c], t);
         each_piece(start + k * shape.plane, shape.plane, native, [&](std::int64_t at, std::int64_t n) {
-          norm_fns(t).affine_row(dense_output(out, at, t, room), dense_input(in, at, n, t, room), n,
+          norm_fns(t).affine_row(dense_output(out, at, t, room), dense_input(in, at, n, t, room), nullptr, n,
                                  {&center, &slope, nullptr, &shift}, false, false);
           finish_output(out, at, n, t, room);
         });

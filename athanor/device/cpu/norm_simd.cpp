@@ -55,34 +55,45 @@ HWY_INLINE bool may_stream(const T* out, bool stream) {
   return stream && reinterpret_cast<std::uintptr_t>(out) % (hn::MaxLanes(hn::ScalableTag<T>()) * sizeof(T)) == 0;
 }
 
-template <class T, bool kColumns, bool kRelu>
-HWY_INLINE void affine_loop(T* out, const T* x, std::int64_t n, const NormParams& params, bool stream) {
+/// What follows the scaling: nothing, max(0, y), or max(0, y + more); a sum alone does without a loop of its own.
+enum class Finish { None, Relu, AddRelu };
+
+template <class T, bool kColumns, Finish kFinish>
+HWY_INLINE void affine_loop(T* out, const T* x, const T* more, std::int64_t n, const NormParams& params, bool stream) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t L = hn::MaxLanes(d);
   const Parameter<T, kColumns> center(params.center), scale(params.scale), shift(params.shift);
   const auto zero = hn::Zero(d);
-  const auto value = [&](auto v, auto c, auto s, auto b) HWY_ATTR {
+  const auto value = [&](auto v, auto c, auto s, auto b, auto r) HWY_ATTR {
     const auto y = hn::MulAdd(hn::Sub(v, c), s, b);
     // Max returns its second operand if one is NaN.
-    return kRelu ? hn::Max(zero, y) : y;
+    if constexpr (kFinish == Finish::AddRelu) return hn::Max(zero, hn::Add(y, r));
+    if constexpr (kFinish == Finish::Relu) return hn::Max(zero, y);
+    return y;
+  };
+  const auto at = [&](std::int64_t i) HWY_ATTR {
+    return value(hn::LoadU(d, x + i), center.at(i), scale.at(i), shift.at(i),
+                 kFinish == Finish::AddRelu ? hn::LoadU(d, more + i) : zero);
   };
   std::int64_t i = 0;
   if (may_stream(out, stream))
-    for (; i + L <= n; i += L)
-      hn::Stream(value(hn::LoadU(d, x + i), center.at(i), scale.at(i), shift.at(i)), d, out + i);
-  for (; i + L <= n; i += L) hn::StoreU(value(hn::LoadU(d, x + i), center.at(i), scale.at(i), shift.at(i)), d, out + i);
+    for (; i + L <= n; i += L) hn::Stream(at(i), d, out + i);
+  for (; i + L <= n; i += L) hn::StoreU(at(i), d, out + i);
   if (i < n) {
     const std::int64_t m = n - i;
-    store_tail(d, value(load_tail(d, x + i, m), center.tail(i, m), scale.tail(i, m), shift.tail(i, m)), out + i, m);
+    store_tail(d,
+               value(load_tail(d, x + i, m), center.tail(i, m), scale.tail(i, m), shift.tail(i, m),
+                     kFinish == Finish::AddRelu ? load_tail(d, more + i, m) : zero),
+               out + i, m);
   }
 }
 
 template <class T, bool kColumns>
-void affine(void* out, const void* x, std::int64_t n, const NormParams& p, bool relu, bool stream) {
-  if (relu)
-    affine_loop<T, kColumns, true>(static_cast<T*>(out), static_cast<const T*>(x), n, p, stream);
-  else
-    affine_loop<T, kColumns, false>(static_cast<T*>(out), static_cast<const T*>(x), n, p, stream);
+void affine(void* out, const void* x, const void* more, std::int64_t n, const NormParams& p, bool relu, bool stream) {
+  const auto loop = more   ? affine_loop<T, kColumns, Finish::AddRelu>
+                    : relu ? affine_loop<T, kColumns, Finish::Relu>
+                           : affine_loop<T, kColumns, Finish::None>;
+  loop(static_cast<T*>(out), static_cast<const T*>(x), static_cast<const T*>(more), n, p, stream);
 }
 
 /// g where y is positive, else 0.
@@ -228,9 +239,9 @@ HWY_INLINE void each_column(std::int64_t block, F&& body) {
         [&](V v, T* p) HWY_ATTR { store_tail(d, v, p, rest); });
 }
 
-template <class T, bool kRelu>
-HWY_INLINE void affine_blocks_loop(T* out, const T* x, std::int64_t n, std::int64_t block, const NormParams& params,
-                                   bool stream) {
+template <class T, Finish kFinish>
+HWY_INLINE void affine_blocks_loop(T* out, const T* x, const T* more, std::int64_t n, std::int64_t block,
+                                   const NormParams& params, bool stream) {
   const hn::ScalableTag<T> d;
   const auto *center = static_cast<const T*>(params.center), *scale = static_cast<const T*>(params.scale),
              *shift = static_cast<const T*>(params.shift);
@@ -238,8 +249,9 @@ HWY_INLINE void affine_blocks_loop(T* out, const T* x, std::int64_t n, std::int6
   each_column<T>(block, [&](std::int64_t j, auto load, auto store) HWY_ATTR {
     const auto c = load(center + j), s = load(scale + j), b = load(shift + j), zero = hn::Zero(d);
     const auto value = [&](std::int64_t i) HWY_ATTR {
-      const auto y = hn::MulAdd(hn::Sub(load(x + i), c), s, b);
-      return kRelu ? hn::Max(zero, y) : y;  // as in affine_loop
+      auto y = hn::MulAdd(hn::Sub(load(x + i), c), s, b);
+      if constexpr (kFinish == Finish::AddRelu) y = hn::Add(y, load(more + i));
+      return kFinish == Finish::None ? y : hn::Max(zero, y);  // as in affine_loop
     };
     std::int64_t i = j;
     if (stream)
@@ -249,12 +261,12 @@ HWY_INLINE void affine_blocks_loop(T* out, const T* x, std::int64_t n, std::int6
 }
 
 template <class T>
-void affine_blocks(void* out, const void* x, std::int64_t n, std::int64_t block, const NormParams& p, bool relu,
-                   bool stream) {
-  if (relu)
-    affine_blocks_loop<T, true>(static_cast<T*>(out), static_cast<const T*>(x), n, block, p, stream);
-  else
-    affine_blocks_loop<T, false>(static_cast<T*>(out), static_cast<const T*>(x), n, block, p, stream);
+void affine_blocks(void* out, const void* x, const void* more, std::int64_t n, std::int64_t block, const NormParams& p,
+                   bool relu, bool stream) {
+  const auto loop = more   ? affine_blocks_loop<T, Finish::AddRelu>
+                    : relu ? affine_blocks_loop<T, Finish::Relu>
+                           : affine_blocks_loop<T, Finish::None>;
+  loop(static_cast<T*>(out), static_cast<const T*>(x), static_cast<const T*>(more), n, block, p, stream);
 }
 
 template <class T>

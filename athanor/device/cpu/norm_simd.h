@@ -17,9 +17,12 @@ struct NormParams {
 };
 
 struct NormFns {
-  /// out = (x - center) * scale + shift over n elements, with values (`row`) or vectors (`columns`) of parameters.
-  void (*affine_row)(void* out, const void* x, std::int64_t n, const NormParams& p, bool relu, bool stream);
-  void (*affine_columns)(void* out, const void* x, std::int64_t n, const NormParams& p, bool relu, bool stream);
+  /// out = (x - center) * scale + shift over n elements, with values (`row`) or vectors (`columns`) of parameters;
+  /// clamped at 0 if `relu`. Unless `more` is null, it is added first, and the sum clamped whatever `relu` says.
+  void (*affine_row)(void* out, const void* x, const void* more, std::int64_t n, const NormParams& p, bool relu,
+                     bool stream);
+  void (*affine_columns)(void* out, const void* x, const void* more, std::int64_t n, const NormParams& p, bool relu,
+                         bool stream);
   /// dx = g * scale + (x - center) * slope + shift. g counts as 0 where y, unless null, is not positive.
   void (*gradient_row)(void* dx, const void* g, const void* x, const void* y, std::int64_t n, const NormParams& p);
   void (*gradient_columns)(void* dx, const void* g, const void* x, const void* y, std::int64_t n, const NormParams& p);
@@ -36,8 +39,8 @@ struct NormFns {
   void (*layer_gradient_row)(void* dx, void* dweight, void* dbias, const void* g, const void* x, const void* weight,
                              std::int64_t n, double mean, double rstd, bool centred);
   // Blocks of channels: rows of `block` columns, n elements in all, one parameter per column.
-  void (*affine_blocks)(void* out, const void* x, std::int64_t n, std::int64_t block, const NormParams& p, bool relu,
-                        bool stream);
+  void (*affine_blocks)(void* out, const void* x, const void* more, std::int64_t n, std::int64_t block,
+                        const NormParams& p, bool relu, bool stream);
   void (*gradient_blocks)(void* dx, const void* g, const void* x, const void* y, std::int64_t n, std::int64_t block,
                           const NormParams& p);
   /// Vectors of `block` T: mean and sum of squared deviations of every column.

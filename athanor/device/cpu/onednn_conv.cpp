@@ -1,11 +1,14 @@
 #include "athanor/device/cpu/onednn_conv.h"
 
 #include <cstring>
+#include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/conv_winograd.h"
 #include "athanor/device/cpu/copy_blocks.h"
+#include "athanor/device/cpu/host_buffer.h"
 #include "athanor/device/cpu/onednn_cache.h"
 #include "athanor/tensor/allocator.h"
 
@@ -81,9 +84,9 @@ Layout layout_for(const ConvCall& call, Pass pass) {
 /// Everything a primitive depends on.
 using Key = std::array<std::int64_t, 24>;
 
-/// Weights of 1 × 1 in tiles of 16 × 16, which oneDNN's reorders move far below the memory's speed: the gradient that
-/// backward_weights makes, and what backward_data reads.
-enum class Tiles { None, Gradient, Input };
+/// Weights in tiles of 16 × 16, which oneDNN's reorders move far below the memory's speed: the gradient that
+/// backward_weights makes, and what the other two passes read.
+enum class Tiles { None, Gradient, Input, Forward };
 
 struct Primitive {
   dnnl::primitive run;
@@ -91,6 +94,8 @@ struct Primitive {
   memory::desc given_x, given_y, given_w;  ///< as the tensors have them
   dnnl::reorder in_x, in_y, in_w, out;     ///< between the two, where they differ
   Tiles tiles = Tiles::None;               ///< instead of in_w or out
+  bool input_major = false;                ///< of tiles: those of one input channel lie together
+  std::int64_t form = 0;                   ///< number of (given_w, w)
   bool usable = false;
 };
 
@@ -166,45 +171,104 @@ void choose_weight(Primitive& p, const Geometry& g) {
   p.run = dnnl::convolution_backward_weights(made);
 }
 
+constexpr std::int64_t kTile = 16, kTileGrain = 8;
+
 dnnl::reorder reorder_between(const memory::desc& from, const memory::desc& to) {
   if (from == to) return {};
   return dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), from, cpu_engine(), to));
 }
 
-Tiles tiles_of(const Primitive& p, const ConvCall& call, const Geometry& g, Pass pass) {
+void choose_tiles(Primitive& p, const ConvCall& call, const Geometry& g, Pass pass) {
   const ConvShape& s = call.shape;
-  const bool dense = call.w.x_step == 1 && call.w.y_step == s.x_channels;
-  if (s.taps() != 1 || s.groups != 1 || !dense || call.dtype != DType::Float || pass == Pass::Forward)
-    return Tiles::None;
-  if (s.x_channels % 16 || s.y_channels % 16) return Tiles::None;
-  const bool input = pass == Pass::Input;
-  const auto tag = input ? memory::format_tag::IOhw16o16i : memory::format_tag::OIhw16i16o;
-  if (!(p.w == memory::desc(g.w, memory::data_type::f32, tag))) return Tiles::None;
-  return input ? Tiles::Input : Tiles::Gradient;
+  const auto& w = call.w;
+  const bool dense =
+      w.step[2] == 1 && w.step[1] == s.kernel[2] && w.x_step == s.taps() && w.y_step == s.x_channels * s.taps();
+  if (s.groups != 1 || s.kernel[0] != 1 || !dense || call.dtype != DType::Float) return;
+  if (s.x_channels % kTile || s.y_channels % kTile) return;
+  const auto is = [&](memory::format_tag tag) { return p.w == memory::desc(g.w, memory::data_type::f32, tag); };
+  if (pass != Pass::Input && is(memory::format_tag::OIhw16i16o))
+    p.tiles = pass == Pass::Forward ? Tiles::Forward : Tiles::Gradient;
+  if (pass != Pass::Input) return;
+  p.input_major = is(memory::format_tag::IOhw16o16i);
+  if (p.input_major || is(memory::format_tag::OIhw16o16i)) p.tiles = Tiles::Input;
 }
 
-constexpr std::int64_t kTile = 16, kTileGrain = 8;
+/// A weight of y × x channels and `taps` taps, in rows and in tiles.
+struct TiledWeight {
+  float* rows;   ///< (y, x, taps)
+  float* tiles;  ///< (y / 16, x / 16, taps, 16, 16), the first two turned round if input_major
+  std::int64_t y, x, taps;
+  bool input_major;
 
-/// `from`, (y / 16, x / 16, 16 of x, 16 of y), as rows of x.
-void rows_from_tiles(float* to, const float* from, std::int64_t y, std::int64_t x) {
+  /// Calls body(tile, rows, room) for each group of 16 × 16 channels; room has a group's size.
+  template <class F>
+  void each(F&& body) const {
+    const std::int64_t size = kTile * kTile * taps, across = x / kTile;
+    parallel_for(0, y / kTile, std::max<std::int64_t>(1, kTileGrain / taps), [&](std::int64_t begin, std::int64_t end) {
+      const cpu::HostBuffer<float> room(size);
+      for (; begin < end; ++begin)
+        for (std::int64_t i = 0; i < across; ++i) {
+          const std::int64_t at = input_major ? i * (y / kTile) + begin : begin * across + i;
+          body(tiles + at * size, rows + (begin * kTile * x + i * kTile) * taps, room.data());
+        }
+    });
+  }
+};
+
+/// Rows (a, b) of 16 to rows (b, a).
+void swap_rows(float* to, const float* from, std::int64_t a, std::int64_t b) {
+  for (std::int64_t i = 0; i < a; ++i)
+    for (std::int64_t j = 0; j < b; ++j)
+      std::memcpy(to + (j * a + i) * kTile, from + (i * b + j) * kTile, kTile * sizeof(float));
+}
+
+/// From tiles of 16 x by 16 y, which are lost if the rows are to be added to.
+void rows_from_tiles(const TiledWeight& w, bool accumulate) {
   const auto transpose = cpu::block_ops().transpose[2];
-  parallel_for(0, y / kTile, kTileGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (; begin < end; ++begin)
-      for (std::int64_t i = 0; i < x / kTile; ++i)
-        transpose(to + begin * kTile * x + i * kTile, x, from + (begin * (x / kTile) + i) * kTile * kTile, kTile, kTile,
-                  kTile, false);
+  const std::int64_t row = w.x * w.taps, part = kTile * w.taps;
+  w.each([&](float* tile, float* rows, float* room) {
+    if (w.taps > 1) swap_rows(room, tile, w.taps, kTile);
+    const float* const from = w.taps > 1 ? room : tile;
+    if (!accumulate) return transpose(rows, row, from, kTile, part, kTile, false);
+    float* const turned = w.taps > 1 ? tile : room;
+    transpose(turned, part, from, kTile, part, kTile, false);
+    for (std::int64_t r = 0; r < kTile; ++r)
+      for (std::int64_t i = 0; i < part; ++i) rows[r * row + i] += turned[r * part + i];
   });
 }
 
-/// Rows of x as (x / 16, y / 16, 16 of y, 16 of x).
-void tiles_from_rows(float* to, const float* from, std::int64_t y, std::int64_t x) {
-  parallel_for(0, y / kTile, kTileGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (; begin < end; ++begin)
-      for (std::int64_t i = 0; i < x / kTile; ++i)
-        for (std::int64_t r = 0; r < kTile; ++r)
-          std::memcpy(to + ((i * (y / kTile) + begin) * kTile + r) * kTile, from + (begin * kTile + r) * x + i * kTile,
-                      kTile * sizeof(float));
+/// To tiles of 16 x by 16 y.
+void forward_tiles_from_rows(const TiledWeight& w) {
+  const auto transpose = cpu::block_ops().transpose[2];
+  w.each([&](float* tile, const float* rows, float* room) {
+    transpose(w.taps > 1 ? room : tile, kTile, rows, w.x * w.taps, kTile, kTile * w.taps, false);
+    if (w.taps > 1) swap_rows(tile, room, kTile, w.taps);
   });
+}
+
+/// To tiles of 16 y by 16 x.
+void input_tiles_from_rows(const TiledWeight& w) {
+  const auto transpose = cpu::block_ops().transpose[2];
+  w.each([&](float* tile, const float* rows, float* room) {
+    if (w.taps == 1) {
+      for (std::int64_t r = 0; r < kTile; ++r) std::memcpy(tile + r * kTile, rows + r * w.x, kTile * sizeof(float));
+      return;
+    }
+    transpose(room, kTile, rows, w.x * w.taps, kTile, kTile * w.taps, false);
+    for (std::int64_t t = 0; t < w.taps; ++t)
+      transpose(tile + t * kTile * kTile, kTile, room + t * kTile, w.taps * kTile, kTile, kTile, false);
+  });
+}
+
+/// Numbers of the orders of weights that this process has met: what is kept in one can serve every primitive.
+std::int64_t number_of(const memory::desc& given, const memory::desc& wanted) {
+  static std::mutex mutex;
+  static auto& known = *new std::vector<std::pair<memory::desc, memory::desc> >;
+  const std::lock_guard lock(mutex);
+  for (std::size_t i = 0; i < known.size(); ++i)
+    if (known[i].first == given && known[i].second == wanted) return static_cast<std::int64_t>(i);
+  known.emplace_back(given, wanted);
+  return static_cast<std::int64_t>(known.size()) - 1;
 }
 
 Primitive make(const ConvCall& call, Pass pass, Layout layout) {
@@ -226,7 +290,8 @@ Primitive make(const ConvCall& call, Pass pass, Layout layout) {
     if (pass == Pass::Forward) choose_forward(p, g);
     if (pass == Pass::Input) choose_input(p, g);
     if (pass == Pass::Weight) choose_weight(p, g);
-    p.tiles = tiles_of(p, call, g, pass);
+    choose_tiles(p, call, g, pass);
+    p.form = number_of(p.given_w, p.w);
     if (pass != Pass::Input) p.in_x = reorder_between(p.given_x, p.x);
     if (pass != Pass::Forward) p.in_y = reorder_between(p.given_y, p.y);
     if (pass != Pass::Weight) p.in_w = reorder_between(p.given_w, p.w);
@@ -293,37 +358,79 @@ void move(dnnl::stream& stream, const dnnl::reorder& reorder, const memory& from
   reorder.execute(stream, source, target);
 }
 
+TiledWeight tiled(const Primitive& p, const ConvCall& call, void* tiles) {
+  const ConvShape& s = call.shape;
+  return {static_cast<float*>(call.w.data),
+          static_cast<float*>(tiles),
+          s.y_channels,
+          s.x_channels,
+          s.taps(),
+          p.input_major};
+}
+
+/// Writes the weight in the primitive's order.
+void reorder_weight(dnnl::stream& stream, const Primitive& p, const ConvCall& call, const memory& to) {
+  if (p.tiles == Tiles::Forward) return forward_tiles_from_rows(tiled(p, call, to.get_data_handle()));
+  if (p.tiles == Tiles::Input) return input_tiles_from_rows(tiled(p, call, to.get_data_handle()));
+  move(stream, p.in_w, memory(p.given_w, cpu_engine(), call.w.data), to);
+}
+
+/// The weight that a pass reads, in the primitive's order: as it is, as kept from an earlier call, or made now.
+class ReadWeight {
+ public:
+  ReadWeight(dnnl::stream& stream, const Primitive& p, const ConvCall& call, Pass pass) {
+    if (p.w == p.given_w) {
+      memory_ = memory(p.w, cpu_engine(), call.w.data);
+      return;
+    }
+    const KeptForms::Key key{static_cast<std::int64_t>(pass), p.form, reinterpret_cast<std::int64_t>(call.w.data)};
+    KeptForms* const forms = call.kept ? call.kept->forms.get() : nullptr;
+    if (forms) kept_ = forms->find(key, call.kept->changes);
+    const bool ready = static_cast<bool>(kept_);
+    if (forms && !ready) kept_ = forms->room(key, call.kept->changes, p.w.get_size());
+    if (!kept_) own_ = cpu::HostBuffer<char>(static_cast<std::int64_t>(p.w.get_size()));
+    memory_ = memory(p.w, cpu_engine(), kept_ ? kept_->data() : own_.data());
+    if (ready) return;
+    reorder_weight(stream, p, call, memory_);
+    if (kept_) forms->keep(key, call.kept->changes, kept_);
+  }
+  const memory& get() const { return memory_; }
+
+ private:
+  IntrusivePtr<KeptForm> kept_;
+  cpu::HostBuffer<char> own_;
+  memory memory_;
+};
+
+using Arguments = std::unordered_map<int, memory>;
+
+void execute_weight(dnnl::stream& stream, const Primitive& p, const ConvCall& call, Arguments& arguments) {
+  const Operand w(p.w, !(p.w == p.given_w), call.w.data);
+  arguments.emplace(DNNL_ARG_DIFF_WEIGHTS, w.get());
+  p.run.execute(stream, arguments);
+  if (p.tiles == Tiles::Gradient)
+    rows_from_tiles(tiled(p, call, w.get().get_data_handle()), call.accumulate);
+  else
+    move(stream, p.out, w.get(), memory(p.given_w, cpu_engine(), call.w.data));
+}
+
 void execute(const Primitive& p, const ConvCall& call, Pass pass) {
   dnnl::stream stream(cpu_engine());
-  const Operand x(p.x, !(p.x == p.given_x), call.x.data), y(p.y, !(p.y == p.given_y), call.y.data),
-      w(p.w, !(p.w == p.given_w), call.w.data);
-  const memory given_x(p.given_x, cpu_engine(), call.x.data), given_y(p.given_y, cpu_engine(), call.y.data),
-      given_w(p.given_w, cpu_engine(), call.w.data);
+  const Operand x(p.x, !(p.x == p.given_x), call.x.data), y(p.y, !(p.y == p.given_y), call.y.data);
+  const memory given_x(p.given_x, cpu_engine(), call.x.data), given_y(p.given_y, cpu_engine(), call.y.data);
   move(stream, p.in_x, given_x, x.get());
   move(stream, p.in_y, given_y, y.get());
-  if (p.tiles == Tiles::Input)
-    tiles_from_rows(static_cast<float*>(w.get().get_data_handle()), static_cast<const float*>(call.w.data),
-                    call.shape.y_channels, call.shape.x_channels);
-  else
-    move(stream, p.in_w, given_w, w.get());
-  std::unordered_map<int, memory> arguments;
-  const auto put = [&](int plain, int gradient, bool is_gradient, const memory& m) {
-    arguments.emplace(is_gradient ? gradient : plain, m);
-  };
-  put(DNNL_ARG_SRC, DNNL_ARG_DIFF_SRC, pass == Pass::Input, x.get());
-  put(DNNL_ARG_DST, DNNL_ARG_DIFF_DST, pass != Pass::Forward, y.get());
-  put(DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_WEIGHTS, pass == Pass::Weight, w.get());
+  Arguments arguments{{pass == Pass::Input ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, x.get()},
+                      {pass == Pass::Forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y.get()}};
   if (call.bias)
-    put(DNNL_ARG_BIAS, DNNL_ARG_DIFF_BIAS, pass == Pass::Weight,
-        memory(p.bias, cpu_engine(), const_cast<void*>(call.bias)));
+    arguments.emplace(pass == Pass::Weight ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS,
+                      memory(p.bias, cpu_engine(), const_cast<void*>(call.bias)));
+  if (pass == Pass::Weight) return execute_weight(stream, p, call, arguments);
+  const ReadWeight w(stream, p, call, pass);
+  arguments.emplace(DNNL_ARG_WEIGHTS, w.get());
   p.run.execute(stream, arguments);
   if (pass == Pass::Forward) move(stream, p.out, y.get(), given_y);
   if (pass == Pass::Input) move(stream, p.out, x.get(), given_x);
-  if (p.tiles == Tiles::Gradient)
-    rows_from_tiles(static_cast<float*>(call.w.data), static_cast<const float*>(w.get().get_data_handle()),
-                    call.shape.y_channels, call.shape.x_channels);
-  else if (pass == Pass::Weight)
-    move(stream, p.out, w.get(), given_w);
 }
 
 bool convolve(const ConvCall& call, Pass pass) {
@@ -333,7 +440,7 @@ bool convolve(const ConvCall& call, Pass pass) {
   const int team = use_team();
   thread_local RecentlyUsed<Key, Primitive> primitives;
   const Primitive& p = primitives.get(key_of(call, pass, layout, team), [&] { return make(call, pass, layout); });
-  if (!p.usable) return false;
+  if (!p.usable || (call.accumulate && p.tiles != Tiles::Gradient)) return false;
   execute(p, call, pass);
   return true;
 }

@@ -75,6 +75,77 @@ inline bool in_pairs(const PoolData& in, const PoolData& out, const PoolWindow& 
   return in.size[0] == 1 && in.dense() && out.dense();
 }
 
+/// Windows of 3 × 3 pixels every two pixels, with a border of one, in dense planes: the first pooling of a ResNet.
+inline bool in_steps_of_two(const PoolData& in, const PoolData& out, const PoolWindow& w) {
+  for (int e = 1; e < kPoolAxes; ++e)
+    if (w.kernel[e] != 3 || w.stride[e] != 2 || w.pad[e] != 1 || w.dil[e] != 1) return false;
+  return w.kernel[0] == 1 && in.size[0] == 1 && out.size[0] == 1 && w.pad[0] == 0 && in.dense() && out.dense() &&
+         out.size[2] <= kLanes;
+}
+
+/// The greatest of a row's pixels in each of n windows, and its place among the three, as max_lanes chooses.
+struct RowMaxima {
+  HWY_ALIGN float best[kLanes];
+  HWY_ALIGN std::int32_t place[kLanes];
+
+  void take(const float* HWY_RESTRICT row, std::int64_t width, std::int64_t n) {
+    const std::int64_t inside = std::min(n, width / 2);  // of these the third pixel is there
+    edge(row, width, 0);
+    for (std::int64_t o = 1; o < inside; ++o) {
+      const float a = row[2 * o - 1], b = row[2 * o], c = row[2 * o + 1];
+      const bool second = (b > a) | (b != b);
+      const float top = second ? b : a;
+      const bool third = (c > top) | (c != c);
+      best[o] = third ? c : top;
+      place[o] = third ? 2 : second ? 1 : 0;
+    }
+    for (std::int64_t o = std::max<std::int64_t>(1, inside); o < n; ++o) edge(row, width, o);
+  }
+
+ private:
+  void edge(const float* row, std::int64_t width, std::int64_t o) {
+    const std::int64_t first = o == 0 ? 1 : 0;
+    best[o] = row[2 * o - 1 + first];
+    place[o] = static_cast<std::int32_t>(first);
+    for (std::int64_t k = first + 1; k < 3 && 2 * o - 1 + k < width; ++k) {
+      const float v = row[2 * o - 1 + k];
+      if (!(v > best[o]) && v == v) continue;
+      best[o] = v;
+      place[o] = static_cast<std::int32_t>(k);
+    }
+  }
+};
+
+inline void pool_steps_of_two(const float* in, std::int64_t height, std::int64_t width, std::int64_t out_height,
+                              std::int64_t n, float* out, std::uint8_t* index) {
+  RowMaxima rows[2];
+  RowMaxima *above = &rows[0], *here = &rows[1];  // above: the row that two rows of windows share
+  HWY_ALIGN std::int32_t rank[kLanes];
+  for (std::int64_t h = 0; h < out_height; ++h, out += n) {
+    const std::int64_t top = 2 * h - 1;
+    if (h > 0) {
+      for (std::int64_t o = 0; o < n; ++o) {
+        out[o] = above->best[o];
+        rank[o] = above->place[o];
+      }
+    }
+    for (std::int64_t k = 1; k < 3 && top + k < height; ++k) {
+      here->take(in + (top + k) * width, width, n);
+      const bool first = h == 0 && k == 1;
+      for (std::int64_t o = 0; o < n; ++o) {
+        const float v = here->best[o];
+        const bool take = first | (v > out[o]) | (v != v);
+        out[o] = take ? v : out[o];
+        rank[o] = take ? here->place[o] + static_cast<std::int32_t>(3 * k) : rank[o];
+      }
+    }
+    std::swap(above, here);
+    if (!index) continue;
+    for (std::int64_t o = 0; o < n; ++o) index[o] = static_cast<std::uint8_t>(rank[o]);
+    index += n;
+  }
+}
+
 template <class T>
 class MaxPool {
  public:
@@ -88,6 +159,8 @@ class MaxPool {
     batch_ = in.size(0);
     pairs_ = std::is_same_v<T, float> && !by_channel_ && in_pairs(in_, out_, w_) &&
              (!index_.data || (small_ && index_.dense()));
+    steps_of_two_ = std::is_same_v<T, float> && !by_channel_ && in_steps_of_two(in_, out_, w_) &&
+                    (!index_.data || (small_ && index_.dense()));
   }
 
   void run() const {
@@ -97,8 +170,8 @@ class MaxPool {
         (by_channel_ ? channels_ : rows) * out_.size[2] * w_.kernel[0] * w_.kernel[1] * w_.kernel[2];
     parallel_for(0, tasks, 1 + 16384 / (cost + 1), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) {
-        if (pairs_) {
-          plane_of_pairs(t / channels_, t % channels_);
+        if (pairs_ || steps_of_two_) {
+          whole_plane(t / channels_, t % channels_);
         } else if (by_channel_) {
           row(t / rows, 0, t % rows / out_.size[1], t % out_.size[1]);
         } else {
@@ -109,13 +182,16 @@ class MaxPool {
   }
 
  private:
-  void plane_of_pairs([[maybe_unused]] std::int64_t n, [[maybe_unused]] std::int64_t c) const {
+  void whole_plane([[maybe_unused]] std::int64_t n, [[maybe_unused]] std::int64_t c) const {
     if constexpr (std::is_same_v<T, float>) {
       std::uint8_t* rank = static_cast<std::uint8_t*>(index_.data);
       if (rank) rank += n * index_.batch_step + c * index_.channel_step;
-      pool_pairs(static_cast<const float*>(in_.data) + n * in_.batch_step + c * in_.channel_step, in_.size[2],
-                 out_.size[1], out_.size[2],
-                 static_cast<float*>(out_.data) + n * out_.batch_step + c * out_.channel_step, rank);
+      const float* from = static_cast<const float*>(in_.data) + n * in_.batch_step + c * in_.channel_step;
+      float* to = static_cast<float*>(out_.data) + n * out_.batch_step + c * out_.channel_step;
+      if (pairs_)
+        pool_pairs(from, in_.size[2], out_.size[1], out_.size[2], to, rank);
+      else
+        pool_steps_of_two(from, in_.size[1], in_.size[2], out_.size[1], out_.size[2], to, rank);
     }
   }
 
@@ -221,7 +297,7 @@ class MaxPool {
   PoolData index_;
   const PoolWindow& w_;
   const bool by_channel_;
-  bool small_ = false, pairs_ = false;
+  bool small_ = false, pairs_ = false, steps_of_two_ = false;
   std::int64_t channels_ = 0, batch_ = 0;
 };
 

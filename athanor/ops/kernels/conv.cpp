@@ -8,7 +8,7 @@ constinit Kernel<void(const View&, const View&, const View&, const View&, const 
     conv_forward_kernel{"conv_forward"};
 constinit Kernel<void(const View&, const View&, const View&, const ConvParams&)> conv_backward_input_kernel{
     "conv_backward_input"};
-constinit Kernel<void(const View&, const View&, const View&, const View&, const ConvParams&)>
+constinit Kernel<void(const View&, const View&, const View&, const View&, const ConvParams&, const View&)>
     conv_backward_weight_kernel{"conv_backward_weight"};
 
 }  // namespace athanor

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "athanor/ops/kernels/matmul.h"
+#include "athanor/tensor/kept_forms.h"
 
 namespace athanor {
 
@@ -22,6 +23,7 @@ struct ConvParams {
   std::array<std::int64_t, 3> output_padding{0, 0, 0};
   std::int64_t groups = 1;
   bool transposed = false;
+  KeptValues kept;  ///< of the weight that is read
 };
 
 enum class ConvPass : std::int8_t { Forward, Input, Weight };
@@ -42,8 +44,10 @@ extern Kernel<void(const View& out, const View& in, const View& weight, const Vi
 extern Kernel<void(const View& din, const View& dout, const View& weight, const ConvParams& params)>
     conv_backward_input_kernel;
 
-/// dweight and, unless absent, dbias: gradients with respect to the parameters.
-extern Kernel<void(const View& dweight, const View& dbias, const View& dout, const View& in, const ConvParams& params)>
+/// dweight and, unless absent, dbias: gradients with respect to the parameters. That of the weight is added to `before`,
+/// which is dweight itself, contiguous, or absent.
+extern Kernel<void(const View& dweight, const View& dbias, const View& dout, const View& in, const ConvParams& params,
+                   const View& before)>
     conv_backward_weight_kernel;
 
 }  // namespace athanor

@@ -36,15 +36,16 @@ extern Kernel<void(const View& din, const View& dweight, const View& grad, const
 // bias and statistics have C elements.
 
 /// Training: statistics of this batch. save_mean and save_invstd = 1 / sqrt(var + eps), var biased, are required;
-/// running_mean and running_var (unbiased) are updated as r += momentum * (batch - r) unless undefined. `relu` clamps
-/// the result at 0. Throws ValueError when there is one value per channel (the unbiased variance is undefined).
+/// running_mean and running_var (unbiased) are updated as r += momentum * (batch - r) unless undefined. `residual`,
+/// laid out as in, is added unless undefined; `relu` then clamps the result at 0. Throws ValueError when there is one
+/// value per channel (the unbiased variance is undefined).
 extern Kernel<void(const View& out, const View& save_mean, const View& save_invstd, const View& running_mean,
                    const View& running_var, const View& in, const View& weight, const View& bias, double momentum,
-                   double eps, bool relu)>
+                   double eps, bool relu, const View& residual)>
     batch_norm_kernel;
-/// Inference: out = (in - mean) / sqrt(var + eps) * weight + bias.
+/// Inference: out = (in - mean) / sqrt(var + eps) * weight + bias, + residual.
 extern Kernel<void(const View& out, const View& in, const View& weight, const View& bias, const View& mean,
-                   const View& var, double eps, bool relu)>
+                   const View& var, double eps, bool relu, const View& residual)>
     batch_norm_eval_kernel;
 /// Gradients of either: with `training`, the statistics depend on `in`; without, they are constants (pass the running
 /// mean and 1 / sqrt(running_var + eps)). `out` is read where the forward had relu, else undefined. Each of din,
