@@ -33,7 +33,7 @@ build-asan/build.ninja: CMakePresets.json | dependencies
 build-tsan/build.ninja: CMakePresets.json | dependencies
 	@cmake --preset tsan >/dev/null && touch $@
 
-# The Python package's tools; where they cannot be had, the package is skipped by name.
+# The Python package's tools; where they cannot be had, the package is skipped by name (remove the folder to try again).
 build/python-env: | dependencies
 	@tools/python_environment.sh build/python-env
 
@@ -41,7 +41,9 @@ build: build/build.ninja ## compile everything into build/ (programs in build/bi
 	@$(call ninja,build)
 
 python: build/build.ninja ## build the Python package alone, into build/python
+	@tools/python_environment.sh build/python-env
 	@[[ -e build/python-env/complete ]] || { echo "make python: $$(cat build/python-env/unavailable)" >&2; exit 1; }
+	@[[ -e build/python/athanor/_C.pyi ]] || cmake --preset release >/dev/null
 	@ninja -C build -j $(JOBS) athanor_python athanor_cli | sed -u '/^ninja: /d'
 
 build-times: ## the slowest steps of the last build

@@ -12,7 +12,6 @@
 #include <vector>
 #else
 #include <omp.h>
-#include <pthread.h>
 #endif
 
 #include "athanor/base/cpus.h"
