@@ -1,6 +1,7 @@
 #include "athanor/distributed/call_queue.h"
 
 #include "athanor/base/deadline.h"
+#include "athanor/base/interrupt.h"
 #include "athanor/base/parallel.h"
 #include "athanor/distributed/error.h"
 #include "athanor/tape/grad_mode.h"
@@ -18,11 +19,17 @@ bool QueuedCall::wait(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     const auto ended = [this] { return ended_.load(std::memory_order_acquire); };
     // Without a timeout of its own the wait is as long as the group's deadlines let the call take.
-    if (timeout == kNoTimeout)
-      ended_signal_.wait(lock, ended);
-    else if (!ended_signal_.wait_until(lock, Deadline::after(timeout).at(), ended))
+    const Deadline deadline = Deadline::after(timeout == kNoTimeout ? std::chrono::milliseconds::max() : timeout);
+    while (!ended_signal_.wait_until(lock, deadline.sooner(Deadline::after(kInterruptPeriod)).at(), ended)) {
+      if (!deadline.expired()) {
+        lock.unlock();
+        check_interrupt();
+        lock.lock();
+        continue;
+      }
       throw DistError(str("wait: ", timeout.count(), " ms passed and the call is still under way: ", text()),
                       ATHANOR_WHERE);
+    }
   }
   if (error_) std::rethrow_exception(error_);
   return true;

@@ -57,11 +57,15 @@ class Join {
   /// By how many sums are to be divided as of the last notify, if not by the size of the group; else 0.
   static int divisor(const Joinable& joinable);
 
- private:
+  // What run() does, for a program whose training loop is no function: make one, train, answer().
   Join(const std::vector<Joinable*>& joinables, const JoinOptions& options);
   ~Join();
-  void count(bool active);
+  Join(const Join&) = delete;
+  Join& operator=(const Join&) = delete;
   void answer();
+
+ private:
+  void count(bool active);
 
   std::vector<Joinable*> joinables_;
   JoinOptions options_;

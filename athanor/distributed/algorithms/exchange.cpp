@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "athanor/base/interrupt.h"
+
 namespace athanor::distributed {
 
 using athanor::detail::str;
@@ -165,9 +167,10 @@ void Exchange::sleep() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     for (const Lane& lane : lanes_) ready = ready || links_[lane.rank].ready(may_send(lane) > 0, may_receive(lane));
   }
-  if (!ready) mesh.sleep(Bell::Collective, polls, call_.deadline);
+  const bool woken = ready || mesh.sleep(Bell::Collective, polls, call_.deadline);
   if (flag != nullptr) flag->store(0, std::memory_order_relaxed);
   mesh.check();
+  if (!woken) check_interrupt();
   mesh.answer_accusation(call_);
   for (const Lane& lane : lanes_) {
     // A connection tells by its own end; a ring does not, but all that was written to it is there.

@@ -2,6 +2,9 @@
 #include "athanor/distributed/backend/messages_state.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "athanor/base/interrupt.h"
 
 namespace athanor::distributed {
 
@@ -361,10 +364,11 @@ void Messages::lead(Patience& patience, Deadline deadline, std::unique_lock<std:
     }
   }
   lock.unlock();
-  if (sleeps && !ready) mesh_.sleep(Bell::Messages, polls, deadline);
+  const bool woken = !sleeps || ready || mesh_.sleep(Bell::Messages, polls, deadline);
   if (flag != nullptr) flag->store(0, std::memory_order_relaxed);
   lock.lock();
   led_ = false;
+  woken_ = woken;
   if (sleeps) check_departed();
 }
 
@@ -373,12 +377,18 @@ void Messages::wait(Request& request, Deadline deadline) {
   std::unique_lock lock(mutex_);
   while (!request.done) {
     if (led_) {
-      changed_.wait_until(lock, deadline.sooner(Deadline::after(std::chrono::seconds(1))).at());
+      woken_ = changed_.wait_until(lock, deadline.sooner(Deadline::after(std::chrono::seconds(1))).at()) ==
+               std::cv_status::no_timeout;
     } else if (!pump()) {
       lead(patience, deadline, lock);
     }
     if (request.done) break;
     mesh_.check();
+    if (!std::exchange(woken_, true)) {
+      lock.unlock();
+      check_interrupt();
+      lock.lock();
+    }
     if (mesh_.was_told_wait()) mesh_.tell_wait(text(request));
     if (deadline.expired()) {
       lock.unlock();

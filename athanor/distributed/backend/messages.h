@@ -74,6 +74,7 @@ class Messages {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool led_ = false;
+  bool woken_ = true;                                  ///< false: the last sleep ended by itself, or by a signal
   std::vector<std::unique_ptr<Channel>> channels_;     // by rank; none for this one
   std::list<RequestPtr> posted_;                       // receives without a message, in the order they were made
   std::list<std::unique_ptr<Unexpected>> unexpected_;  // messages without a receive, in the order they came

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "athanor/base/env.h"
+#include "athanor/base/interrupt.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
 
@@ -29,10 +30,12 @@ void Descriptor::reset(int fd) {
 bool wait_for(int fd, short events, Deadline deadline) {
   while (true) {
     pollfd p{fd, events, 0};
-    const int ready = ::poll(&p, 1, deadline.poll_milliseconds());
+    // A signal may come just before the wait begins: it is seen after a second.
+    const int ready = ::poll(&p, 1, std::min(deadline.poll_milliseconds(), 1000));
     if (ready > 0) return true;
     if (ready == 0 && deadline.expired()) return false;
     ATHANOR_CHECK(ready >= 0 || errno == EINTR, "poll: ", error_text(errno));
+    check_interrupt();
   }
 }
 
@@ -147,6 +150,7 @@ Socket Socket::connect(const Endpoint& to, Deadline deadline) {
     if (rounds == 1)
       for (const auto& [address, reason] : failures) ATHANOR_LOG(Debug, "connect to ", address, ": ", reason);
     if (deadline.expired()) break;
+    check_interrupt();
     std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
   }
   const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(Deadline::Clock::now() - start).count();

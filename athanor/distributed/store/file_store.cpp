@@ -8,6 +8,7 @@
 #include <cstring>
 #include <thread>
 
+#include "athanor/base/interrupt.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
 
@@ -66,6 +67,7 @@ class Poll {
   /// False when the deadline has passed.
   bool pause(Deadline deadline) {
     if (deadline.expired()) return false;
+    if (++pauses_ % 16 == 0) check_interrupt();
     std::this_thread::sleep_for(std::min<std::chrono::milliseconds>(wait_, deadline.remaining()));
     wait_ = std::min(wait_ * 2, std::chrono::milliseconds(10));
     return true;
@@ -73,6 +75,7 @@ class Poll {
 
  private:
   std::chrono::milliseconds wait_{1};
+  int pauses_ = 0;
 };
 
 }  // namespace

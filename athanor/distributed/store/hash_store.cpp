@@ -1,5 +1,7 @@
 #include "athanor/distributed/store/hash_store.h"
 
+#include "athanor/base/interrupt.h"
+
 namespace athanor::distributed {
 
 std::vector<std::string> HashStore::missing(const std::vector<std::string>& keys) const {
@@ -11,8 +13,14 @@ std::vector<std::string> HashStore::missing(const std::vector<std::string>& keys
 
 void HashStore::wait_locked(std::unique_lock<std::mutex>& lock, const std::vector<std::string>& keys,
                             std::chrono::milliseconds timeout) {
-  const bool found = changed_.wait_until(lock, Deadline::after(timeout).at(), [&] { return missing(keys).empty(); });
-  if (!found) throw_timeout(missing(keys), timeout);
+  const Deadline deadline = Deadline::after(timeout);
+  const auto found = [&] { return missing(keys).empty(); };
+  while (!changed_.wait_until(lock, deadline.sooner(Deadline::after(kInterruptPeriod)).at(), found)) {
+    if (deadline.expired()) throw_timeout(missing(keys), timeout);
+    lock.unlock();
+    check_interrupt();
+    lock.lock();
+  }
 }
 
 void HashStore::set(const std::string& key, const Value& value) {

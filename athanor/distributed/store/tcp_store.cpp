@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "athanor/base/env.h"
+#include "athanor/base/interrupt.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
 #include "athanor/distributed/store/tcp_protocol.h"
@@ -207,6 +208,7 @@ void TCPStore::wait_for_workers(int expected, Deadline deadline) {
     call.finish();
     if (come >= expected) return;
     if (deadline.expired()) break;
+    check_interrupt();
     ::usleep(static_cast<useconds_t>(std::min(pause, deadline.remaining()).count() * 1000));
   }
   throw DistStoreError(detail::str(describe(), ": ", come, " of ", expected,

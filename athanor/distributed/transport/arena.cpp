@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "athanor/base/interrupt.h"
+
 namespace athanor::distributed {
 
 using athanor::detail::str;
@@ -91,10 +93,11 @@ void Arena::wait_for_step(int place, std::uint64_t step, const Call& call) {
     std::atomic<std::uint32_t>& flag = sleeping(me_, Bell::Collective);
     flag.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (!reached(place, step)) mesh_.sleep(Bell::Collective, {}, call.deadline);
+    const bool woken = reached(place, step) || mesh_.sleep(Bell::Collective, {}, call.deadline);
     flag.store(0, std::memory_order_relaxed);
     if (reached(place, step)) return;
     mesh_.check();
+    if (!woken) check_interrupt();
     mesh_.answer_accusation(call);
     if (mesh_.has_left(group_rank(place)) && !reached(place, step))
       mesh_.abort(str(mesh_.left_text(group_rank(place)), ", while ", mesh_.rank_text(mesh_.rank()),

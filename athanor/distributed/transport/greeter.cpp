@@ -10,6 +10,7 @@
 #include <random>
 #include <span>
 
+#include "athanor/base/interrupt.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
 
@@ -144,6 +145,9 @@ Socket Greeter::take(int from, Line line, int index, Deadline deadline) {
     if (const std::string lost = lost_(); !lost.empty())
       throw DistNetworkError(str(lost, " while rank ", rank_, " waited for rank ", from, " to connect"), ATHANOR_WHERE);
     if (deadline.expired()) break;
+    lock.unlock();
+    check_interrupt();
+    lock.lock();
   }
   if (!came())
     throw DistNetworkError(str("rank ", rank_, ": rank ", from, " did not connect to port ", port(), " in time"),
@@ -196,6 +200,7 @@ Socket Greeter::call(std::vector<Address> addresses, int to, Line line, int inde
     if (refused && addresses.size() == 1 && addresses[0].family() == AF_UNIX)
       throw DistNetworkError(str("rank ", to, " is gone: nobody listens where rank ", rank_, " was to find it"),
                              ATHANOR_WHERE);
+    check_interrupt();
     std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
   }
   throw DistNetworkError(str("rank ", rank_, " could not reach rank ", to, ": ",

@@ -98,7 +98,7 @@ void Mesh::ring(int rank, Bell bell) noexcept {
   if (fd) static_cast<void>(!::write(fd.get(), &one, sizeof one));
 }
 
-void Mesh::sleep(Bell bell, std::span<pollfd> extra, Deadline deadline) {
+bool Mesh::sleep(Bell bell, std::span<pollfd> extra, Deadline deadline) {
   constexpr std::size_t kFew = 16;
   pollfd few[kFew];
   std::vector<pollfd> many;
@@ -112,11 +112,12 @@ void Mesh::sleep(Bell bell, std::span<pollfd> extra, Deadline deadline) {
   std::copy(extra.begin(), extra.end(), polls + 2);
   // A wake-up that went astray costs no more than this.
   constexpr int kLongestSleep = 1000;
-  ::poll(polls, extra.size() + 2, std::min(deadline.poll_milliseconds(), kLongestSleep));
+  const int ready = ::poll(polls, extra.size() + 2, std::min(deadline.poll_milliseconds(), kLongestSleep));
   std::copy(polls + 2, polls + 2 + extra.size(), extra.begin());
   std::uint64_t rung = 0;
   if (polls[0].revents != 0) static_cast<void>(!::read(polls[0].fd, &rung, sizeof rung));
   if (polls[1].revents != 0) watch_controls();
+  return ready > 0;
 }
 
 void Mesh::look() {

@@ -81,8 +81,8 @@ class Mesh {
   bool was_told_wait() noexcept { return told_.exchange(false, std::memory_order_acq_rel); }
 
   /// Sleeps until the bell rings, one of `extra` is ready, something happens on a control connection, or the deadline
-  /// passes. Throws if the group is broken. May return early.
-  void sleep(Bell bell, std::span<pollfd> extra, Deadline deadline);
+  /// passes. Throws if the group is broken. May return early. False: nothing of that happened, but perhaps a signal.
+  bool sleep(Bell bell, std::span<pollfd> extra, Deadline deadline);
   /// Looks at the control connections without waiting, and throws if the group is broken.
   void look();
   /// Wakes a rank of this host.

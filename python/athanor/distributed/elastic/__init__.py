@@ -1,0 +1,1 @@
+"""What programs written for torchrun import from here."""

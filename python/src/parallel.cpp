@@ -1,0 +1,261 @@
+// athanor._C._distributed: data parallelism. A module in Python is shown to the library as a tree of its parameters.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <future>
+#include <map>
+
+#include "athanor/parallel/average_gradients.h"
+#include "athanor/parallel/comm_hooks.h"
+#include "athanor/parallel/ddp.h"
+#include "athanor/parallel/sync_batch_norm.h"
+#include "python/src/autograd.h"
+#include "python/src/convert.h"
+#include "python/src/waiting.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace athanor::python {
+namespace {
+
+namespace par = athanor::nn::parallel;
+using Group = distributed::ProcessGroupPtr;
+using Named = std::vector<std::pair<std::string, Tensor>>;
+
+/// The parameters and buffers of a Python module under their names.
+class Tree final : public nn::Module {
+ public:
+  Tree(const Named& parameters, const Named& buffers) : Module("Tree") {
+    for (const auto& [name, tensor] : parameters) {
+      const auto [module, key] = place(name);
+      module->register_parameter(key, tensor, tensor.requires_grad());
+    }
+    for (const auto& [name, tensor] : buffers) {
+      const auto [module, key] = place(name);
+      module->register_buffer(key, tensor);
+      buffers_.push_back({module, key, tensor});
+    }
+  }
+  /// Python modules may put another tensor in the place of a buffer.
+  void replace_buffers(const std::vector<Tensor>& now) {
+    ATHANOR_CHECK(now.size() == buffers_.size(), "DistributedDataParallel: the module had ", buffers_.size(),
+                  " buffers when it was wrapped, and has ", now.size(), " now");
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      Entry& e = buffers_[i];
+      if (e.tensor.impl() == now[i].impl()) continue;
+      e.module->unregister_buffer(e.key);
+      e.module->register_buffer(e.key, now[i]);
+      e.tensor = now[i];
+    }
+  }
+
+ private:
+  struct Entry {
+    nn::Module* module;
+    std::string key;
+    Tensor tensor;
+  };
+  std::pair<nn::Module*, std::string> place(const std::string& name) {
+    nn::Module* module = this;
+    std::size_t begin = 0;
+    for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', begin)) {
+      std::shared_ptr<nn::Module>& child = children_[name.substr(0, dot)];
+      if (!child) {
+        child = std::make_shared<nn::Module>("Module");
+        module->register_module(name.substr(begin, dot - begin), child);
+      }
+      module = child.get();
+      begin = dot + 1;
+    }
+    return {module, name.substr(begin)};
+  }
+  std::map<std::string, std::shared_ptr<nn::Module>> children_;
+  std::vector<Entry> buffers_;
+};
+
+class Ddp final : public par::DistributedDataParallelBase {
+ public:
+  Ddp(std::shared_ptr<Tree> tree, const par::DistributedDataParallelOptions& options)
+      : DistributedDataParallelBase(tree, options), tree_(std::move(tree)) {}
+  void before_forward(const std::vector<Tensor>& buffers) {
+    tree_->replace_buffers(buffers);
+    DistributedDataParallelBase::before_forward();
+  }
+
+ private:
+  std::shared_ptr<Tree> tree_;
+};
+
+/// A `with` block: enter() begins what it stands for, exit() ends it.
+struct NoSync {
+  std::shared_ptr<Ddp> ddp;
+  std::optional<par::NoSyncGuard> guard;
+};
+struct JoinBlock {
+  std::vector<std::shared_ptr<Ddp>> ddps;
+  par::JoinOptions options;
+  std::unique_ptr<par::Join> join;
+};
+
+/// A result of the library's hooks. get() may be asked once; the value is kept.
+struct BucketFuture {
+  std::future<Tensor> pending;
+  Tensor value;
+  Tensor wait() {
+    if (pending.valid()) value = pending.get();
+    return value;
+  }
+};
+std::shared_ptr<BucketFuture> to_python(std::future<Tensor> f) {
+  return std::make_shared<BucketFuture>(BucketFuture{std::move(f), {}});
+}
+
+// hook(bucket) -> something whose wait() gives the bucket's new values, or a list that begins with them.
+par::CommHook python_hook(nb::callable hook) {
+  return [held = PythonCallable(hook.ptr())](par::GradBucket& bucket) {
+    const nb::gil_scoped_acquire lock;
+    const nb::object future = nb::borrow(held.get())(par::GradBucket(bucket));
+    if (!nb::hasattr(future, "wait"))
+      ATHANOR_THROW(TypeError, "a communication hook should return a Future, got ", Py_TYPE(future.ptr())->tp_name);
+    return std::async(std::launch::deferred, [result = PythonCallable(future.ptr())] {
+      const nb::gil_scoped_acquire again;
+      nb::object value = nb::borrow(result.get()).attr("wait")();
+      if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) value = value[0];
+      if (!is_tensor(value.ptr()))
+        ATHANOR_THROW(TypeError, "the Future of a communication hook should hold a Tensor, got ",
+                      Py_TYPE(value.ptr())->tp_name);
+      return unwrap(value.ptr());
+    });
+  };
+}
+
+std::shared_ptr<Ddp> make_ddp(const Named& parameters, const Named& buffers, Group group, nb::handle device,
+                              bool broadcast_buffers, bool init_sync, double bucket_cap_mb, bool static_graph,
+                              std::optional<bool> overlap) {
+  par::DistributedDataParallelOptions options;
+  options.process_group(std::move(group))
+      .broadcast_buffers(broadcast_buffers)
+      .init_sync(init_sync)
+      .bucket_cap_mb(bucket_cap_mb)
+      .static_graph(static_graph)
+      .overlap(overlap);
+  if (!device.is_none()) options.device_ids({to_device(device.ptr())});
+  auto tree = std::make_shared<Tree>(parameters, buffers);
+  return waiting([&] { return std::make_shared<Ddp>(std::move(tree), options); });
+}
+
+void add_ddp(nb::module_& m) {
+  nb::class_<Ddp>(m, "_Ddp")
+      .def("before_forward",
+           [](Ddp& d, const std::vector<Tensor>& buffers) { waiting([&] { d.before_forward(buffers); }); })
+      .def("register_comm_hook", [](Ddp& d, nb::callable hook) { d.register_comm_hook(python_hook(std::move(hook))); })
+      .def("overlaps", [](const Ddp& d) { return d.reducer().overlaps(); })
+      .def("in_shared_memory", [](const Ddp& d) { return d.reducer().in_shared_memory(); })
+      .def("buckets", [](const Ddp& d) { return d.reducer().buckets(); })
+      .def_prop_ro("process_group", [](const Ddp& d) { return d.process_group(); });
+  m.def("_make_ddp", make_ddp, "parameters"_a, "buffers"_a, "group"_a.none(), "device"_a.none(), "broadcast_buffers"_a,
+        "init_sync"_a, "bucket_cap_mb"_a, "static_graph"_a, "overlap"_a.none());
+  nb::class_<NoSync>(m, "_NoSync")
+      .def("__init__",
+           [](NoSync* self, std::shared_ptr<Ddp> d) {
+             new (self) NoSync{std::move(d), std::nullopt};
+           })
+      .def("enter", [](NoSync& n) { n.guard.emplace(*n.ddp); })
+      .def("exit", [](NoSync& n) { n.guard.reset(); });
+  nb::class_<JoinBlock>(m, "_Join")
+      .def("__init__",
+           [](JoinBlock* self, std::vector<std::shared_ptr<Ddp>> ddps, bool divide, bool enable, bool early) {
+             new (self) JoinBlock{std::move(ddps), {divide, enable, early}, nullptr};
+           })
+      .def("enter",
+           [](JoinBlock& b) {
+             std::vector<par::Joinable*> joinables;
+             for (const auto& d : b.ddps) joinables.push_back(d.get());
+             if (b.options.enable) b.join = std::make_unique<par::Join>(joinables, b.options);
+           })
+      .def("exit", [](JoinBlock& b, bool well) {
+        if (b.join && well) waiting([&] { b.join->answer(); });
+        b.join.reset();
+      });
+  m.def(
+      "average_gradients",
+      [](const std::vector<Tensor>& parameters, Group g) { waiting([&] { par::average_gradients(parameters, g); }); },
+      "parameters"_a, "group"_a.none() = nb::none());
+}
+
+void add_hooks(nb::module_& m) {
+  namespace h = par::comm_hooks;
+  nb::class_<par::GradBucket>(m, "GradBucket", "Gradients on their way between the ranks.")
+      .def("index", &par::GradBucket::index)
+      .def("is_last", &par::GradBucket::is_last)
+      .def("buffer", &par::GradBucket::buffer, "All gradients in one flat tensor.")
+      .def("set_buffer", &par::GradBucket::set_buffer, "buffer"_a)
+      .def("gradients", &par::GradBucket::gradients, "Views of the buffer, one per parameter.")
+      .def("parameters", &par::GradBucket::parameters);
+  nb::class_<BucketFuture>(m, "_BucketFuture")
+      .def("wait", [](BucketFuture& f) { return waiting([&] { return f.wait(); }); })
+      .def("done", [](const BucketFuture& f) {
+        return !f.pending.valid() || f.pending.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+      });
+  m.def(
+      "allreduce_hook",
+      [](Group g, par::GradBucket& b) { return waiting([&] { return to_python(h::allreduce_hook(g, b)); }); },
+      "group"_a.none(), "bucket"_a);
+  m.def(
+      "fp16_compress_hook",
+      [](Group g, par::GradBucket& b) { return waiting([&] { return to_python(h::fp16_compress_hook(g, b)); }); },
+      "group"_a.none(), "bucket"_a);
+  m.def(
+      "bf16_compress_hook",
+      [](Group g, par::GradBucket& b) { return waiting([&] { return to_python(h::bf16_compress_hook(g, b)); }); },
+      "group"_a.none(), "bucket"_a);
+  nb::class_<h::PowerSGDState>(m, "_PowerSGDState")
+      .def_prop_ro("iter", &h::PowerSGDState::iter)
+      .def("compression_rate", &h::PowerSGDState::compression_rate);
+  m.def(
+      "_power_sgd_state",
+      [](Group g, std::int64_t rank, std::int64_t start, double rate, bool feedback, bool warm, double epsilon,
+         std::uint64_t seed) {
+        h::PowerSGDOptions o;
+        o.matrix_approximation_rank = rank;
+        o.start_powerSGD_iter = start;
+        o.min_compression_rate = rate;
+        o.use_error_feedback = feedback;
+        o.warm_start = warm;
+        o.orthogonalization_epsilon = epsilon;
+        o.random_seed = seed;
+        return std::make_shared<h::PowerSGDState>(std::move(g), o);
+      },
+      "group"_a.none(), "rank"_a, "start"_a, "rate"_a, "feedback"_a, "warm"_a, "epsilon"_a, "seed"_a);
+  m.def("powerSGD_hook", [](std::shared_ptr<h::PowerSGDState> state, par::GradBucket& b) {
+    return waiting([&] { return to_python(h::powerSGD_hook(state, b)); });
+  });
+}
+
+Tensor sync_batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                       const Tensor& bias, bool training, double momentum, double eps, Group group) {
+  return waiting([&] {
+    return nn::functional::sync_batch_norm(
+        input, running_mean, running_var,
+        nn::functional::BatchNormFuncOptions().weight(weight).bias(bias).training(training).momentum(momentum).eps(eps),
+        group);
+  });
+}
+
+}  // namespace
+
+void bind_parallel(nb::module_& core) {
+  auto m = nb::cast<nb::module_>(core.attr("_distributed"));
+  add_ddp(m);
+  add_hooks(m);
+  m.def("sync_batch_norm", sync_batch_norm, "input"_a, "running_mean"_a.none(), "running_var"_a.none(),
+        "weight"_a.none(), "bias"_a.none(), "training"_a, "momentum"_a, "eps"_a, "group"_a.none());
+}
+
+}  // namespace athanor::python
