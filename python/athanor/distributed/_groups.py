@@ -5,6 +5,7 @@ import datetime
 import os
 import sys
 import warnings
+import weakref
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from .._C import _distributed as _core
@@ -84,10 +85,22 @@ def is_outside(group: Any, call: str) -> bool:
 
 
 def _as_member(made: ProcessGroup) -> Union[ProcessGroup, int]:
-    return made if made.rank() >= 0 else GroupMember.NON_GROUP_MEMBER
+    if made.rank() < 0:
+        return GroupMember.NON_GROUP_MEMBER
+    _made.add(made)
+    return made
 
 
 _leaves_in: Optional[int] = None
+_made: "weakref.WeakSet[ProcessGroup]" = weakref.WeakSet()
+_gave_up = False  # a wait was ended by a signal: what it waited for may never come
+
+
+def _leave() -> None:
+    if _gave_up and _core.is_initialized():
+        for member in [*_made, _core.default_group()]:
+            member.abort("the program was interrupted by a signal")
+    _core._leave_all_groups()
 
 
 def _leave_at_exit() -> None:
@@ -99,11 +112,11 @@ def _leave_at_exit() -> None:
     util = sys.modules.get("multiprocessing.util")
     process = sys.modules.get("multiprocessing.process")
     if util is not None and process is not None and process.parent_process() is not None:
-        util.Finalize(None, _core._leave_all_groups, exitpriority=100)
+        util.Finalize(None, _leave, exitpriority=100)
         return
     import atexit
 
-    atexit.register(_core._leave_all_groups)
+    atexit.register(_leave)
 
 
 def init_process_group(
@@ -129,6 +142,7 @@ def init_process_group(
     Raises ValueError for arguments that cannot work, RuntimeError if there is a default group, DistError if the
     processes did not meet in time, naming the missing ranks.
     """
+    global _gave_up
     for value, name in ((world_size, "world_size"), (rank, "rank")):
         if not isinstance(value, int):
             raise TypeError(f"init_process_group: {name} should be an int, got {value!r}")
@@ -142,6 +156,7 @@ def init_process_group(
         store,
         secret,
     )
+    _gave_up = False
     _leave_at_exit()
 
 
@@ -337,7 +352,14 @@ def _wait(self: Work, timeout: Timeout = None) -> bool:
     the call goes on."""
     if isinstance(timeout, datetime.timedelta) and not timeout:
         timeout = None
-    return self._wait(-1 if timeout is None else milliseconds(timeout))
+    global _gave_up
+    try:
+        return self._wait(-1 if timeout is None else milliseconds(timeout))
+    except RuntimeError:
+        raise
+    except BaseException:
+        _gave_up = True
+        raise
 
 
 def _get_future(self: Work):

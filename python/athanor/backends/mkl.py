@@ -1,0 +1,6 @@
+"""MKL is not used."""
+
+
+def is_available() -> bool:
+    """Always false."""
+    return False

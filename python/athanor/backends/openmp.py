@@ -1,0 +1,6 @@
+"""The thread pool is OpenMP's."""
+
+
+def is_available() -> bool:
+    """Always true."""
+    return True
