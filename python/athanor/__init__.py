@@ -29,8 +29,9 @@ from math import e, inf, nan, pi  # noqa: E402,F401
 
 newaxis = None
 
-_LAZY = ("nn", "optim", "utils", "distributed", "multiprocessing", "cuda", "jit", "vision", "random", "backends",
-         "special", "linalg", "testing", "profiler", "amp", "hub", "version", "distributions", "fx", "mps", "xpu")
+_LAZY = ("nn", "optim", "utils", "distributed", "multiprocessing", "cuda", "futures", "jit", "vision", "random",
+         "backends", "special", "linalg", "testing", "profiler", "amp", "hub", "version", "distributions", "fx",
+         "mps", "xpu")
 
 
 def __getattr__(name: str):

@@ -16,6 +16,7 @@ class Future:
         self._callbacks: List[Callable[[Future], Any]] = []
         self._ask: Optional[Callable[[], Any]] = None
         self._asked: Optional[Callable[[], bool]] = None
+        self._asking = threading.Lock()
 
     @classmethod
     def _of(cls, ask: Callable[[], Any], done: Callable[[], bool]) -> "Future":
@@ -30,19 +31,24 @@ class Future:
 
     def wait(self) -> Any:
         """The value, when it is there; raises the exception that was set."""
-        if not self._set and self._ask is not None:
-            try:
-                value = self._ask()
-            except Exception as error:
-                self._settle(None, error)
-            else:
-                self._settle(value, None)
+        if self._ask is not None and not self._set:
+            with self._asking:
+                if not self._set:
+                    self._fetch()
         with self._changed:
             while not self._set:
                 self._changed.wait()
         if self._error is not None:
             raise self._error
         return self._value
+
+    def _fetch(self) -> None:
+        try:
+            value = self._ask()
+        except Exception as error:
+            self._settle(None, error)
+        else:
+            self._settle(value, None)
 
     def value(self) -> Any:
         """The value of a future that is done. RuntimeError before."""

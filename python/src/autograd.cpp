@@ -11,6 +11,7 @@
 #include "athanor/tape/anomaly.h"
 #include "athanor/tape/grad_mode.h"
 #include "python/src/convert.h"
+#include "python/src/waiting.h"
 
 namespace nb = nanobind;
 
@@ -199,8 +200,8 @@ void bind_autograd(nb::module_& m) {
       "_run_backward",
       [](const variable_list& tensors, const variable_list& gradients, std::optional<bool> retain_graph,
          bool create_graph, const variable_list& inputs) {
-        const nb::gil_scoped_release release;
-        autograd::backward(tensors, gradients, retain_graph, create_graph, inputs);
+        // Not the lock alone: data parallelism waits for other ranks in here.
+        waiting([&] { autograd::backward(tensors, gradients, retain_graph, create_graph, inputs); });
       },
       nb::arg("tensors"), nb::arg("grad_tensors"), nb::arg("retain_graph").none(), nb::arg("create_graph"),
       nb::arg("inputs"));
@@ -208,11 +209,8 @@ void bind_autograd(nb::module_& m) {
       "_run_grad",
       [](const variable_list& outputs, const variable_list& inputs, const variable_list& gradients,
          std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
-        variable_list result;
-        {
-          const nb::gil_scoped_release release;
-          result = autograd::grad(outputs, inputs, gradients, retain_graph, create_graph, allow_unused);
-        }
+        variable_list result = waiting(
+            [&] { return autograd::grad(outputs, inputs, gradients, retain_graph, create_graph, allow_unused); });
         return to_tuple(std::move(result));
       },
       nb::arg("outputs"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("retain_graph").none(),

@@ -165,14 +165,7 @@ def max_memory_reserved(device: Any = None) -> int:
 
 def memory_stats(device: Any = None) -> Dict[str, int]:
     """The same numbers under torch's keys; empty without devices."""
-    if not is_available():
-        return {}
-    return {
-        "allocated_bytes.all.current": memory_allocated(device),
-        "allocated_bytes.all.peak": max_memory_allocated(device),
-        "reserved_bytes.all.current": memory_reserved(device),
-        "reserved_bytes.all.peak": max_memory_reserved(device),
-    }
+    return _core.memory_stats(_index(device)) if is_available() else {}
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:

@@ -1,7 +1,6 @@
 """Streams and events. A device is one queue in order: its streams are that queue."""
 from __future__ import annotations
 
-import time
 from typing import Any, Optional
 
 
@@ -9,10 +8,10 @@ class Stream:
     """The queue of a device. Work of all streams of a device runs in the order it was given."""
 
     def __init__(self, device: Any = None, priority: int = 0, **_: Any):
-        from . import _index, current_device
+        from . import _index, _needed
 
-        index = _index(device)
-        self.device_index = current_device() if index < 0 else index
+        self._core = _needed().Stream(_index(device))
+        self.device_index = self._core.device_index
 
     @property
     def device(self) -> Any:
@@ -22,24 +21,20 @@ class Stream:
         return athanor.device("cuda", self.device_index)
 
     def synchronize(self) -> None:
-        """Waits for all work of the device."""
-        from . import synchronize
-
-        synchronize(self.device_index)
+        """Waits for all work of the device, and raises what failed in it."""
+        self._core.synchronize()
 
     def query(self) -> bool:
-        """Whether the queue has nothing left to do; waits for it."""
-        self.synchronize()
-        return True
+        """Whether all work is done."""
+        return self._core.query()
+
+    def wait_event(self, event: "Event") -> None:
+        """Work given to this stream later runs after the event; the caller does not wait."""
+        self._core.wait(event._core)
 
     def wait_stream(self, stream: "Stream") -> None:
         """Work given to this stream later runs after what `stream` has been given."""
-        if stream.device_index != self.device_index:
-            stream.synchronize()
-
-    def wait_event(self, event: "Event") -> None:
-        """Work given later runs after the event."""
-        event.wait(self)
+        self.wait_event(stream.record_event())
 
     def record_event(self, event: Optional["Event"] = None) -> "Event":
         """An event behind all work given so far."""
@@ -58,42 +53,33 @@ class Stream:
 
 
 class Event:
-    """A place in a stream. With enable_timing, elapsed_time() tells the milliseconds between two."""
+    """A point in a stream. With enable_timing, elapsed_time() tells the milliseconds between two."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any):
-        self.enable_timing = enable_timing
-        self._stream: Optional[Stream] = None
-        self._time = 0.0
+        from . import _needed
+
+        self._core = _needed().Event(enable_timing)
 
     def record(self, stream: Optional[Stream] = None) -> None:
-        """Marks the stream's end as of now. With timing it waits for the work before it."""
-        self._stream = stream if stream is not None else current_stream()
-        if self.enable_timing:
-            self._stream.synchronize()
-            self._time = time.perf_counter()
+        """The point after everything the stream, the current one unless given, has been given so far."""
+        self._core.record((stream if stream is not None else current_stream())._core)
 
     def wait(self, stream: Optional[Stream] = None) -> None:
         """Work given to the stream later runs after the event."""
-        if self._stream is not None:
-            (stream if stream is not None else current_stream()).wait_stream(self._stream)
+        (stream if stream is not None else current_stream()).wait_event(self)
 
     def synchronize(self) -> None:
-        """Waits for the work before the event."""
-        if self._stream is not None:
-            self._stream.synchronize()
+        """Waits until everything before the event has run."""
+        self._core.synchronize()
 
     def query(self) -> bool:
-        """Whether the work before the event is done; waits for it."""
-        self.synchronize()
-        return True
+        """Whether everything before the event has run."""
+        return self._core.query()
 
     def elapsed_time(self, end_event: "Event") -> float:
-        """Milliseconds from this event to the other. RuntimeError unless both were recorded with enable_timing."""
-        if not (self.enable_timing and end_event.enable_timing):
-            raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
-        if self._stream is None or end_event._stream is None:
-            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
-        return (end_event._time - self._time) * 1000.0
+        """Milliseconds from this event to the other. RuntimeError unless both were made with enable_timing, recorded,
+        and are past."""
+        return self._core.elapsed_time(end_event._core)
 
 
 def current_stream(device: Any = None) -> Stream:

@@ -1,0 +1,133 @@
+"""athanor.cuda and athanor.backends: honest without devices, complete with ATHANOR_CUDA_ON_CPU."""
+import unittest
+
+import athanor as torch
+import ranks
+
+
+@unittest.skipIf(torch.cuda.is_available(), "this process has devices")
+class Without(unittest.TestCase):
+    def test_there_is_no_device(self):
+        self.assertEqual(torch.cuda.device_count(), 0)
+        self.assertFalse(torch.cuda.is_initialized())
+        self.assertEqual(torch.cuda.memory_allocated(), 0)
+        torch.cuda.empty_cache()
+        torch.cuda.manual_seed_all(3)
+
+    def test_what_needs_one_says_how_to_get_one(self):
+        for call in (torch.cuda.current_device, torch.cuda.synchronize, lambda: torch.cuda.set_device(0),
+                     torch.cuda.get_device_name, torch.cuda.init, lambda: torch.cuda.Stream()):
+            with self.assertRaisesRegex(AssertionError, "not compiled with CUDA.*ATHANOR_CUDA_ON_CPU"):
+                call()
+        for call in (lambda: torch.ones(1).cuda(), lambda: torch.ones(1, device="cuda"),
+                     lambda: torch.nn.Linear(1, 1).cuda()):
+            with self.assertRaises((AssertionError, RuntimeError)):
+                call()
+
+    def test_devices_of_none_change_nothing(self):
+        with torch.cuda.device(None), torch.cuda.device(-1), torch.cuda.device_of(torch.ones(1)), \
+                torch.cuda.stream(None):
+            pass
+        with self.assertRaisesRegex(ValueError, "Expected a cuda device"):
+            torch.cuda.set_device("cpu")
+
+    def test_backends(self):
+        import athanor.backends.cudnn as cudnn
+
+        cudnn.benchmark = True
+        self.assertTrue(torch.backends.cudnn.benchmark)
+        self.assertFalse(torch.backends.cudnn.is_available())
+        self.assertIsNone(torch.backends.cudnn.version())
+        self.assertFalse(torch.backends.mps.is_available())
+        torch.backends.cuda.matmul.allow_tf32 = True
+
+
+class With(unittest.TestCase):
+    def check(self, body, expected, devices=2, **more):
+        self.assertEqual(ranks.run_program("import athanor as torch\n" + body, devices=devices, **more), expected)
+
+    @ranks.needs_devices
+    def test_devices_have_numbers_and_names(self):
+        self.check("""
+c = torch.cuda
+print(c.is_available(), c.device_count(), c.current_device(), len(c.get_device_name(1)) > 0,
+      c.get_device_properties(0).total_memory > 0, c.get_device_capability())
+c.set_device(1)
+print(torch.ones(1, device="cuda").device, torch.device("cuda"), torch.ones(2).cuda())
+with c.device(0):
+    print(c.current_device(), torch.zeros(1).cuda().device)
+print(c.current_device())
+with c.device_of(torch.ones(1, device="cuda:0")):
+    print(c.current_device())
+c.set_device("cuda:0")
+print(torch.ones(1, device=1).device, torch.ones(1).to(1).device, torch.ones(1).cuda(1).get_device())
+""", "True 2 0 True True (0, 0)\ncuda:1 cuda tensor([1., 1.], device='cuda:1')\n0 cuda:0\n1\n0\ncuda:1 cuda:1 1\n")
+
+    @ranks.needs_devices
+    def test_memory_is_counted(self):
+        self.check("""
+c = torch.cuda
+before = c.memory_allocated()
+t = torch.ones(1 << 20, device="cuda")
+c.synchronize()
+print(c.memory_allocated() - before >= 4 << 20, c.max_memory_allocated() >= 4 << 20, c.memory_reserved() >= 4 << 20)
+del t
+c.synchronize()
+print(c.memory_allocated() - before < 4 << 20)
+c.reset_peak_memory_stats()
+print(c.max_memory_allocated() < 4 << 20)
+c.empty_cache()
+free, total = c.mem_get_info()
+print(0 < free <= total, "allocated_bytes.all.peak" in c.memory_stats(), len(c.memory_summary()) > 0)
+""", "True True True\nTrue\nTrue\nTrue True True\n")
+
+    @ranks.needs_devices
+    def test_streams_and_events(self):
+        self.check("""
+c = torch.cuda
+begin, end = c.Event(enable_timing=True), c.Event(enable_timing=True)
+begin.record()
+x = torch.randn(200, 200, device="cuda")
+with c.stream(c.Stream()):
+    y = x @ x
+end.record()
+c.synchronize()
+print(begin.elapsed_time(end) >= 0, end.query(), c.current_stream() == c.default_stream())
+c.current_stream().wait_stream(c.Stream(1))
+try:
+    c.Event().elapsed_time(end)
+except RuntimeError as error:
+    print("timing" in str(error))
+""", "True True True\nTrue\n")
+
+    @ranks.needs_devices
+    def test_a_device_that_is_not_there(self):
+        self.check("""
+for call in (lambda: torch.cuda.set_device(5), lambda: torch.ones(1, device="cuda:5"),
+             lambda: torch.ones(1, device="cuda:0") + torch.ones(1, device="cuda:1")):
+    try:
+        call()
+        print("went on")
+    except RuntimeError as error:
+        print("raised")
+""", "raised\nraised\nraised\n")
+
+    @ranks.needs_devices
+    def test_the_collectives_of_nccl(self):
+        self.check("""
+import athanor.distributed as dist, athanor.multiprocessing as mp
+def main(rank, size):
+    dist.init_process_group("nccl", rank=rank, world_size=size)
+    t = torch.ones(3, device=f"cuda:{rank}") * (rank + 1)
+    dist.all_reduce(t)
+    assert t.tolist() == [3.0] * 3, t
+    assert dist.get_backend() == "nccl", dist.get_backend()
+    dist.destroy_process_group()
+if __name__ == "__main__":
+    mp.spawn(main, args=(2,), nprocs=2)
+    print(dist.is_nccl_available())
+""", "True\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
