@@ -62,7 +62,8 @@ class Replicas {
 template <class M>
 std::vector<std::shared_ptr<M>> replicate(const std::shared_ptr<M>& module, const std::vector<Device>& devices) {
   std::vector<std::shared_ptr<M>> result;
-  for (const auto& replica : Replicas(module, devices).refreshed(devices.size()))
+  Replicas replicas(module, devices);
+  for (const auto& replica : replicas.refreshed(devices.size()))
     result.push_back(std::dynamic_pointer_cast<M>(replica));
   return result;
 }

@@ -6,6 +6,7 @@
 #include "athanor/autograd/fork.h"
 #include "athanor/nn/nn.h"
 #include "athanor/ops/factory.h"
+#include "athanor/optim/adaptive.h"
 #include "athanor/optim/algorithms.h"
 #include "athanor/parallel/data_parallel.h"
 #include "athanor/parallel/pipeline.h"

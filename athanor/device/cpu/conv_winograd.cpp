@@ -295,9 +295,8 @@ class TapWinograd {
     if (forms && !ready)
       kept_ = forms->room(key, call_.kept->changes, sizeof(float) * static_cast<std::size_t>(kPoints * filter_step_));
     filters_ = kept_ ? static_cast<float*>(kept_->data()) : scratch(kFilterSlot, kPoints * filter_step_);
-    if (ready) return;
-    write_filters(g);
-    if (kept_) forms->keep(key, call_.kept->changes, kept_);
+    if (!ready) write_filters(g);
+    if (kept_ && !ready) forms->keep(key, call_.kept->changes, kept_);
   }
 
   void write_filters(std::int64_t g) {
