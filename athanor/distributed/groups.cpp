@@ -100,8 +100,10 @@ RendezvousResult meet(const InitOptions& options, int number) {
     return {std::make_shared<PrefixStore>(str("init/", number), options.store), options.rank, options.world_size};
   }
   RendezvousOptions wanted;
-  wanted.rank = options.rank;
-  wanted.world_size = options.world_size;
+  if (options.backend != "mpi") {
+    wanted.rank = options.rank;
+    wanted.world_size = options.world_size;
+  }
   wanted.group_name = options.group_name;
   wanted.timeout = options.timeout;
   wanted.secret = options.secret;
