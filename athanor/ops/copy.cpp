@@ -115,6 +115,7 @@ struct ToDevice {
   Device from;
   Meta infer(const Tensor& self) {
     from = self.device();
+    device = resolve(device);
     return {DimVector(self.sizes()), self.dtype(), device, {}};
   }
   void run(const Tensor& out, const Tensor& self) { launch(copy_kernel, out, self); }

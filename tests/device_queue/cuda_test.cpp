@@ -78,6 +78,15 @@ TEST_F(CudaDevices, CudaWithoutAnIndexIsTheCurrentDeviceOfTheThread) {
   EXPECT_EQ(cuda::current_device(), 1);
 }
 
+TEST_F(CudaDevices, EveryWayOfMakingTensorsTakesTheCurrentDevice) {
+  cuda::set_device(1);
+  EXPECT_EQ(hann_window(4, true, kCUDA).device().index(), 1);
+  EXPECT_EQ(to_device(ones({2}), kCUDA).device().index(), 1);
+  EXPECT_EQ(tensor({1.0, 2.0}, kCUDA).device().index(), 1);
+  EXPECT_EQ(arange(3, kCUDA).device().index(), 1);
+  EXPECT_EQ(ones_like(ones({2}), kCUDA).device().index(), 1);
+}
+
 TEST_F(CudaDevices, ModulesMoveByNameAndByNumber) {
   nn::Linear layer(3, 2);
   layer->cuda();
@@ -140,6 +149,11 @@ TEST_F(CudaDevices, SynchronizeReportsTheFailureOfTheDeviceAskedFor) {
   EXPECT_NO_THROW(cuda::synchronize(0));
   EXPECT_THROW(cuda::synchronize(1), ValueError);
   EXPECT_NO_THROW(cuda::current_stream(1).synchronize());
+}
+
+TEST(QueuedDeviceOff, AWindowOnCpuZeroIsOnTheHost) {
+  detail::configure_cpu_queues(0);
+  EXPECT_TRUE(hann_window(4, true, TensorOptions(Device("cpu:0"))).device().is_host());
 }
 
 TEST(CudaOff, EverythingThatNeedsADeviceSaysHowToHaveOne) {
