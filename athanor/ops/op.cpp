@@ -5,6 +5,7 @@
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/kernels/hidden.h"
+#include "athanor/ops/kernels/kernels_of.h"
 
 namespace athanor::ops {
 
@@ -110,7 +111,7 @@ void check_no_internal_overlap(const Tensor& t, const char* schema) {
 }
 
 Tensor allocate_hidden(const Meta& m) {
-  return detail::empty_hidden_tensor(m.sizes, m.dtype, m.device, m.block, restore_layout_kernel.get(m.device.type()));
+  return detail::empty_hidden_tensor(m.sizes, m.dtype, m.device, m.block, restore_layout_kernel.get(kernels_of(m.device)));
 }
 
 Tensor copy_for_backward(const Tensor& self) { return clone(self); }
