@@ -131,7 +131,9 @@ for x, in train_loader:
     model(x.cuda()).sum().backward()
 grads = [torch.zeros(2, 4).cuda() for _ in range(2)]
 torch.distributed.all_gather(grads, model.module.weight.grad)
-print(len(train_loader), model.module.weight.device.index == args.local_rank, grads[0].cpu().equal(grads[1].cpu()))
+# One write: ranks share the pipe, and Python's output has no buffer here.
+same = grads[0].cpu().equal(grads[1].cpu())
+print(f"{len(train_loader)} {model.module.weight.device.index == args.local_rank} {same}\\n", end="", flush=True)
 """, devices=2, prefix=("-m", "athanor.distributed.launch", "--nproc_per_node=2"))
         self.assertEqual(sorted(out.splitlines()), ["2 True True"] * 2)
 
