@@ -29,7 +29,7 @@ t = torch.ones(1000)
 dist.all_reduce(t)
 now = time.monotonic()
 assert t[0].item() == 2
-print("reduced", now, flush=True)
+print(f"reduced {now}\\n", end="", flush=True)
 dist.destroy_process_group()
 """
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What goes around training in Python, beside PyTorch: DataLoader and optimizers.
+"""Training in Python beside PyTorch: calls, steps of the MNIST net, DataLoader, optimizers.
 
     benchmarks/python_training.py [--rounds 5] [--filter loader]
 
 Both sides run the same code in processes of their own and take turns; a ratio is of the medians of their rounds, above 1
 where this library is faster. PyTorch runs if $ATHANOR_PEER_PYTHON (or python3) has it. In the MNIST row PyTorch's side
-does with an example what torchvision does: a PIL image of the bytes, an array of it, a tensor, normalized.
+does with an example what torchvision does: a PIL image of the bytes, an array of it, a tensor, normalized. PyTorch's
+process keeps its memory (glibc's thresholds raised), and its steps are the better of both memory layouts.
 """
 
 from __future__ import annotations
@@ -120,10 +121,65 @@ def steps(torch, name: str, count: int, size: int, **options):
     return run
 
 
+def calls(torch, requires_grad: bool):
+    """Additions of 64 elements per second."""
+    a, b = torch.ones(64, requires_grad=requires_grad), torch.ones(64)
+
+    def run() -> float:
+        n = 50000
+        begin = time.perf_counter()
+        for _ in range(n):
+            a + b
+        return n / (time.perf_counter() - begin)
+
+    return run
+
+
+def mnist_steps(torch, threads: int, ours: bool):
+    """Images per second in training steps of the MNIST net, batch 64."""
+    nn, functional = torch.nn, torch.nn.functional
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.conv2 = nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3)
+            self.dropout1, self.dropout2 = nn.Dropout(0.25), nn.Dropout(0.5)
+            self.fc1, self.fc2 = nn.Linear(9216, 128), nn.Linear(128, 10)
+
+        def forward(self, x):
+            x = functional.relu(self.conv2(functional.relu(self.conv1(x))))
+            x = self.dropout1(functional.max_pool2d(x, 2))
+            x = self.dropout2(functional.relu(self.fc1(torch.flatten(x, 1))))
+            return functional.log_softmax(self.fc2(x), dim=1)
+
+    images, labels = torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,))
+
+    def speed(layout) -> float:
+        torch.set_num_threads(threads)
+        net = Net() if layout is None else Net().to(memory_format=layout)
+        x = images if layout is None else images.to(memory_format=layout)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        for step in range(14):
+            if step == 2:
+                begin = time.perf_counter()
+            optimizer.zero_grad()
+            functional.nll_loss(net(x), labels).backward()
+            optimizer.step()
+        seconds = time.perf_counter() - begin
+        torch.set_num_threads(1)
+        return 12 * 64 / seconds
+
+    return lambda: max(speed(layout) for layout in ([None] if ours else [None, torch.channels_last]))
+
+
 def rows(torch, ours: bool) -> dict:
     small, large = ((1, 28, 28), 12000), ((3, 224, 224), 400)
     fused = {} if ours else {"fused": True}
     return {
+        "call/add 64": lambda: calls(torch, False),
+        "call/add 64, with gradient": lambda: calls(torch, True),
+        "mnist/conv b64, 1 thread": lambda: mnist_steps(torch, 1, ours),
+        "mnist/conv b64, 2 threads": lambda: mnist_steps(torch, 2, ours),
         "loader/python, 2 workers": lambda: steady(torch, Examples(torch, *small), num_workers=2),
         "loader/python, 2 workers, with their start": lambda: epoch(torch, Examples(torch, *small), num_workers=2),
         "loader/python, 2 workers, large": lambda: steady(torch, Examples(torch, *large), num_workers=2),
@@ -149,6 +205,7 @@ def side(module: str) -> None:
     torch.set_num_threads(1)
     importlib.import_module(module + ".utils.data")
     importlib.import_module(module + ".optim")
+    importlib.import_module(module + ".nn")
     known, made = rows(torch, module == "athanor"), {}
     for line in sys.stdin:
         name = line.rstrip("\n")
@@ -157,8 +214,12 @@ def side(module: str) -> None:
 
 
 def start(python: str, module: str) -> subprocess.Popen:
+    environment = dict(os.environ)
+    if module == "torch":
+        environment.update(MALLOC_MMAP_THRESHOLD_=str(2**30), MALLOC_TRIM_THRESHOLD_=str(2**33))
     return subprocess.Popen([python, os.path.abspath(__file__), "--side", module], stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL if module == "torch" else None, text=True)
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL if module == "torch" else None, text=True,
+                            env=environment)
 
 
 def ask(process: subprocess.Popen, name: str) -> float:
