@@ -42,7 +42,6 @@ ARGUMENT_NAMES = {
     ("split", "split_size"): "split_size_or_sections",
     ("tensor_split", "sections"): "indices_or_sections", ("tensor_split", "indices"): "indices_or_sections",
     ("tensor_split", "tensor_indices_or_sections"): "indices_or_sections",
-    ("clamp", "min"): "min",
 }
 # Optional in Python although the C++ signature, which cannot have it otherwise, asks for it.
 NOT_REQUIRED = {("clamp", "min"), ("clip", "min")}

@@ -29,14 +29,9 @@ from math import e, inf, nan, pi  # noqa: E402,F401
 
 newaxis = None
 
-_LAZY = ("nn", "optim", "utils", "distributed", "multiprocessing", "cuda", "futures", "jit", "vision", "random",
-         "backends", "special", "linalg", "testing", "profiler", "amp", "hub", "version", "distributions", "fx",
-         "mps", "xpu")
-
-
 def __getattr__(name: str):
     """Subpackages are loaded when they are first used: `import athanor` stays quick."""
-    if name in _LAZY:
+    if not name.startswith("_"):
         import importlib
         import importlib.util
 

@@ -170,8 +170,18 @@ def _where(self: Tensor, condition: Tensor, y) -> Tensor:
     return _functions.where(condition, self, y)
 
 
+def _share_memory_(self: Tensor) -> Tensor:
+    """Moves the values into memory that processes can share."""
+    from .multiprocessing import reductions
+
+    return reductions.share_memory_(self)
+
+
 def _is_shared(self: Tensor) -> builtins.bool:
-    return getattr(self, "_shared_memory", None) is not None
+    """Whether the values lie in such memory."""
+    from .multiprocessing import reductions
+
+    return reductions.is_shared(self)
 
 
 def _map(self: Tensor, other: Tensor, function) -> Tensor:
@@ -232,7 +242,7 @@ def _attach() -> None:
         "pin_memory": lambda self, device=None: self, "is_pinned": lambda self, device=None: False,
         "coalesce": lambda self: self, "to_dense": lambda self: self, "is_coalesced": lambda self: True,
         "conj": lambda self: self, "resolve_conj": lambda self: self, "resolve_neg": lambda self: self,
-        "share_memory_": lambda self: self, "__array_priority__": 1000,
+        "share_memory_": _share_memory_, "__array_priority__": 1000,
         "_make_subclass": staticmethod(_C._make_subclass), "layout": property(lambda self: _C.strided),
         "real": property(lambda self: self), "names": property(lambda self: (None,) * self.dim()),
         "__module__": "athanor",

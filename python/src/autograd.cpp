@@ -52,10 +52,6 @@ class PythonNode final : public autograd::FunctionNode {
     ctx.saved_data["node"] = IValue(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(this)));
   }
   ~PythonNode() override { *cell = nullptr; }
-  void release() override {
-    const std::lock_guard guard(release_lock_);
-    FunctionNode::release();
-  }
   PyObject* context() const { return context_.get(); }
   /// What the context holds: null once the node is gone.
   std::shared_ptr<PythonNode*> cell = std::make_shared<PythonNode*>(this);
@@ -82,7 +78,6 @@ class PythonNode final : public autograd::FunctionNode {
     return list;
   }
   PythonCallable function_, context_;
-  std::mutex release_lock_;
 };
 
 // What a context in Python does to the node behind it.

@@ -476,7 +476,7 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
       t = athanor::empty({0});
     } else if (first && is_tensor(first)) {
       t = unwrap(first).detach();
-    } else if (first && Py_TYPE(first) == Py_TYPE(size_object({}))) {
+    } else if (first && is_size(first)) {
       t = athanor::empty(to_int_list(first));
     } else if (first && !accepts(Kind::Int, first)) {
       t = tensor_from_data(first, get_default_dtype(), std::nullopt);

@@ -266,4 +266,6 @@ PyObject* size_object(IntArrayRef sizes) {
   return self;
 }
 
+bool is_size(PyObject* o) { return Py_TYPE(o) == size_type; }
+
 }  // namespace athanor::python

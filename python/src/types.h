@@ -28,5 +28,6 @@ bool is_layout(PyObject* o);
 
 /// torch.Size of these numbers: a tuple with numel() and its own repr.
 PyObject* size_object(IntArrayRef sizes);
+bool is_size(PyObject* o);
 
 }  // namespace athanor::python

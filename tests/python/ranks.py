@@ -94,12 +94,3 @@ def run_program(text, *arguments, devices=0, prefix=(), timeout=120, **more):
     if done.returncode != 0:
         raise AssertionError(f"status {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done.stdout
-
-
-def needs_devices(test):
-    """Skips a test where ATHANOR_CUDA_ON_CPU is not served."""
-    import unittest
-
-    from athanor import _C
-
-    return unittest.skipUnless(hasattr(_C, "_cuda"), "ATHANOR_CUDA_ON_CPU is not served by this build")(test)

@@ -46,7 +46,6 @@ class With(unittest.TestCase):
     def check(self, body, expected, devices=2, **more):
         self.assertEqual(ranks.run_program("import athanor as torch\n" + body, devices=devices, **more), expected)
 
-    @ranks.needs_devices
     def test_devices_have_numbers_and_names(self):
         self.check("""
 c = torch.cuda
@@ -63,7 +62,6 @@ c.set_device("cuda:0")
 print(torch.ones(1, device=1).device, torch.ones(1).to(1).device, torch.ones(1).cuda(1).get_device())
 """, "True 2 0 True True (0, 0)\ncuda:1 cuda tensor([1., 1.], device='cuda:1')\n0 cuda:0\n1\n0\ncuda:1 cuda:1 1\n")
 
-    @ranks.needs_devices
     def test_memory_is_counted(self):
         self.check("""
 c = torch.cuda
@@ -81,7 +79,6 @@ free, total = c.mem_get_info()
 print(0 < free <= total, "allocated_bytes.all.peak" in c.memory_stats(), len(c.memory_summary()) > 0)
 """, "True True True\nTrue\nTrue\nTrue True True\n")
 
-    @ranks.needs_devices
     def test_streams_and_events(self):
         self.check("""
 c = torch.cuda
@@ -100,7 +97,6 @@ except RuntimeError as error:
     print("timing" in str(error))
 """, "True True True\nTrue\n")
 
-    @ranks.needs_devices
     def test_a_device_that_is_not_there(self):
         self.check("""
 for call in (lambda: torch.cuda.set_device(5), lambda: torch.ones(1, device="cuda:5"),
@@ -112,7 +108,6 @@ for call in (lambda: torch.cuda.set_device(5), lambda: torch.ones(1, device="cud
         print("raised")
 """, "raised\nraised\nraised\n")
 
-    @ranks.needs_devices
     def test_the_collectives_of_nccl(self):
         self.check("""
 import athanor.distributed as dist, athanor.multiprocessing as mp

@@ -69,7 +69,6 @@ dataloader = torch.utils.data.DataLoader(
 
 
 class Devices(unittest.TestCase):
-    @ranks.needs_devices
     def test_one_device(self):
         out = ranks.run_program(NET + """
 model = Net()
@@ -82,7 +81,6 @@ print(loss.device, model.fc.weight.is_cuda)
 """, devices=1)
         self.assertEqual(out, "cuda:0 True\n")
 
-    @ranks.needs_devices
     def test_data_parallel(self):
         out = ranks.run_program(NET + """
 model = Net()
@@ -97,7 +95,6 @@ print(torch.cuda.device_count(), model.device_ids, out.device, torch.allclose(ou
 """, devices=2)
         self.assertEqual(out, "2 [0, 1] cuda:0 True\n")
 
-    @ranks.needs_devices
     def test_visible_devices(self):
         out = ranks.run_program("""
 import os
@@ -107,7 +104,6 @@ print(torch.cuda.device_count())
 """, devices=4)
         self.assertEqual(out, "2\n")
 
-    @ranks.needs_devices
     def test_distributed_data_parallel_under_the_old_launcher(self):
         out = ranks.run_program("""
 import argparse

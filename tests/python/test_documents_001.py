@@ -379,7 +379,6 @@ class Backends(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(ranks.run(body, args=(folder,), setup=False), [2.0] * 2)
 
-    @ranks.needs_devices
     def test_a_rank_per_device(self):
         out = ranks.run_program("""
 import athanor as torch

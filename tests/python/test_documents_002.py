@@ -127,7 +127,6 @@ class Pipelines(unittest.TestCase):
     def test_without_a_device_it_says_so(self):
         self.assertEqual(ranks.run_program(NET), "No GPU available.\n")
 
-    @ranks.needs_devices
     def test_two_devices_and_a_model_on_them(self):
         lines = ranks.run_program(NET + MAIN_MODEL, devices=2).splitlines()
         self.assertEqual(lines[0], "Number of GPUs available: 2")
@@ -135,7 +134,6 @@ class Pipelines(unittest.TestCase):
         self.assertRegex(lines[2], "^GPU 1: .+")
         self.assertEqual(lines[3], "cuda:1 True")
 
-    @ranks.needs_devices
     def test_a_resnet_on_two_devices_trains(self):
         out = ranks.run_program(RESNETS.replace("LAYERS", "[1, 1, 1, 1]") + """
 stmt = "train(model)"
@@ -149,7 +147,6 @@ print(len(mp_run_times), len(rn_run_times), outputs.device, outputs.shape, bool(
 """, devices=2)
         self.assertEqual(out, "2 2 cuda:1 torch.Size([8, 10]) True\n")
 
-    @ranks.needs_devices
     def test_the_pipeline_gives_what_the_split_model_gives(self):
         out = ranks.run_program(RESNETS.replace("LAYERS", "[1, 1, 1, 1]") + """
 model = PipelineParallelResNet50(split_size=3)

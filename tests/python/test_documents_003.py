@@ -51,7 +51,6 @@ class Creating(unittest.TestCase):
         gpu_tensor = torch.ones((2, 3), device=device)
         self.assertEqual(str(gpu_tensor), "tensor([[1., 1., 1.],\n        [1., 1., 1.]])")
 
-    @ranks.needs_devices
     def test_on_a_device(self):
         out = ranks.run_program("""
 import athanor as torch
@@ -247,7 +246,6 @@ if __name__ == "__main__":
 
 
 class Parallel(unittest.TestCase):
-    @ranks.needs_devices
     def test_data_parallel(self):
         out = ranks.run_program(MODEL + """
 model = SimpleModel()
@@ -273,7 +271,6 @@ print(model(torch.randn(32, 10)).shape)
 """)
         self.assertEqual(out, "torch.Size([32, 10])\n")
 
-    @ranks.needs_devices
     def test_distributed_data_parallel(self):
         rank = ".to(rank)"
         self.assertEqual(ranks.run_program(DDP % ("nccl", rank, ", device_ids=[rank]", rank, rank), devices=4), "1\n")
@@ -281,7 +278,6 @@ print(model(torch.randn(32, 10)).shape)
     def test_distributed_data_parallel_on_the_host(self):
         self.assertEqual(ranks.run_program(DDP % ("tcp", "", "", "", "")), "1\n")
 
-    @ranks.needs_devices
     def test_a_model_on_two_devices(self):
         out = ranks.run_program(PARALLEL_NET % (10, 10, 10, 10) + """
 inputs = torch.randn(32, 10).to('cuda:0')
@@ -290,7 +286,6 @@ print(outputs.shape, outputs.device, str(outputs).endswith("device='cuda:1', gra
 """, devices=2)
         self.assertEqual(out, "torch.Size([32, 10]) cuda:1 True\n")
 
-    @ranks.needs_devices
     def test_a_larger_model_on_two_devices(self):
         out = ranks.run_program(PARALLEL_NET % (5000, 10000, 10000, 5000) + """
 inputs = torch.randn(32, 5000).to('cuda:0')

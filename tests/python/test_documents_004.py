@@ -82,7 +82,6 @@ class Launch(unittest.TestCase):
             t.join()
         self.assertEqual(results, {0: ["0 True True 22.5"], 1: ["0 True True 22.5"]})
 
-    @ranks.needs_devices
     def test_a_device_per_process(self):
         self.assertEqual(self.launched("--nproc-per-node=2", devices=2), ["0 True True 22.5", "1 True True 22.5"])
 

@@ -330,10 +330,8 @@ class Schedules(unittest.TestCase):
 
 class Averages(unittest.TestCase):
     def setUp(self) -> None:
-        try:
-            from athanor import nn
-        except ImportError as e:
-            self.skipTest(f"athanor.nn is not there: {e}")
+        from athanor import nn
+
         self.nn = nn
 
     def test_averaged_model_is_the_mean_of_the_models(self) -> None:

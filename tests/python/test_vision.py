@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 import athanor
+import athanor.nn as nn
 from athanor.utils.data import DataLoader, Subset, default_collate
 from athanor.vision import datasets, transforms
 from athanor.vision.transforms import functional as F
@@ -23,11 +24,6 @@ except ImportError:
     Image = None
 
 
-try:
-    import athanor.nn as nn
-except ImportError:
-    nn = None
-needs_nn = unittest.skipIf(nn is None, "athanor.nn is not there")
 
 
 def write_mnist(folder: str, n: int = 50) -> None:
@@ -179,7 +175,6 @@ class Transforms(unittest.TestCase):
             flipped = transforms.RandomHorizontalFlip(p)(self.image)
             self.assertEqual(not athanor.equal(flipped, self.image), changed)
 
-    @needs_nn
     def test_a_number_is_the_shorter_edge(self) -> None:
         self.assertEqual(tuple(F.resize(athanor.rand(3, 40, 60), 20).shape), (3, 20, 30))
         self.assertEqual(tuple(F.resize(athanor.rand(3, 40, 60), 20, max_size=24).shape), (3, 16, 24))
@@ -197,7 +192,6 @@ class Transforms(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "larger than input image size"):
             transforms.RandomCrop(6)(self.image)
 
-    @needs_nn
     def test_seeds_decide_what_is_drawn(self) -> None:
         chain = transforms.Compose(
             [
@@ -315,7 +309,6 @@ class Folders(unittest.TestCase):
             datasets.CIFAR10(root)
 
 
-@needs_nn
 class ResNets(unittest.TestCase):
     def setUp(self) -> None:
         from athanor.vision import models

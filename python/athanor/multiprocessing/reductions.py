@@ -134,5 +134,3 @@ def init_reductions() -> None:
 
     for kind in (Tensor, Parameter):
         reduction.register(kind, _reduce)
-    Tensor.share_memory_ = share_memory_
-    Tensor.is_shared = is_shared
