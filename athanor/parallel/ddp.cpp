@@ -83,6 +83,10 @@ DistributedDataParallelBase::DistributedDataParallelBase(const std::shared_ptr<M
   reducer_ = std::make_shared<Reducer>(std::move(trained), group_, reducer);
 }
 
+DistributedDataParallelBase::~DistributedDataParallelBase() {
+  if (reducer_) reducer_->abandon();
+}
+
 void DistributedDataParallelBase::check_devices() const {
   std::vector<Device> devices;
   for (const Tensor& p : wrapped_->parameters())
@@ -121,6 +125,10 @@ void DistributedDataParallelBase::before_forward() {
   if (averages && !active.empty()) reducer_->set_divisor(Join::divisor(*this));
   if (recorded) reducer_->set_synchronizing(averages);
   buffers_due_ = averages;
+}
+
+void DistributedDataParallelBase::after_forward() {
+  if (GradMode::is_enabled()) reducer_->live_with_graph();
 }
 
 void DistributedDataParallelBase::register_comm_hook(CommHook hook) {

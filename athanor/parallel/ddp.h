@@ -92,7 +92,10 @@ class DistributedDataParallelBase : public Module, public Joinable {
 
  protected:
   DistributedDataParallelBase(const std::shared_ptr<Module>& module, const DistributedDataParallelOptions& options);
+  ~DistributedDataParallelBase() override;
   void before_forward();
+  /// From here on the recorded graph averages even if the wrapper goes.
+  void after_forward();
   const DistributedDataParallelOptions& options() const { return options_; }
   template <class T>
   decltype(auto) place(T&& input) const {
@@ -129,9 +132,12 @@ class DistributedDataParallelImpl : public DistributedDataParallelBase {
     before_forward();
     if constexpr (std::is_same_v<std::decay_t<decltype(call(std::forward<Args>(args)...))>, Tensor>) {
       Tensor out = call(std::forward<Args>(args)...);
+      after_forward();
       return options().output_device() ? out.to(*options().output_device()) : out;
     } else {
-      return call(std::forward<Args>(args)...);
+      decltype(auto) out = call(std::forward<Args>(args)...);
+      after_forward();
+      return out;
     }
   }
   /// For Sequential and AnyModule.

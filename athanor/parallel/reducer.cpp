@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "athanor/autograd/gradient_home.h"
 #include "athanor/base/cpus.h"
 #include "athanor/base/parallel.h"
 #include "athanor/ops/factory.h"
+#include "athanor/ops/history.h"
 
 namespace athanor::nn::parallel {
 
@@ -58,6 +60,16 @@ DimVector strides_like(const Tensor& t) {
 
 bool same_tensor(const Tensor& a, const Tensor& b) { return a.impl() == b.impl(); }
 
+// Reducers that only graphs hold.
+struct Abandoned {
+  std::mutex lock;
+  std::vector<Reducer*> reducers;
+};
+Abandoned& abandoned() {
+  static Abandoned& all = *new Abandoned;
+  return all;
+}
+
 }  // namespace
 
 Reducer::Reducer(std::vector<Parameter> parameters, distributed::ProcessGroupPtr group, const ReducerOptions& options)
@@ -66,9 +78,14 @@ Reducer::Reducer(std::vector<Parameter> parameters, distributed::ProcessGroupPtr
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].name = std::move(parameters[i].first);
     slots_[i].parameter = std::move(parameters[i].second);
+  }
+  replace_abandoned();
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
     const AutogradMeta* meta = athanor::detail::autograd_meta_or_null(slots_[i].parameter);
-    ATHANOR_CHECK(!meta || !meta->gradient_home.defined(), "DistributedDataParallel: parameter '", slots_[i].name,
-                  "' belongs to another DistributedDataParallel already; a parameter can be averaged by one only");
+    ATHANOR_CHECK(
+        !meta || !meta->gradient_home.defined(), "DistributedDataParallel: parameter '", slots_[i].name,
+        "' belongs to another DistributedDataParallel already; a parameter can be averaged by one only. If that "
+        "one is gone, call backward() of its output or let go of it first");
   }
   // Gradients come in about the reverse order of the layers; the first backward will tell exactly.
   std::vector<std::size_t> order(slots_.size());
@@ -80,7 +97,52 @@ Reducer::Reducer(std::vector<Parameter> parameters, distributed::ProcessGroupPtr
 }
 
 Reducer::~Reducer() {
+  {
+    Abandoned& all = abandoned();
+    const std::lock_guard lock(all.lock);
+    std::erase(all.reducers, this);
+  }
   for (const Slot& slot : slots_) autograd::clear_gradient_home(slot.parameter);
+}
+
+// The nodes that accumulate into the parameters belong to the graphs that use them, and to nobody else.
+void Reducer::live_with_graph() {
+  if (graph_hook_ == 0) graph_hook_ = athanor::detail::next_hook_id();
+  for (const Slot& slot : slots_) {
+    AutogradMeta& meta = athanor::detail::autograd_meta(slot.parameter);
+    {
+      const std::lock_guard lock(meta.lock);
+      if (!meta.accumulator) continue;
+    }
+    const Edge edge = gradient_edge(slot.parameter);
+    if (!edge.is_valid()) continue;
+    auto& hooks = edge.node->hooks().pre;
+    if (std::any_of(hooks.begin(), hooks.end(), [&](const auto& h) { return h.first == graph_hook_; })) continue;
+    hooks.emplace_back(graph_hook_, [held = shared_from_this()](GradList&) {});
+  }
+}
+
+void Reducer::abandon() {
+  Abandoned& all = abandoned();
+  const std::lock_guard lock(all.lock);
+  all.reducers.push_back(this);
+}
+
+void Reducer::replace_abandoned() const {
+  std::vector<std::vector<Slot>> left;  // outlives the lock
+  Abandoned& all = abandoned();
+  const std::lock_guard lock(all.lock);
+  std::erase_if(all.reducers, [&](Reducer* old) {
+    const bool shares = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& mine) {
+      return std::any_of(old->slots_.begin(), old->slots_.end(),
+                         [&](const Slot& slot) { return same_tensor(slot.parameter, mine.parameter); });
+    });
+    if (!shares || old->due_) return false;
+    for (const Slot& slot : old->slots_) autograd::clear_gradient_home(slot.parameter);
+    left.push_back(std::move(old->slots_));
+    old->slots_.clear();
+    return true;
+  });
 }
 
 // A communication thread pays where it finds a processor to itself, or waits for a network.
@@ -425,11 +487,12 @@ void Reducer::agree_on_order() {
 void Reducer::end_of_pass() noexcept {
   for (Slot& slot : slots_) slot.used = false;
   running_ = false;
+  due_ = false;
 }
 
 // A backward failed half way. Nothing is lost if the others have not seen anything of it.
 void Reducer::dropped() noexcept {
-  running_ = false;
+  running_ = due_ = false;
   for (Slot& slot : slots_) slot.spared = {};
   if (launched_ == 0) return;
   broken_ = athanor::detail::str(

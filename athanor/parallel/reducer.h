@@ -35,14 +35,22 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   using Parameter = std::pair<std::string, Tensor>;
 
   /// A collective act. The parameters are the same on all ranks, which is not checked here. Throws Error for one that
-  /// belongs to another reducer.
+  /// belongs to another reducer, unless that one is abandoned and averaged all it should.
   Reducer(std::vector<Parameter> parameters, distributed::ProcessGroupPtr group, const ReducerOptions& options);
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
   /// Whether backward reduces. It does not before the first call.
-  void set_synchronizing(bool on) { synchronizing_ = on; }
+  void set_synchronizing(bool on) {
+    synchronizing_ = on;
+    due_ = due_ || on;
+  }
+  /// After a forward: what it recorded keeps the reducer alive, so that its backward averages whatever becomes of the
+  /// owner.
+  void live_with_graph();
+  /// Its owner is gone; graphs may be left.
+  void abandon();
   void set_hook(CommHook hook) { hook_ = std::move(hook); }
   bool has_hook() const { return static_cast<bool>(hook_); }
   /// By how many the sums are divided; 0 for the group's size. Hooks do not see it.
@@ -94,6 +102,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void agree_on_order();
   void end_of_pass() noexcept;
   void dropped() noexcept;
+  void replace_abandoned() const;
 
   distributed::ProcessGroupPtr group_;
   ReducerOptions options_;
@@ -103,6 +112,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   int divisor_ = 0;
   bool shared_ = false, overlap_ = true, synchronizing_ = false, running_ = false;
   bool settled_ = false;  ///< buckets follow the order of the first backward
+  bool due_ = false;      ///< a forward was made whose backward averages and has not ended
+  std::uint64_t graph_hook_ = 0;
   std::size_t launched_ = 0;
   std::vector<std::size_t> arrivals_;
   std::string broken_;

@@ -10,8 +10,10 @@
 #include <future>
 #include <map>
 
+#include "athanor/distributed/groups.h"
 #include "athanor/parallel/average_gradients.h"
 #include "athanor/parallel/comm_hooks.h"
+#include "athanor/parallel/data_parallel.h"
 #include "athanor/parallel/ddp.h"
 #include "athanor/parallel/sync_batch_norm.h"
 #include "python/src/autograd.h"
@@ -87,6 +89,7 @@ class Ddp final : public par::DistributedDataParallelBase {
     tree_->replace_buffers(buffers);
     DistributedDataParallelBase::before_forward();
   }
+  using DistributedDataParallelBase::after_forward;
 
  private:
   std::shared_ptr<Tree> tree_;
@@ -97,8 +100,39 @@ struct NoSync {
   std::shared_ptr<Ddp> ddp;
   std::optional<par::NoSyncGuard> guard;
 };
+
+/// Something with collectives in each step that is written in Python; answered by a JoinHook of its own.
+class PythonJoinable final : public par::Joinable {
+ public:
+  PythonJoinable(nb::handle hook, Group group)
+      : hook_(hook.ptr()), group_(distributed::group_or_default(std::move(group))) {}
+  std::unique_ptr<par::JoinHook> join_hook(const par::JoinOptions&) override { return std::make_unique<Hook>(hook_); }
+  Group join_process_group() const override { return group_; }
+
+ private:
+  class Hook final : public par::JoinHook {
+   public:
+    explicit Hook(PythonCallable hook) : hook_(std::move(hook)) {}
+    void main_hook() override {
+      last_ = false;
+      const nb::gil_scoped_acquire lock;
+      nb::borrow(hook_.get()).attr("main_hook")();
+    }
+    void post_hook(int) override {
+      const nb::gil_scoped_acquire lock;
+      nb::borrow(hook_.get()).attr("post_hook")(last_);
+    }
+
+   private:
+    PythonCallable hook_;
+    bool last_ = true;  // nobody made a step after this rank's last one
+  };
+  PythonCallable hook_;
+  Group group_;
+};
+
 struct JoinBlock {
-  std::vector<std::shared_ptr<Ddp>> ddps;
+  std::vector<std::shared_ptr<par::Joinable>> joined;
   par::JoinOptions options;
   std::unique_ptr<par::Join> join;
 };
@@ -154,6 +188,7 @@ void add_ddp(nb::module_& m) {
   nb::class_<Ddp>(m, "_Ddp")
       .def("before_forward",
            [](Ddp& d, const std::vector<Tensor>& buffers) { waiting([&] { d.before_forward(buffers); }); })
+      .def("after_forward", &Ddp::after_forward)
       .def("register_comm_hook", [](Ddp& d, nb::callable hook) { d.register_comm_hook(python_hook(std::move(hook))); })
       .def("overlaps", [](const Ddp& d) { return d.reducer().overlaps(); })
       .def("in_shared_memory", [](const Ddp& d) { return d.reducer().in_shared_memory(); })
@@ -168,21 +203,31 @@ void add_ddp(nb::module_& m) {
            })
       .def("enter", [](NoSync& n) { n.guard.emplace(*n.ddp); })
       .def("exit", [](NoSync& n) { n.guard.reset(); });
+  nb::class_<PythonJoinable>(m, "_Joinable")
+      .def(nb::init<nb::handle, Group>(), "hook"_a, "group"_a.none())
+      .def("notify", [](PythonJoinable& j) { waiting([&] { par::Join::notify(j); }); });
   nb::class_<JoinBlock>(m, "_Join")
       .def("__init__",
-           [](JoinBlock* self, std::vector<std::shared_ptr<Ddp>> ddps, bool divide, bool enable, bool early) {
-             new (self) JoinBlock{std::move(ddps), {divide, enable, early}, nullptr};
+           [](JoinBlock* self, nb::sequence parts, bool divide, bool enable, bool early) {
+             std::vector<std::shared_ptr<par::Joinable>> joined;
+             for (nb::handle part : parts)
+               if (nb::isinstance<Ddp>(part))
+                 joined.push_back(nb::cast<std::shared_ptr<Ddp>>(part));
+               else
+                 joined.push_back(nb::cast<std::shared_ptr<PythonJoinable>>(part));
+             new (self) JoinBlock{std::move(joined), {divide, enable, early}, nullptr};
            })
       .def("enter",
            [](JoinBlock& b) {
              std::vector<par::Joinable*> joinables;
-             for (const auto& d : b.ddps) joinables.push_back(d.get());
+             for (const auto& j : b.joined) joinables.push_back(j.get());
              if (b.options.enable) b.join = std::make_unique<par::Join>(joinables, b.options);
            })
       .def("exit", [](JoinBlock& b, bool well) {
         if (b.join && well) waiting([&] { b.join->answer(); });
         b.join.reset();
       });
+  m.def("all_devices", &par::all_devices, "The virtual devices, or the host if there are none.");
   m.def(
       "average_gradients",
       [](const std::vector<Tensor>& parameters, Group g) { waiting([&] { par::average_gradients(parameters, g); }); },

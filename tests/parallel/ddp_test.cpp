@@ -76,6 +76,41 @@ TEST(DistributedDataParallel, BackwardsWithoutSynchronizationAddUpHere) {
   });
 }
 
+TEST(DistributedDataParallel, GraphAveragesAfterItsWrapperIsGone) {
+  run_world(2, [](const ProcessGroupPtr& group) {
+    Branches net;
+    const std::vector<int> first{0};
+    const auto forward = [&](double value) {
+      return DistributedDataParallel(net, with(group))(filled(value * (group->rank() + 1)), first).sum();
+    };
+    Tensor loss = forward(1);
+    // Another wrapper would leave this one's backward to each rank.
+    std::string refusal;
+    try {
+      forward(1);
+    } catch (const Error& e) {
+      refusal = e.what();
+    }
+    ATHANOR_CHECK(refusal.find("let go of it first") != std::string::npos, "refusal: ", refusal);
+    loss.backward();
+    expect_close(net->branches[0]->weight.grad(), full({4, 4}, 3.0), 0, "one forward");
+    // Its graph is still there, and has done what it should.
+    Tensor again = forward(2);
+    net->zero_grad();
+    again.backward();
+    expect_close(net->branches[0]->weight.grad(), full({4, 4}, 6.0), 0, "another wrapper");
+    loss = again = {};
+    forward(1);
+    net->zero_grad();
+    forward(3).backward();
+    expect_close(net->branches[0]->weight.grad(), full({4, 4}, 9.0), 0, "after a graph without backward");
+    // Nothing is left of any of them.
+    net->zero_grad();
+    net(filled(group->rank() + 1), first).sum().backward();
+    expect_close(net->branches[0]->weight.grad(), full({4, 4}, 2.0 * (group->rank() + 1)), 0, "plain");
+  });
+}
+
 TEST(DistributedDataParallel, GradientsOfTwoBackwardsAfterTwoForwardsAreBothAveraged) {
   run_world(2, [](const ProcessGroupPtr& group) {
     Branches net;

@@ -15,6 +15,17 @@ def net():
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 
 
+class Wrapped(nn.Module):
+    """A module whose result is a dict."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return {"out": self.inner(x)}
+
+
 def batch(rank, n=3):
     torch.manual_seed(100 + rank)
     return torch.randn(n, 4), torch.randn(n, 2)
@@ -57,6 +68,43 @@ class Distributed(Case):
         for grads, names, _ in ranks.run(body):
             self.assert_close(grads, average_of(2))
             self.assertEqual(names[0], "module.0.weight")
+
+    def test_a_wrapper_that_nobody_keeps_averages(self):
+        def body(rank, size):
+            model = net()
+            x, y = batch(rank)
+            nn.functional.mse_loss(DistributedDataParallel(model)(x), y).backward()
+            first = gradients(model)
+            model.zero_grad()
+            out = DistributedDataParallel(nn.ModuleDict({"of": model}).of)(x)
+            loss = nn.functional.mse_loss(out, y)
+            del out
+            loss.backward()
+            kept = gradients(model)
+            model.zero_grad()
+            loss = {"in a dict": DistributedDataParallel(Wrapped(model))(x)}["in a dict"]["out"]
+            nn.functional.mse_loss(loss, y).backward()
+            return first, kept, gradients(model)
+
+        for grads in ranks.run(body):
+            for g in grads:
+                self.assert_close(g, average_of(2))
+
+    def test_a_wrapper_that_is_gone_has_to_have_averaged_before_the_next(self):
+        def body(rank, size):
+            model = net()
+            out = DistributedDataParallel(model)(batch(rank)[0])
+            try:
+                DistributedDataParallel(model)
+                return "accepted"
+            except RuntimeError as error:
+                message = str(error)
+            del out
+            DistributedDataParallel(model)
+            return message
+
+        for message in ranks.run(body):
+            self.assertIn("let go of it first", message)
 
     def test_the_ranks_begin_with_rank_zeros_values_and_stay_equal(self):
         def body(rank, size):

@@ -1,3 +1,3 @@
 """Join, and communication hooks for DistributedDataParallel."""
 from . import ddp_comm_hooks  # noqa: F401
-from .join import Join, Joinable  # noqa: F401
+from .join import Join, Joinable, JoinHook  # noqa: F401

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 import athanor
 from athanor._C import _distributed as _core
 from athanor.distributed._groups import GroupMember
-from athanor.distributed.algorithms.join import Join, Joinable
+from athanor.distributed.algorithms.join import Join, Joinable, JoinHook
 
 from ..modules.module import Module
 
@@ -22,6 +22,14 @@ def _to_device(obj: Any, device: Any) -> Any:
     if isinstance(obj, dict):
         return type(obj)((k, _to_device(v, device)) for k, v in obj.items())
     return obj
+
+
+class _DdpJoinHook(JoinHook):
+    """Stands for the library's own answers to a step of DistributedDataParallel; Join hands over to them."""
+
+    def __init__(self, core: Any, divide_by_initial_world_size: bool) -> None:
+        self._ddp_core = core
+        self.divide_by_initial_world_size = divide_by_initial_world_size
 
 
 class DistributedDataParallel(Module, Joinable):
@@ -56,6 +64,7 @@ class DistributedDataParallel(Module, Joinable):
         **_: Any,
     ) -> None:
         super().__init__()
+        Joinable.__init__(self)
         if process_group == GroupMember.NON_GROUP_MEMBER:
             raise ValueError("DistributedDataParallel: this process is no member of the process group")
         if device_ids is not None and len(device_ids) > 1:
@@ -103,7 +112,9 @@ class DistributedDataParallel(Module, Joinable):
                 block.exit()
         if self._target is not None:
             inputs, kwargs = _to_device(inputs, self._target), _to_device(kwargs, self._target)
-        return self.module(*inputs, **kwargs)
+        out = self.module(*inputs, **kwargs)
+        self._core.after_forward()
+        return out
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -121,6 +132,21 @@ class DistributedDataParallel(Module, Joinable):
         """`with ddp.join():` around a training loop that may have fewer steps than other ranks'; see Join."""
         return Join([self], enable, throw_on_early_termination,
                     divide_by_initial_world_size=divide_by_initial_world_size)
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """For Join; keyword divide_by_initial_world_size (True): gradients are divided by the number of all ranks, not of
+        those that still have inputs."""
+        return _DdpJoinHook(self._core, kwargs.get("divide_by_initial_world_size", True))
+
+    @property
+    def join_device(self) -> Any:
+        """Where the parameters are."""
+        return self.device
+
+    @property
+    def join_process_group(self) -> Any:
+        """The group that gradients are averaged over."""
+        return self.process_group
 
     def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Any]) -> None:
         """hook(state, bucket) -> Future of the bucket's new values replaces averaging; once. It runs in the thread of
