@@ -1,12 +1,13 @@
-"""Data parallelism: over the devices of one process (DataParallel), over processes (DistributedDataParallel)."""
+"""Data parallelism: over the devices of one process (DataParallel), over processes (DistributedDataParallel); pipelines."""
 from .data_parallel import DataParallel, data_parallel
 from .distributed import DistributedDataParallel
 from .parallel_apply import parallel_apply
+from .pipeline import Pipeline, PipelineStep, pipeline_steps
 from .replicate import replicate
 from .scatter_gather import gather, scatter, scatter_kwargs
 from .sync_batchnorm import SyncBatchNorm
 
-__all__ = ["DataParallel", "DistributedDataParallel", "SyncBatchNorm", "data_parallel", "gather", "parallel_apply",
-           "replicate", "scatter", "scatter_kwargs"]
+__all__ = ["DataParallel", "DistributedDataParallel", "Pipeline", "PipelineStep", "SyncBatchNorm", "data_parallel", "gather",
+           "parallel_apply", "pipeline_steps", "replicate", "scatter", "scatter_kwargs"]
 
 DistributedDataParallelCPU = DistributedDataParallel
