@@ -23,7 +23,8 @@ struct NamedConstant {
 struct MemoryFormatObject : NamedConstant {};
 struct LayoutObject : NamedConstant {};
 
-nb::object dtype_objects[kNumDTypes];
+// Held for ever: a process may end where nothing may be given back, as a child forked by a second thread does.
+nb::handle dtype_objects[kNumDTypes];
 nb::handle dtype_type, device_type, generator_type, memory_format_type, layout_type;
 PyTypeObject* size_type = nullptr;
 
@@ -49,7 +50,7 @@ void add_dtypes(nb::module_& m) {
   dtype_type = type;
   for (int i = 0; i < kNumDTypes; ++i) {
     const auto t = static_cast<DType>(i);
-    dtype_objects[i] = nb::cast(DTypeObject{t});
+    dtype_objects[i] = nb::cast(DTypeObject{t}).release();
     m.attr(dtype_name(t)) = dtype_objects[i];
   }
   for (const auto& [name, synonym] : kDTypeSynonyms) m.attr(synonym) = m.attr(name);
