@@ -28,7 +28,7 @@ REASONS = [
      "Complex dtypes are not planned"),
     (r"torch\.(Tensor\.)?(.*quantize.*|fake_.*|q_.*|qscheme|int_repr|is_quantized)",
      "Quantized tensors are not planned"),
-    (r"torch\.(Tensor\.)?(.*sparse.*|coalesce|col_indices|crow_indices|dense_dim|is_coalesced|to_dense|hspmm|"
+    (r"torch\.(Tensor\.)?(.*sparse.*|coalesce|col_indices|crow_indices|indices|values|dense_dim|is_coalesced|to_dense|hspmm|"
      r"sspaddmm|smm|indices_copy|values_copy|col_indices_copy|crow_indices_copy)|torch\.optim\.SparseAdam",
      "Sparse tensors are not planned"),
     (r"torch\.Tensor\.(ipu|xpu|mtia|is_ipu|is_xla|is_xpu|is_mps|is_meta|to_mkldnn|to_padded_tensor)",
@@ -51,7 +51,7 @@ REASONS = [
      "nothing yet"),
     (r"torch\.special\..*|torch\.(Tensor\.)?(i0_?|igammac?|mvlgamma|frexp)",
      "Special functions beyond those of the tensor methods: asked for by nothing yet"),
-    (r"torch\.(Tensor\.)?(cov|corrcoef|quantile|nanquantile|histogram|histogramdd|nonzero_static|range|poisson|"
+    (r"torch\.(Tensor\.)?(cov|corrcoef|gradient|quantile|nanquantile|histogram|histogramdd|nonzero_static|range|poisson|"
      r"segment_reduce|unravel_index|hash_tensor)",
      "Asked for by nothing yet"),
     (r"torch\.nn\.(RNNBase|RNNCellBase)",
@@ -70,6 +70,9 @@ REASONS = [
     (r"torch\.optim\..*",
      "Optimizers asked for by nothing yet"),
 ]
+
+# Words of the headers that are something else there.
+OTHER_THINGS = {"torch.gradient", "torch.Tensor.indices", "torch.Tensor.values"}
 
 
 def op_names():
@@ -110,6 +113,8 @@ class Library:
         self.optim = header_words("optim")
 
     def has(self, full):
+        if full in OTHER_THINGS:
+            return False
         place, name = full.rsplit(".", 1)
         if place == "torch.nn.functional":
             return name in self.nn

@@ -5,9 +5,9 @@ from . import _C
 from ._C import (  # noqa: F401
     Generator, OutOfMemoryError, Size, Tensor, bfloat16, bool, can_cast, channels_last, channels_last_3d,
     contiguous_format, default_generator, device, double, dtype, float, float16, float32, float64, from_numpy,
-    get_default_dtype, get_num_threads, half, int, int8, int16, int32, int64, is_anomaly_check_nan_enabled,
+    get_default_dtype, get_num_interop_threads, get_num_threads, half, int, int8, int16, int32, int64, is_anomaly_check_nan_enabled,
     is_anomaly_enabled, is_autocast_enabled, get_autocast_dtype, is_grad_enabled, is_inference_mode_enabled, layout, long, manual_seed, memory_format,
-    preserve_format, promote_types, set_num_threads, short, strided, tensor, uint8, as_tensor,
+    preserve_format, promote_types, set_num_interop_threads, set_num_threads, short, strided, tensor, uint8, as_tensor,
 )
 from ._version import __version__  # noqa: F401
 from . import _tensor  # noqa: F401  attaches Python's methods to Tensor

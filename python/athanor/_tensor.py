@@ -184,14 +184,15 @@ def _is_shared(self: Tensor) -> builtins.bool:
     return reductions.is_shared(self)
 
 
-def _map(self: Tensor, other: Tensor, function) -> Tensor:
-    values = [function(a, b) for a, b in zip(self.flatten().tolist(), other.expand_as(self).flatten().tolist())]
+def _map(self: Tensor, tensor: Tensor, callable) -> Tensor:
+    """Replaces each element by callable(element, that of the other tensor). Slow, as apply_."""
+    values = [callable(a, b) for a, b in zip(self.flatten().tolist(), tensor.expand_as(self).flatten().tolist())]
     return self.copy_(_C.tensor(values, dtype=self.dtype).view(self.shape))
 
 
-def _apply(self: Tensor, function) -> Tensor:
-    """Replaces each element by function(element). Slow: meant for trying things out."""
-    return self.copy_(_C.tensor([function(v) for v in self.flatten().tolist()], dtype=self.dtype).view(self.shape))
+def _apply(self: Tensor, callable) -> Tensor:
+    """Replaces each element by callable(element). Slow: meant for trying things out."""
+    return self.copy_(_C.tensor([callable(v) for v in self.flatten().tolist()], dtype=self.dtype).view(self.shape))
 
 
 def _method(function):
@@ -236,12 +237,13 @@ def _attach() -> None:
         if "reduce" in keywords else _C.ops.scatter_(self, *args, **keywords),
         "cov": _method(_functions.cov), "corrcoef": _method(_functions.corrcoef),
         "is_nonzero": _method(_functions.is_nonzero),
-        "is_set_to": lambda self, other: self.data_ptr() == other.data_ptr() and self.shape == other.shape
-        and self.stride() == other.stride(),
+        "is_set_to": lambda self, tensor: self.data_ptr() == tensor.data_ptr() and self.shape == tensor.shape
+        and self.stride() == tensor.stride(),
         "get_device": lambda self: self.device.index if self.is_cuda else -1,
         "pin_memory": lambda self, device=None: self, "is_pinned": lambda self, device=None: False,
         "coalesce": lambda self: self, "to_dense": lambda self: self, "is_coalesced": lambda self: True,
         "conj": lambda self: self, "resolve_conj": lambda self: self, "resolve_neg": lambda self: self,
+        "const_data_ptr": lambda self: self.data_ptr(),
         "share_memory_": _share_memory_, "__array_priority__": 1000,
         "_make_subclass": staticmethod(_C._make_subclass), "layout": property(lambda self: _C.strided),
         "real": property(lambda self: self), "names": property(lambda self: (None,) * self.dim()),

@@ -1,10 +1,14 @@
 """The type stubs, read by a type checker."""
+import ast
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+
+import athanor as torch
 
 try:
     import mypy  # noqa: F401
@@ -27,7 +31,7 @@ WRONG = {"torch.relu(3)": "arg-type", "torch.zeros(2).no_such_method()": "attr-d
 
 
 @unittest.skipIf(mypy is None, "mypy is not installed")
-class Stubs(unittest.TestCase):
+class RunByAChecker(unittest.TestCase):
     def check(self, *programs):
         with tempfile.TemporaryDirectory() as folder:
             files = []
@@ -44,6 +48,50 @@ class Stubs(unittest.TestCase):
         for i, code in enumerate(WRONG.values(), 1):
             self.assertTrue(any(f"program_{i}.py" in line and f"[{code}]" in line for line in lines), report)
         self.assertEqual(len(lines), len(WRONG), report)
+
+
+def stub_names(file, inside=None):
+    """What a stub in the package declares, or a class in it."""
+    body = ast.parse((pathlib.Path(os.environ["ATHANOR_BUILD"]) / "python" / "athanor" / file).read_text()).body
+    if inside:
+        body = next(n for n in body if isinstance(n, ast.ClassDef) and n.name == inside).body
+    names = set()
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.AnnAssign):
+            names.add(node.target.id)
+        elif isinstance(node, ast.Assign):
+            names.update(t.id for t in node.targets)
+        elif isinstance(node, ast.ImportFrom):
+            names.update(a.asname or a.name for a in node.names)
+    return names
+
+
+class Completeness(unittest.TestCase):
+    def test_every_method_of_tensor_is_declared_and_no_other(self):
+        declared = stub_names("_C.pyi", "Tensor")
+        # Declared by object, or refused at run time: tensors have no elements to delete.
+        known = set(dir(object)) | {"__del__", "__delitem__", "__dict__", "__module__"}
+        self.assertEqual(set(dir(torch.Tensor)) - declared - known, set())
+        self.assertEqual({n for n in declared if not hasattr(torch.Tensor, n)}, set())
+
+    def test_every_name_of_the_package_is_declared(self):
+        from athanor import _functions
+
+        core, functions = stub_names("_C.pyi"), stub_names("_functions.pyi")
+        self.assertEqual(set(_functions.__all__) - functions, set())
+        written = ast.parse(pathlib.Path(torch.__file__).read_text())
+        seen = set(functions)
+        for node in ast.walk(written):
+            if isinstance(node, ast.ImportFrom) and node.module == "_C":
+                self.assertEqual({a.name for a in node.names} - core, set())
+            if isinstance(node, (ast.ImportFrom, ast.Import)):
+                seen.update(a.asname or a.name for a in node.names)
+            elif isinstance(node, ast.Assign):
+                seen.update(t.id for t in node.targets if isinstance(t, ast.Name))
+        modules = {n for n in dir(torch) if isinstance(getattr(torch, n), types.ModuleType)}
+        self.assertEqual({n for n in dir(torch) if not n.startswith("_")} - seen - modules, set())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,41 @@
+"""What PyTorch's reference names and the library has is there under `athanor`."""
+import pathlib
+import sys
+import unittest
+
+import athanor
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import missing  # noqa: E402
+
+# What the library has and Python does not, with the reason.
+LEFT_OUT: dict = {}
+
+
+def is_reachable(name):
+    place = athanor
+    for part in name.split(".")[1:]:
+        if not hasattr(place, part):
+            return False
+        place = getattr(place, part)
+    return True
+
+
+class Names(unittest.TestCase):
+    def test_what_the_library_has_is_reachable(self):
+        library = missing.Library()
+        names = (ROOT / "tools" / "pytorch_names.txt").read_text().split()
+        present = [n for n in names if library.has(n)]
+        self.assertGreater(len(present), 900)
+        absent = {n for n in present if not is_reachable(n)}
+        self.assertEqual(absent - set(LEFT_OUT), set(), "bind them, or say why not in LEFT_OUT")
+        self.assertEqual(set(LEFT_OUT) - absent, set(), "reachable by now")
+
+    def test_what_is_not_there_is_no_attribute(self):
+        self.assertFalse(is_reachable("torch.fft.fft"))
+        self.assertFalse(is_reachable("torch.Tensor.to_sparse"))
+
+
+if __name__ == "__main__":
+    unittest.main()
