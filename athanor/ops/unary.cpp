@@ -240,17 +240,24 @@ struct Digamma : UnaryOfInput<Digamma, UnaryOp::Digamma> {
 };
 
 /// The derivative of digamma; polygamma(1, self).
-struct TrigammaOp : UnaryPointwise<TrigammaOp, UnaryOp::Trigamma> {
+struct TrigammaOp : UnaryOfInput<TrigammaOp, UnaryOp::Trigamma> {
   ATHANOR_OP("trigamma(Tensor self) -> Tensor | function");
-  void grad(GradCall&) { ATHANOR_THROW(NotImplementedError, "polygamma: derivatives of trigamma are not supported"); }
+  Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, polygamma(2, v)); }
 };
 
-/// The n-th derivative of digamma; n of 0 and 1 are there.
+/// polygamma(n, self) for n >= 1.
+struct PolygammaOrder : UnaryOfInput<PolygammaOrder, UnaryOp::Polygamma> {
+  ATHANOR_OP("polygamma_order(Tensor self, int n) -> Tensor | function");
+  std::int64_t n = 0;
+  Scalar p0() const { return n; }
+  Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, polygamma(n + 1, v)); }
+};
+
+/// The n-th derivative of digamma.
 ATHANOR_FUNCTION("polygamma(int n, Tensor self) -> Tensor | function");
 Tensor polygamma(std::int64_t n, const Tensor& self) {
   ATHANOR_CHECK(n >= 0, "polygamma(n, x) does not support negative n, got ", n);
-  ATHANOR_CHECK_TYPE(NotImplementedError, n <= 1, "polygamma: n of 0 and 1 are supported, got ", n);
-  return n == 0 ? digamma(self) : trigamma(self);
+  return n == 0 ? digamma(self) : n == 1 ? trigamma(self) : polygamma_order(self, n);
 }
 
 /// 1 / (1 + exp(-self)).

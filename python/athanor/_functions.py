@@ -12,7 +12,7 @@ _ops = _C.ops
 # The library's own helpers are not part of torch's namespace.
 _INTERNAL = {
     "index_with", "index_put_with", "index_put_with_", "cat_same_dtype", "to_dtype", "to_device", "nonzero_numpy",
-    "roll_dims", "repeat_interleave_dim", "unique_dim", "rdiv", "put", "trigamma", "log_sigmoid", "zero_", "batch_norm_relu",
+    "roll_dims", "repeat_interleave_dim", "unique_dim", "rdiv", "put", "trigamma", "polygamma_order", "log_sigmoid", "zero_", "batch_norm_relu",
     "batch_norm_add_relu",
     "contiguous", "copy_", "to", "type_as", "new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided", "view",
     "view_as", "reshape_as", "expand_as", "sum_to_size", "repeat", "unfold", "max_pool_gather", "mT",

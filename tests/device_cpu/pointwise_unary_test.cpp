@@ -401,6 +401,31 @@ TEST(Unary, DigammaAndTrigammaMatchKnownValues) {
   }
 }
 
+// Values by the definition's sum in 600 digits.
+TEST(Unary, PolygammaMatchesKnownValuesOnBothSidesOfItsPoles) {
+  const struct {
+    int n;
+    double x, value;
+  } known[] = {{2, 1.5, -0.8287966442343199956},
+               {3, -0.3, 766.61989041916858035},
+               {2, -7.75, -124.03974558822776382},
+               {20, 100, -1.3423500975739654937e-23},
+               {100, 3, -6.0361069759381847785e109},
+               {200, 50, -2.5829713930705356496e33},  // 200! and 50^-201 are out of range
+               {5, 1e4, 2.40060005999999944e-19},
+               {2, 0, -kInf},
+               {3, -4, kInf},
+               {2, kInf, -0.0},
+               {3, -kInf, kNaN},
+               {4, kNaN, kNaN}};
+  for (const auto& [n, x, value] : known) {
+    const Box in = Box(kDouble, {1}).fill([x = x](std::int64_t) { return x; }), out(kDouble, {1});
+    run(UnaryOp::Polygamma, out, in, n);
+    EXPECT_TRUE(same(out.get(0), value) || std::fabs(out.get(0) / value - 1) < 5e-14)
+        << "polygamma(" << n << ", " << x << ") gave " << out.get(0) << ", expected " << value;
+  }
+}
+
 /// By the recurrence up to 40 and the first terms of the asymptotic series.
 Real digamma(Real x) {
   constexpr Real kPi = 3.14159265358979323846264338327950288L;

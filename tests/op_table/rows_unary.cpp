@@ -84,6 +84,21 @@ double trigamma_of(double x) {
   return sum + 1 / x + y / 2 + y / x * (1.0 / 6 - y * (1.0 / 30 - y * (1.0 / 42 - y / 30)));
 }
 
+/// By the sum of the first terms and the integral and the half of the rest, with three terms after them.
+double tetragamma_of(double x) {
+  double sum = 0;
+  for (; x < 30; ++x) sum -= 2 / (x * x * x);
+  const double y = 1 / (x * x);
+  return sum - y * (1 + 1 / x + y * (0.5 - y * (1.0 / 6 - y * (1.0 / 6 - y * 0.3))));
+}
+
+double pentagamma_of(double x) {
+  double sum = 0;
+  for (; x < 30; ++x) sum += 6 / (x * x * x * x);
+  const double y = 1 / (x * x);
+  return sum + y / x * (2 + 3 / x + y * (2 - y * (1 - y * (4.0 / 3))));
+}
+
 /// The inverse of erf by Newton steps on std::erf.
 double erfinv_of(double y) {
   if (!(std::fabs(y) <= 1)) return NAN;
@@ -226,6 +241,25 @@ void add_with_parameters() {
     add_row(r);
   }
   {
+    Row r{"polygamma_order", "", kFloats, float_type};
+    r.refuses_others = false;
+    r.gradient = r.second_gradient = true;
+    r.tolerance = r.absolute = 8;
+    const auto order = [&](const char* label, std::int64_t n, double (*reference)(double)) {
+      r.cases.push_back({label,
+                         unary_samples(0.4, 5, false),
+                         [n](const Tensors& x) { return Tensors{polygamma(n, x[0])}; },
+                         elementwise(reference),
+                         {},
+                         {}});
+    };
+    order("n=1", 1, trigamma_of);
+    order("n=2", 2, tetragamma_of);
+    order("n=3", 3, pentagamma_of);
+    r.refusals = {{"a negative order", [] { polygamma(-1, ones({2})); }, "negative n, got -1"}};
+    add_row(r);
+  }
+  {
     Row r{"trigamma", "", kAll, float_type};
     r.tolerance = r.absolute = 4;
     r.cases.push_back({"",
@@ -234,8 +268,7 @@ void add_with_parameters() {
                        elementwise(trigamma_of),
                        {},
                        {}});
-    r.refusals = {{"its derivative", [] { trigamma(ones({2}, TensorOptions().requires_grad(true))).sum().backward(); },
-                   "derivatives of trigamma"}};
+    r.gradient = r.second_gradient = true;
     // Byte-sized integers and zeros have poles that the reference does not know.
     r.dtypes = kFloats;
     r.refuses_others = false;

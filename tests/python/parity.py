@@ -42,7 +42,6 @@ KNOWN = [
     (r"addr", r"dtype of the result", "bool: products and sums of bools are integers here"),
     (r"logit", r"value", "eps above 0.5, where the two bounds cross"),
     (r"roll", r"accepted", "a tensor of no dims has one element: rolling changes nothing"),
-    (r"(special\.)?polygamma", r"derivatives of trigamma|n of 0 and 1", "orders above 1, and the gradient of order 1, are not here"),
     (r"nn\.functional\.group_norm", r"Expected HxW", "no elements: an empty result"),
     (r"cov", r"fweights to have", "weights are checked by the product alone"),
     (r"scatter", r"error class IndexError", "the index is checked before the source"),

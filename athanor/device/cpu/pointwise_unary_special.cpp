@@ -6,6 +6,7 @@
 #include "hwy/foreach_target.h"
 
 #include "athanor/device/cpu/pointwise_loops.h"
+#include "athanor/device/cpu/polygamma.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
@@ -218,7 +219,16 @@ void log_gamma_loop(char* const* ptrs, const std::int64_t*, std::int64_t n, cons
 }
 
 template <class T>
+void polygamma_loop(char* const* ptrs, const std::int64_t*, std::int64_t n, const void* params) {
+  T* out = reinterpret_cast<T*>(ptrs[0]);
+  const T* in = reinterpret_cast<const T*>(ptrs[1]);
+  const auto order = static_cast<std::int64_t>(Parameters<double>(params).p0);
+  for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(polygamma(order, static_cast<double>(in[i])));
+}
+
+template <class T>
 void add(PointwiseTables& t, DType dtype) {
+  t.at(UnaryOp::Polygamma, dtype) = &polygamma_loop<T>;
   t.at(UnaryOp::Digamma, dtype) = &special_loop<T, Digamma>;
   t.at(UnaryOp::Trigamma, dtype) = &special_loop<T, Trigamma>;
   t.at(UnaryOp::Erfinv, dtype) = &unary_vectors<T, Erfinv>;

@@ -83,7 +83,8 @@ class Poll {
 // Holds the file for one change; reads what others changed first.
 class FileStore::Lock {
  public:
-  Lock(FileStore& store, Deadline deadline) : store_(store) {
+  Lock(FileStore& store, Deadline until) : store_(store) {
+    const Deadline deadline = until.sooner(StoreDeadline::of_this_thread());
     Poll poll;
     while (!try_lock(store.fd_.get(), F_WRLCK, kChangeLock)) {
       if (errno != EAGAIN && errno != EACCES && errno != EINTR) store.broken(error_text(errno));

@@ -67,7 +67,8 @@ class Store {
   std::chrono::milliseconds timeout_;
 };
 
-/// While it lives, what this thread asks a TCPStore ends by `deadline`, whatever the store's own timeout says.
+/// While it lives, what this thread asks a TCPStore or a FileStore ends by `deadline`, whatever the store's own timeout
+/// says.
 class StoreDeadline {
  public:
   explicit StoreDeadline(Deadline deadline);

@@ -60,9 +60,10 @@ Greeter::~Greeter() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Greeter::open(std::string key, std::function<std::string()> lost) {
+void Greeter::open(std::string key, std::function<std::string()> lost, std::function<void(int)> waiting) {
   key_ = std::move(key);
   lost_ = std::move(lost);
+  waiting_ = std::move(waiting);
   thread_ = std::thread([this] { serve(); });
 }
 
@@ -146,6 +147,7 @@ Socket Greeter::take(int from, Line line, int index, Deadline deadline) {
       throw DistNetworkError(str(lost, " while rank ", rank_, " waited for rank ", from, " to connect"), ATHANOR_WHERE);
     if (deadline.expired()) break;
     lock.unlock();
+    waiting_(from);
     check_interrupt();
     lock.lock();
   }
@@ -154,6 +156,8 @@ Socket Greeter::take(int from, Line line, int index, Deadline deadline) {
                            ATHANOR_WHERE);
   Socket socket = std::move(taken_in_.at(name));
   taken_in_.erase(name);
+  lock.unlock();
+  waiting_(-1);
   return socket;
 }
 
@@ -176,10 +180,17 @@ Socket Greeter::call(std::vector<Address> addresses, int to, Line line, int inde
           socket.send_all(&hello, sizeof hello, deadline);
           Hello answer;
           const bool last = candidates.size() == 1;
-          socket.recv_all(&answer, sizeof answer, last ? deadline : deadline.sooner(Deadline::after(kGuestPatience)));
+          const Deadline patience = last ? deadline : deadline.sooner(Deadline::after(kGuestPatience));
+          while (!wait_for(socket.fd(), POLLIN, patience.sooner(Deadline::after(kLook))) && !patience.expired()) {
+            waiting_(to);
+            check_interrupt();
+            if (!lost_().empty()) throw DistNetworkError(peer + ": no answer yet", ATHANOR_WHERE);
+          }
+          socket.recv_all(&answer, sizeof answer, patience);
           if (answer.magic == kMagic &&
               same_digest(answer.proof, proof("welcome", static_cast<std::uint32_t>(to), hello.from, hello.purpose))) {
             socket.send_all("!", 1, deadline);
+            waiting_(-1);
             return socket;
           }
           tried += str(tried.empty() ? "" : "; ", peer, ": somebody else answers there");
@@ -200,6 +211,7 @@ Socket Greeter::call(std::vector<Address> addresses, int to, Line line, int inde
     if (refused && addresses.size() == 1 && addresses[0].family() == AF_UNIX)
       throw DistNetworkError(str("rank ", to, " is gone: nobody listens where rank ", rank_, " was to find it"),
                              ATHANOR_WHERE);
+    waiting_(to);
     check_interrupt();
     std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
   }

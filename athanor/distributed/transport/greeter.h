@@ -28,9 +28,10 @@ class Greeter {
 
   int port() const { return tcp_.port(); }
   const std::string& unix_name() const { return unix_name_; }
-  /// Begins to answer. `key` is known to the members of the group only. `lost` is asked while something is waited for:
-  /// which of the ranks that were connected before are gone; empty if none.
-  void open(std::string key, std::function<std::string()> lost);
+  /// Begins to answer. `key` is known to the members of the group only. While something is waited for, `lost` is asked
+  /// which of the ranks that were connected before are gone (empty if none), and `waiting` is told for which rank; when
+  /// that is over, it is told -1.
+  void open(std::string key, std::function<std::string()> lost, std::function<void(int)> waiting);
   /// The connection that rank `from` made for that purpose; waits for it. Throws DistNetworkError at the deadline, or
   /// when a rank is lost.
   Socket take(int from, Line line, int index, Deadline deadline);
@@ -51,6 +52,7 @@ class Greeter {
   Listener tcp_, unix_;
   std::string unix_name_, key_;
   std::function<std::string()> lost_;
+  std::function<void(int)> waiting_;
   Descriptor stop_;
   std::mutex mutex_;
   std::condition_variable arrived_;

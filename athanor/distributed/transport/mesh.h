@@ -17,6 +17,7 @@
 #include "athanor/distributed/backend.h"
 #include "athanor/distributed/net/socket.h"
 #include "athanor/distributed/transport/segment.h"
+#include "athanor/distributed/transport/setup_notes.h"
 
 namespace athanor::distributed {
 
@@ -118,7 +119,9 @@ class Mesh {
   void connect_streams(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
   std::vector<Store::Value> all_ranks_values(const BackendOptions& options, const std::string& name,
                                              Deadline deadline) const;
-  std::string lost_ranks() const;
+  void connect(const BackendOptions& options, SegmentSize segment_size);
+  std::string lost_ranks();
+  void wait_for_word(int rank, Deadline deadline);
   void with_peer(int rank, const std::function<void(Peer&)>& act);
   void watch_controls();
   void listen_to(int rank);
@@ -133,6 +136,7 @@ class Mesh {
   std::vector<int> host_;  // of each rank: the lowest rank there
   std::vector<int> local_ranks_, leaders_;
   std::vector<Peer> peers_;
+  SetupNotes notes_;
   Descriptor bells_[kNumBells];
   Descriptor controls_;  // epoll
   Segment segment_;

@@ -22,6 +22,8 @@ using athanor::detail::str;
 namespace {
 
 constexpr int kStreams = 2, kMaxStreams = 16;
+// After so long a wait others may want to know of it.
+constexpr std::chrono::milliseconds kLook{50};
 
 std::string boot_id() {
   std::string id;
@@ -50,6 +52,13 @@ std::string random_token() {
   std::ostringstream text;
   for (int i = 0; i < 4; ++i) text << std::hex << random() << (i < 3 ? "-" : "");
   return text.str();
+}
+
+// A socket closed with something unread takes back what was sent last.
+void discard_input(const Socket& socket) {
+  char waste[1024];
+  while (socket && ::recv(socket.fd(), waste, sizeof waste, MSG_DONTWAIT) > 0) {
+  }
 }
 
 Address loopback(int port) {
@@ -93,30 +102,45 @@ Mesh::Mesh(const BackendOptions& options, SegmentSize segment_size)
       global_ranks_(options.global_ranks),
       name_(options.group_name),
       host_(static_cast<std::size_t>(options.size), options.rank),
-      peers_(static_cast<std::size_t>(options.size)) {
-  const Deadline deadline = Deadline::after(options.timeout);
+      peers_(static_cast<std::size_t>(options.size)),
+      notes_(options.store, options.rank, options.size) {
   for (Descriptor& bell : bells_) bell = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   controls_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
-  if (size_ > 1) {
-    Greeter greeter(rank_, size_);
-    std::vector<Card> cards(static_cast<std::size_t>(size_));
-    read_cards(options, greeter, cards, deadline);
-    connect_controls(greeter, cards, deadline);
-    share_segment(options, segment_size, deadline);
-    connect_streams(greeter, cards, deadline);
-    for (int r = 0; r < size_; ++r) {
-      if (r == rank_) continue;
-      epoll_event event{};
-      event.events = EPOLLIN | EPOLLRDHUP;
-      event.data.u32 = static_cast<std::uint32_t>(r);
-      ::epoll_ctl(controls_.get(), EPOLL_CTL_ADD, peers_[static_cast<std::size_t>(r)].control.fd(), &event);
-    }
-  } else {
+  if (size_ == 1) {
     local_ranks_ = leaders_ = {0};
+    return;
   }
+  connect(options, segment_size);
 }
 
 Mesh::~Mesh() = default;
+
+void Mesh::connect(const BackendOptions& options, SegmentSize segment_size) {
+  const Deadline deadline = Deadline::after(options.timeout);
+  Greeter greeter(rank_, size_);
+  std::vector<Card> cards(static_cast<std::size_t>(size_));
+  read_cards(options, greeter, cards, deadline);
+  try {
+    connect_controls(greeter, cards, deadline);
+    share_segment(options, segment_size, deadline);
+    connect_streams(greeter, cards, deadline);
+  } catch (DistError& error) {
+    notes_.gave_up(error.what());
+    const std::string notes = notes_.of_others();
+    if (!notes.empty()) error.add_context(str("the others: ", notes));
+    // Who is connected already, or even done, learns it from here.
+    abort(error.what());
+    for (const Peer& peer : peers_) discard_input(peer.control);
+    throw;
+  }
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLRDHUP;
+    event.data.u32 = static_cast<std::uint32_t>(r);
+    ::epoll_ctl(controls_.get(), EPOLL_CTL_ADD, peers_[static_cast<std::size_t>(r)].control.fd(), &event);
+  }
+}
 
 void Mesh::read_cards(const BackendOptions& options, Greeter& greeter, std::vector<Card>& cards, Deadline deadline) {
   const Wanted wanted = wanted_transport();
@@ -133,7 +157,8 @@ void Mesh::read_cards(const BackendOptions& options, Greeter& greeter, std::vect
   for (std::size_t r = 0; r < texts.size(); ++r)
     cards[r] = Card::parse({texts[r].begin(), texts[r].end()}, static_cast<int>(r));
   // The token reaches only who may read the store; with the secret it makes the key to this group's doors.
-  greeter.open(options.secret + "/" + cards[0].token, [this] { return lost_ranks(); });
+  greeter.open(
+      options.secret + "/" + cards[0].token, [this] { return lost_ranks(); }, [this](int r) { notes_.waits_for(r); });
 }
 
 // What every rank has left in the store under this name and its number.
@@ -156,8 +181,9 @@ std::vector<Store::Value> Mesh::all_ranks_values(const BackendOptions& options, 
   return options.store->multi_get(keys);
 }
 
-// While the group is being made, a rank that hangs up without a word of good-bye is gone or has given up.
-std::string Mesh::lost_ranks() const {
+// While the group is being made, a rank that hangs up without a word of good-bye is gone or has given up. One that gave
+// up in order has left a note.
+std::string Mesh::lost_ranks() {
   std::string lost;
   int count = 0;
   for (int r = 0; r < size_; ++r) {
@@ -165,7 +191,7 @@ std::string Mesh::lost_ranks() const {
     pollfd poll{control ? control.fd() : -1, POLLRDHUP, 0};
     if (!control || ::poll(&poll, 1, 0) != 1 || (poll.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0) continue;
     char word = 0;
-    if (::recv(control.fd(), &word, 1, MSG_PEEK | MSG_DONTWAIT) > 0) continue;
+    if (::recv(control.fd(), &word, 1, MSG_PEEK | MSG_DONTWAIT) > 0 && !notes_.has_given_up(r)) continue;
     lost += str(count++ > 0 ? ", " : "", rank_text(r));
   }
   return count == 0 ? lost : str(lost, count == 1 ? " is" : " are", " gone, or gave up,");
@@ -238,6 +264,7 @@ std::string Mesh::exchange_segment(SegmentSize segment_size, Deadline deadline) 
     for (const Descriptor& bell : bells_) peer.control.send_descriptor(bell.get(), deadline);
   });
   with_others([&](int r, Peer& peer) {
+    wait_for_word(r, deadline);
     if (r == leader) {
       Descriptor fd = peer.control.recv_descriptor(deadline);
       try {
@@ -249,6 +276,13 @@ std::string Mesh::exchange_segment(SegmentSize segment_size, Deadline deadline) 
     for (Descriptor& bell : peer.bells) bell = peer.control.recv_descriptor(deadline);
   });
   return problem;
+}
+
+// What follows may block until the deadline.
+void Mesh::wait_for_word(int rank, Deadline deadline) {
+  const int fd = peers_[static_cast<std::size_t>(rank)].control.fd();
+  while (!wait_for(fd, POLLIN, deadline.sooner(Deadline::after(kLook))) && !deadline.expired()) notes_.waits_for(rank);
+  notes_.waits_for(-1);
 }
 
 void Mesh::note_hosts() {

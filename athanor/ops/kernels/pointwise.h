@@ -35,7 +35,7 @@ namespace athanor {
 /// Floating dtypes only.
 /// Logit: p0 = eps, x is clamped to [eps, 1 - eps] if eps >= 0 (pass -1 for none). LeakyRelu: p0 = slope. Elu and Celu:
 /// p0 = alpha. Softplus: p0 = beta, p1 = threshold. Hardshrink, Softshrink: p0 = lambda. Gelu uses erf, GeluTanh the
-/// tanh form. PowScalar: x to the power p0. Trigamma: the derivative of digamma. Lgamma,
+/// tanh form. PowScalar: x to the power p0. Trigamma: the derivative of digamma, Polygamma: the p0-th. Lgamma,
 /// Digamma and Trigamma are computed in double; near their zeros the error is absolute (about 1e-15). Gelu in float32:
 /// within 4 ulp for x > -4 with AVX-512; else the error is below 2e-7 |x|.
 #define ATHANOR_UNARY_FLOAT_OPS(X)                                                                                     \
@@ -43,7 +43,8 @@ namespace athanor {
   X(Expm1, "expm1") X(Log, "log") X(Log2, "log2") X(Log10, "log10") X(Log1p, "log1p") X(Sin, "sin") X(Cos, "cos")      \
   X(Tan, "tan") X(Asin, "asin") X(Acos, "acos") X(Atan, "atan") X(Sinh, "sinh") X(Cosh, "cosh") X(Tanh, "tanh")        \
   X(Asinh, "asinh") X(Acosh, "acosh") X(Atanh, "atanh") X(Erf, "erf") X(Erfc, "erfc") X(Erfinv, "erfinv")              \
-  X(Lgamma, "lgamma") X(Digamma, "digamma") X(Trigamma, "trigamma") X(Sinc, "sinc") X(Sigmoid, "sigmoid")              \
+  X(Lgamma, "lgamma") X(Digamma, "digamma") X(Trigamma, "trigamma") X(Polygamma, "polygamma") X(Sinc, "sinc")          \
+  X(Sigmoid, "sigmoid")                                                                                                \
   X(LogSigmoid, "log_sigmoid") X(Logit, "logit") X(LeakyRelu, "leaky_relu") X(Elu, "elu") X(Selu, "selu")              \
   X(Celu, "celu") X(Gelu, "gelu") X(GeluTanh, "gelu") X(Silu, "silu") X(Mish, "mish") X(Softplus, "softplus")          \
   X(Softsign, "softsign") X(Hardsigmoid, "hardsigmoid") X(Hardswish, "hardswish") X(Hardshrink, "hardshrink")          \
