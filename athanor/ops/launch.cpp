@@ -36,7 +36,10 @@ OwnedView Capture::capture(const TensorBase& t, const View& view) {
     sources_.push_back(&storage);
   }
   if (home != queue_) {
-    task_->after.push_back(home->record());
+    // A source's values are there after its last write. What its queue has been given since need not be over: a
+    // pipeline's next stage goes on while this one works on other micro-batches.
+    task_->after.push_back(
+        is_output ? home->record() : QueuePoint(home, storage.validity()->last_write.load(std::memory_order_relaxed)));
     foreign_.push_back(t.storage());
   } else if (is_output) {
     for (const QueuePoint& e : storage.pending_foreign_uses()) task_->after.push_back(e);

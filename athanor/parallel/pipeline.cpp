@@ -1,10 +1,13 @@
 #include "athanor/parallel/pipeline.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "athanor/autograd/function.h"
+#include "athanor/ops/history.h"
 #include "athanor/parallel/data_parallel.h"
 #include "athanor/tape/grad_mode.h"
+#include "athanor/tape/node.h"
 #include "athanor/tensor/stream.h"
 
 namespace athanor::nn::parallel {
@@ -92,14 +95,17 @@ void PipelineImpl::place() {
   for (std::size_t i = 0; i < stages_.size(); ++i) stages_[i]->to(options_.devices()[i]);
 }
 
-std::vector<Tensor> PipelineImpl::micro_batches(const Tensor& batch, const char* what) const {
+// All of them travel before any work is enqueued: a copy from the host waits for what its queue has to do already.
+std::vector<Tensor> PipelineImpl::micro_batches(const Tensor& batch, Device device, const char* what) const {
   ATHANOR_CHECK(batch.defined() && batch.dim() > 0, "Pipeline: ", what, " needs a batch as its first dimension, got ",
                 batch.defined() ? "a 0-d tensor" : "none");
   const std::int64_t size = batch.size(0);
   ATHANOR_CHECK_VALUE(size > 0, "Pipeline: ", what, " of shape ", batch.sizes(), " is an empty batch");
   const std::int64_t split = options_.split_size();
   ATHANOR_CHECK_VALUE(split <= size, "Pipeline: split_size ", split, " is beyond the batch of ", size);
-  return split > 0 ? batch.split(split) : batch.chunk(options_.chunks());
+  std::vector<Tensor> parts = split > 0 ? batch.split(split) : batch.chunk(options_.chunks());
+  for (Tensor& part : parts) part = part.to(device);
+  return parts;
 }
 
 Tensor PipelineImpl::run_stage(std::size_t stage, const Tensor& x, bool last_micro_batch) {
@@ -114,7 +120,7 @@ Tensor PipelineImpl::run_stage(std::size_t stage, const Tensor& x, bool last_mic
 }
 
 Tensor PipelineImpl::forward(const Tensor& input) {
-  const std::vector<Tensor> parts = micro_batches(input, "the input");
+  const std::vector<Tensor> parts = micro_batches(input, devices().front(), "the input");
   std::vector<Tensor> outputs;
   for (std::size_t m = 0; m < parts.size(); ++m) {
     Tensor x = parts[m];
@@ -126,40 +132,52 @@ Tensor PipelineImpl::forward(const Tensor& input) {
   return outputs.size() == 1 ? outputs[0] : cat(outputs, 0);
 }
 
-// One train_step. Every stage's graph is its own: it begins at a leaf, whose gradient the stage before goes on with.
+namespace {
+
+// Where a stage's graph begins: keeps the gradient of the stage's input, on the stage's device.
+struct EntranceNode final : Node {
+  void apply(const GradList& in, GradList&) override { gradient = Tensor(in[0]); }
+  std::string name() const override { return "PipelineStageBackward"; }
+  Tensor gradient;
+};
+
+}  // namespace
+
+// One train_step. Every stage's graph is its own, and whatever a stage waits for, copies from its neighbours included,
+// is enqueued with the step that needs it: a queue is in order, so a copy that came sooner would hold back other steps.
 class PipelineImpl::Run {
  public:
   using Loss = std::function<Tensor(const Tensor&, const Tensor&)>;
   Run(PipelineImpl& pipeline, const Tensor& input, const Tensor& target, const Loss& loss)
       : pipeline_(pipeline),
         loss_(loss),
-        inputs_(pipeline.micro_batches(input, "the input")),
+        inputs_(pipeline.micro_batches(input, pipeline.devices().front(), "the input")),
         stages_(pipeline.stages()) {
     ATHANOR_CHECK_VALUE(target.defined() && target.dim() > 0 && target.size(0) == input.size(0),
                         "Pipeline::train_step: a batch of ", input.size(0), " with a target of shape ",
                         target.defined() ? target.sizes() : IntArrayRef());
-    targets_ = pipeline.micro_batches(target, "the target");
+    targets_ = pipeline.micro_batches(target, pipeline.devices().back(), "the target");
     total_ = static_cast<double>(input.size(0));
-    begins_.assign(stages_, std::vector<Tensor>(inputs_.size()));
-    ends_ = begins_;
+    steps_done_.assign(stages_, std::vector<int>(inputs_.size(), 0));
+    ends_.assign(stages_, std::vector<Tensor>(inputs_.size()));
+    entrances_.assign(stages_, std::vector<IntrusivePtr<EntranceNode>>(inputs_.size()));
   }
 
   Tensor go() {
     const auto count = static_cast<std::int64_t>(inputs_.size());
     const auto steps = pipeline_steps(pipeline_.options_.schedule(), static_cast<std::int64_t>(stages_), count);
     std::vector<std::size_t> at(stages_, 0);
-    // In any order that has each step after what it needs: the queues keep their own.
+    // In an order that has each step after what it needs, and the stages in turns.
     for (bool moved = true; moved;) {
       moved = false;
-      for (std::size_t s = 0; s < stages_; ++s)
-        while (at[s] < steps[s].size() && ready(s, steps[s][at[s]])) {
-          const PipelineStep& step = steps[s][at[s]++];
-          const auto m = static_cast<std::size_t>(step.micro_batch);
-          step.backward ? backward(s, m) : forward(s, m);
-          moved = true;
-          // The stages after this one get their turn before it goes on.
-          if (s + 1 < stages_) break;
-        }
+      for (std::size_t s = 0; s < stages_; ++s) {
+        if (at[s] == steps[s].size() || !ready(s, steps[s][at[s]])) continue;
+        const PipelineStep& step = steps[s][at[s]++];
+        const auto m = static_cast<std::size_t>(step.micro_batch);
+        step.backward ? backward(s, m) : forward(s, m);
+        ++steps_done_[s][m];
+        moved = true;
+      }
     }
     return sum_;
   }
@@ -167,24 +185,29 @@ class PipelineImpl::Run {
  private:
   bool ready(std::size_t s, const PipelineStep& step) const {
     const auto m = static_cast<std::size_t>(step.micro_batch);
-    if (!step.backward) return s == 0 || ends_[s - 1][m].defined();
-    return s + 1 == stages_ ? ends_[s][m].defined() : done_back(s + 1, m);
+    if (!step.backward) return s == 0 || steps_done_[s - 1][m] > 0;
+    return s + 1 == stages_ ? steps_done_[s][m] == 1 : steps_done_[s + 1][m] == 2;
   }
-  // A stage's backward leaves nothing of the micro-batch but its begin.
-  bool done_back(std::size_t s, std::size_t m) const { return begins_[s][m].defined() && !ends_[s][m].defined(); }
+
+  Tensor entrance(std::size_t s, std::size_t m) {
+    if (s == 0) return inputs_[m].detach();
+    const Tensor& from = ends_[s - 1][m];
+    const Device device = pipeline_.devices()[s];
+    // A copy even on the same device: the stage may begin with an in-place layer, which must not write what the stage
+    // before has kept.
+    Tensor x = from.device() == device ? from.detach().clone() : from.detach().to(device);
+    if (from.requires_grad()) {
+      entrances_[s][m] = make_intrusive<EntranceNode>();
+      set_history(x, entrances_[s][m]);
+    }
+    return x;
+  }
 
   void forward(std::size_t s, std::size_t m) {
-    const Tensor& from = s == 0 ? inputs_[m] : ends_[s - 1][m];
-    const Device device = pipeline_.devices()[s];
-    Tensor x = from.detach(), begin = x;
-    if (s > 0 && from.requires_grad()) begin.requires_grad_();
-    begins_[s][m] = begin;
-    // The stage may begin with an in-place layer, which must not write what the stage before has kept.
-    x = begin.device() == device ? (s > 0 ? begin.clone() : begin) : begin.to(device);
-    Tensor y = pipeline_.run_stage(s, x, m + 1 == inputs_.size());
+    Tensor y = pipeline_.run_stage(s, entrance(s, m), m + 1 == inputs_.size());
     if (s + 1 == stages_) {
       const double share = static_cast<double>(inputs_[m].size(0)) / total_;
-      y = loss_(y, targets_[m].to(pipeline_.devices()[s]));
+      y = loss_(y, targets_[m]);
       ATHANOR_CHECK(y.dim() == 0, "Pipeline::train_step: the loss must be a scalar, got shape ", y.sizes());
       y = y * share;
       sum_ = sum_.defined() ? sum_ + y.detach() : y.detach();
@@ -193,13 +216,11 @@ class PipelineImpl::Run {
   }
 
   void backward(std::size_t s, std::size_t m) {
-    const Tensor y = std::move(ends_[s][m]);
-    ends_[s][m] = Tensor();
+    const Tensor y = std::exchange(ends_[s][m], Tensor());
     if (!y.requires_grad()) return;
     if (s + 1 == stages_) return y.backward();
-    const Tensor& after = begins_[s + 1][m];
-    if (after.grad().defined()) y.backward(after.grad());
-    begins_[s + 1][m] = Tensor();
+    const IntrusivePtr<EntranceNode> next = std::move(entrances_[s + 1][m]);
+    if (next && next->gradient.defined()) y.backward(next->gradient.to(pipeline_.devices()[s]));
   }
 
   PipelineImpl& pipeline_;
@@ -207,8 +228,11 @@ class PipelineImpl::Run {
   std::vector<Tensor> inputs_, targets_;
   std::size_t stages_;
   double total_ = 0;
-  // Of each stage and micro-batch: where its graph begins, and its end, the loss's share in the last stage.
-  std::vector<std::vector<Tensor>> begins_, ends_;
+  // Of each stage and micro-batch: 1 after forward, 2 after backward; the output until then, the loss's share in the
+  // last stage; the beginning of its graph until the stage before has the gradient.
+  std::vector<std::vector<int>> steps_done_;
+  std::vector<std::vector<Tensor>> ends_;
+  std::vector<std::vector<IntrusivePtr<EntranceNode>>> entrances_;
   Tensor sum_;
 };
 

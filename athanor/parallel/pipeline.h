@@ -72,7 +72,7 @@ class PipelineImpl : public Module {
  private:
   class Run;
   void place();
-  std::vector<Tensor> micro_batches(const Tensor& batch, const char* what) const;
+  std::vector<Tensor> micro_batches(const Tensor& batch, Device device, const char* what) const;
   Tensor run_stage(std::size_t stage, const Tensor& x, bool last_micro_batch);
 
   PipelineOptions options_;

@@ -172,6 +172,19 @@ TEST_F(QueuedDevice, WritesToTheSourceOfACopyWaitForTheCopy) {
   EXPECT_EQ(a.sum().item<float>(), 9.0F * (1 << 10));
 }
 
+TEST_F(QueuedDevice, CopiesWaitForTheLastWriteOfTheirSourceOnly) {
+  const Tensor x = full({1 << 10}, 3.0, options_on(1));
+  synchronize(on(1));
+  close();
+  const Tensor later = x * 2;
+  EXPECT_EQ(x.to(on(0)).sum().item<float>(), 3.0F * (1 << 10));  // while cpu:1 is held
+  EXPECT_FALSE(Stream(on(1)).query());
+  const Tensor copy = later.to(on(0));  // of what is still to be made
+  EXPECT_FALSE(Stream(on(0)).query());
+  latch_->count_down();
+  EXPECT_EQ(copy.sum().item<float>(), 6.0F * (1 << 10));
+}
+
 TEST_F(QueuedDevice, FailureFollowsCopiesToOtherQueuesAndLeavesTheirOtherWorkAlone) {
   const Tensor x = ones({4}, options_on(0)), other = ones({4}, options_on(1));
   launch(failing_kernel, x);
