@@ -203,28 +203,35 @@ inline std::vector<ConvShape> conv_shapes() {
   return shapes;
 }
 
-inline Body conv_forward(const ConvShape& s) {
-  return without_grad([s, x = torch::randn({s.batch, s.c, s.size, s.size}), w = torch::randn({s.k, s.c, s.r, s.r})] {
+using Layout = torch::MemoryFormat;
+
+inline Body conv_forward(const ConvShape& s, Layout layout) {
+  return without_grad([s, x = torch::randn({s.batch, s.c, s.size, s.size}).contiguous(layout),
+                       w = torch::randn({s.k, s.c, s.r, s.r}).contiguous(layout)] {
     Tensor y = torch::conv2d(x, w, {}, s.stride, s.pad);
   });
 }
 
 /// Gradients of the weights and, but for a net's first layer, of the input.
-inline Body conv_backward(const ConvShape& s) {
-  Tensor x = torch::randn({s.batch, s.c, s.size, s.size});
-  const Tensor w = torch::randn({s.k, s.c, s.r, s.r}).requires_grad_();
+inline Body conv_backward(const ConvShape& s, Layout layout) {
+  Tensor x = torch::randn({s.batch, s.c, s.size, s.size}).contiguous(layout);
+  const Tensor w = torch::randn({s.k, s.c, s.r, s.r}).contiguous(layout).requires_grad_();
   x.requires_grad_(!s.first());
   const Tensor y = torch::conv2d(x, w, {}, s.stride, s.pad);
   const std::vector<Tensor> wanted = s.first() ? std::vector<Tensor>{w} : std::vector<Tensor>{x, w};
-  return [y, wanted, gradient = torch::randn({s.batch, s.k, s.out(), s.out()})] {
+  return [y, wanted, gradient = torch::randn({s.batch, s.k, s.out(), s.out()}).contiguous(layout)] {
     auto gradients = torch::autograd::grad({y}, wanted, {gradient}, /*retain_graph=*/true);
   };
 }
 
 inline void add_conv_rows(Program& program) {
   for (const ConvShape& s : conv_shapes()) {
-    program.add("conv.forward/" + s.name(), "FLOP", s.flop(), [s] { return conv_forward(s); });
-    program.add("conv.backward/" + s.name(), "FLOP", s.flop() * (s.first() ? 1 : 2), [s] { return conv_backward(s); });
+    for (const Layout layout : {Layout::Contiguous, Layout::ChannelsLast}) {
+      const std::string name = s.name() + (layout == Layout::ChannelsLast ? "@channels_last" : "");
+      program.add("conv.forward/" + name, "FLOP", s.flop(), [s, layout] { return conv_forward(s, layout); });
+      program.add("conv.backward/" + name, "FLOP", s.flop() * (s.first() ? 1 : 2),
+                  [s, layout] { return conv_backward(s, layout); });
+    }
   }
 }
 

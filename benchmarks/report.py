@@ -35,8 +35,10 @@ class RowResult:
         self.target, self.peer_part = target if target else (None, "")
         counted = {n: r for n, r in self.rates.items() if n.split(" @")[0] in peers and self.peer_part in n}
         self.best_peer, self.peer_rate = best_of(counted)
-        # The best among peers that run the very same program, without another layout or the like.
-        self.same_way_rate = best_of({n: r for n, r in counted.items() if " @" not in n or "@workers" in n})[1]
+        # Without another layout or the like on either side.
+        plain = {n: r for n, r in self.rates.items() if " @" not in n or "@workers" in n}
+        self.same_way_ours = plain.get("athanor", self.ours)
+        self.same_way_rate = best_of({n: r for n, r in plain.items() if n in counted})[1]
         self.limit_name = limit_of(row)
         self.limit = limits.get(self.limit_name)
 
@@ -46,7 +48,7 @@ class RowResult:
 
     @property
     def same_way_ratio(self):
-        return self.ours / self.same_way_rate if self.ours and self.same_way_rate else None
+        return self.same_way_ours / self.same_way_rate if self.same_way_ours and self.same_way_rate else None
 
     @property
     def share_of_limit(self):
