@@ -6,7 +6,8 @@ A schema is the argument of ATHANOR_OP, ATHANOR_VIEW (inside the op's struct) or
     name.overload(Type arg, Type arg=default, *, ...) -> Return | flag flag
 
 Flags: inplace (adds name_), out (adds name_out), function (no method), method (no free function), inplace_view (of a
-view: adds the method name_, which turns self into the view).
+view: adds the method name_, which turns self into the view), internal (no function of the Python package: torch has no
+such name; `athanor._C.ops` has it).
 Other names of an op, PyTorch's synonyms, are one line anywhere in a source file: ATHANOR_ALIAS("absolute", "abs").
 An alias forwards every overload and form (in-place, out) of its op; it exists on class Tensor and as a public function,
 not inside the library.
@@ -103,7 +104,7 @@ class Op:
         self.args = [Argument(p, where) for p in parts if p.strip() != "*"]
         self.returns = m.group(4).strip()
         self.flags = set((m.group(5) or "").split())
-        unknown = self.flags - {"inplace", "out", "function", "method", "inplace_view"}
+        unknown = self.flags - {"inplace", "out", "function", "method", "inplace_view", "internal"}
         if unknown:
             sys.exit(f"{where}: unknown flags {unknown} in '{schema}'")
         self.mutates = self.name.endswith("_") and not self.name.endswith("__")

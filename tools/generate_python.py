@@ -289,11 +289,21 @@ def stub_group(name, forms, method, indent):
     return "".join(f"{indent}@overload\n{indent}{line}  # type: ignore\n" for line in unique)
 
 
+def is_part(name, forms):
+    """Whether it is one of the library's own parts of ops, which torch has not."""
+    return name.startswith("_") or name.endswith("_backward") or all("internal" in f.op.flags for f in forms)
+
+
 def is_method(name, forms):
-    """Whether class Tensor has it: what takes a tensor as `self`, without the library's own parts of ops."""
+    """Whether class Tensor has it: what takes a tensor as `self`."""
     first = forms[0].parameters[:1]
-    return (bool(first) and first[0].base == "Tensor" and first[0].name == "self" and not name.startswith("_")
-            and not name.endswith("_backward") and name != "mT")
+    return (bool(first) and first[0].base == "Tensor" and first[0].name == "self" and not is_part(name, forms)
+            and name != "mT")
+
+
+def is_function(name, forms):
+    """Whether the package has it as a function."""
+    return not is_part(name, forms) and not all("method" in f.op.flags for f in forms)
 
 
 def write_stubs(folder, listed, sources):
@@ -307,7 +317,6 @@ def write_stubs(folder, listed, sources):
                                   + named + "ops: Any\n")
     package = sources.parent / "athanor" / "_functions.py"
     text = package.read_text()
-    internal = set(re.findall(r'"(\w+)"', text[text.index("_INTERNAL"):text.index("}")]))
     own = re.findall(r"^@_public\ndef (\w+)\(((?:[^()]|\([^()]*\))*)\)(?: -> ([^:]+))?:", text, re.M)
     names = {name for name, _, _ in own}
     out = [STUB_HEAD, "from ._C import Generator, Size, Tensor\n"
@@ -317,7 +326,7 @@ def write_stubs(folder, listed, sources):
         plain = re.sub(r"(?<![\w.])(int|float|bool|str)(?![\w.])", r"builtins.\1", plain)
         out.append(f"def {name}({re.sub(r'= ?(?:[^,]+)', '= ...', plain)}) -> {result or 'Any'}: ...\n".replace("str | None", "Optional[builtins.str]").replace("builtins.Optional[builtins.str]", "Optional[builtins.str]"))
     out += [stub_group(name, forms, False, "") for name, forms, _ in listed
-            if name not in names and name not in internal and not name.startswith("_") and not name.endswith("_backward")]
+            if name not in names and is_function(name, forms)]
     generate_ops.write_if_changed(folder / "_functions.pyi", "".join(out))
 
 
@@ -347,7 +356,7 @@ def main():
     for i in range(args.files):
         number = write_group(out / f"ops_{i}.cpp", listed[i * size:(i + 1) * size], number)
     generate_ops.write_if_changed(out / "ops.inc", "".join(
-        f"ATHANOR_PYTHON_OP({name}, {str(is_method(name, forms)).lower()})\n"
+        f"ATHANOR_PYTHON_OP({name}, {str(is_method(name, forms)).lower()}, {str(is_function(name, forms)).lower()})\n"
         for name, forms, _ in listed))
     if args.stubs:
         write_stubs(pathlib.Path(args.stubs), listed, pathlib.Path(__file__).resolve().parents[1] / "python" / "src")

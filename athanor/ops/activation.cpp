@@ -130,7 +130,7 @@ struct Softplus : UnaryOfInput<Softplus, UnaryOp::Softplus, ResultType::Floating
 
 /// log(sigmoid(self)).
 struct LogSigmoid : UnaryOfInput<LogSigmoid, UnaryOp::LogSigmoid, ResultType::Floating> {
-  ATHANOR_OP("log_sigmoid(Tensor self) -> Tensor | function out");
+  ATHANOR_OP("log_sigmoid(Tensor self) -> Tensor | function internal out");
   static constexpr const char* grad_name = "LogSigmoidBackward0";
   Tensor slope(const Tensor& g, const Tensor& in) const { return log_sigmoid_backward(g, in); }
 };

@@ -299,7 +299,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
 /// relu(batch_norm(...)) in one pass.
 ATHANOR_FUNCTION(
     "batch_norm_relu(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
-    "bool training, float momentum, float eps) -> Tensor");
+    "bool training, float momentum, float eps) -> Tensor | internal");
 Tensor batch_norm_relu(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                        const Tensor& running_var, bool training, double momentum, double eps) {
   return run_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, true);
@@ -308,7 +308,7 @@ Tensor batch_norm_relu(const Tensor& input, const Tensor& weight, const Tensor& 
 /// relu(batch_norm(...) + residual) in one pass where input and residual have one shape and dtype.
 ATHANOR_FUNCTION(
     "batch_norm_add_relu(Tensor input, Tensor residual, Tensor? weight, Tensor? bias, Tensor? running_mean, "
-    "Tensor? running_var, bool training, float momentum, float eps) -> Tensor");
+    "Tensor? running_var, bool training, float momentum, float eps) -> Tensor | internal");
 Tensor batch_norm_add_relu(const Tensor& input, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                            const Tensor& running_mean, const Tensor& running_var, bool training, double momentum,
                            double eps) {

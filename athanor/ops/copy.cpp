@@ -95,7 +95,7 @@ struct Clone {
 
 /// self converted to dtype.
 struct ToDtype {
-  ATHANOR_OP("to_dtype(Tensor self, ScalarType dtype) -> Tensor | function");
+  ATHANOR_OP("to_dtype(Tensor self, ScalarType dtype) -> Tensor | function internal");
   static constexpr const char* grad_name = "ToCopyBackward0";
   DType dtype;
   DType from = DType::Undefined;
@@ -109,7 +109,7 @@ struct ToDtype {
 
 /// self copied to device.
 struct ToDevice {
-  ATHANOR_OP("to_device(Tensor self, Device device) -> Tensor | function");
+  ATHANOR_OP("to_device(Tensor self, Device device) -> Tensor | function internal");
   static constexpr const char* grad_name = "ToCopyBackward0";
   Device device;
   Device from;

@@ -242,7 +242,7 @@ struct IndexFill {
 
 /// self[indices]: indices[d] (int64) belongs to dim d, undefined ones take the whole dim.
 struct AdvancedIndex {
-  ATHANOR_OP("index_with(Tensor self, Tensor[] indices) -> Tensor | function");
+  ATHANOR_OP("index_with(Tensor self, Tensor[] indices) -> Tensor | function internal");
   static constexpr const char* grad_name = "IndexBackward0";
   std::vector<SavedTensor> indices;
   DimVector from;
@@ -265,7 +265,7 @@ struct AdvancedIndex {
 struct AdvancedIndexPut {
   ATHANOR_OP(
       "index_put_with(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor | function "
-      "inplace");
+      "internal inplace");
   static constexpr const char* grad_name = "IndexPutBackward0";
   bool accumulate;
   std::vector<SavedTensor> indices;
@@ -358,7 +358,7 @@ Tensor nonzero(const Tensor& self) {
 }
 
 /// One index tensor per dim, as NumPy's nonzero.
-ATHANOR_FUNCTION("nonzero_numpy(Tensor self) -> Tensor[]");
+ATHANOR_FUNCTION("nonzero_numpy(Tensor self) -> Tensor[] | internal");
 std::vector<Tensor> nonzero_numpy(const Tensor& self) {
   const Tensor rows = nonzero(self.dim() == 0 ? unsqueeze(self, 0) : self);
   std::vector<Tensor> out;

@@ -52,7 +52,7 @@ class SplitNode final : public Node {
 
 /// Inputs of one dtype joined along dim.
 struct Cat {
-  ATHANOR_OP("cat_same_dtype(Tensor[] tensors, int dim) -> Tensor | function");
+  ATHANOR_OP("cat_same_dtype(Tensor[] tensors, int dim) -> Tensor | function internal");
   static constexpr const char* grad_name = "CatBackward0";
   std::int64_t dim;
   std::vector<std::int64_t> lengths;  // -1: skipped
@@ -387,7 +387,7 @@ Tensor rot90(const Tensor& self, std::int64_t k, IntArrayRef dims) {
 
 /// Elements moved by shifts along dims, wrapping round; without dims over the flattened tensor.
 struct RollDims {
-  ATHANOR_OP("roll_dims(Tensor self, int[] shifts, int[] dims) -> Tensor | function");
+  ATHANOR_OP("roll_dims(Tensor self, int[] shifts, int[] dims) -> Tensor | function internal");
   static constexpr const char* grad_name = "RollBackward0";
   DimVector shifts, dims;
   Meta infer(const Tensor& self) {
@@ -458,7 +458,7 @@ Tensor tile(const Tensor& self, IntArrayRef dims) {
 
 /// Each entry of dim repeated repeats[i] times (one count: all alike).
 struct RepeatInterleave {
-  ATHANOR_OP("repeat_interleave_dim(Tensor self, Tensor repeats, int dim, int total) -> Tensor | function");
+  ATHANOR_OP("repeat_interleave_dim(Tensor self, Tensor repeats, int dim, int total) -> Tensor | function internal");
   static constexpr const char* grad_name = "RepeatInterleaveBackward0";
   std::int64_t dim, total;
   SavedTensor repeats;

@@ -141,7 +141,7 @@ struct DivScalar : ScalarPointwise<DivScalar, BinaryOp::Div, ResultType::Float> 
 
 /// other / self.
 struct RdivScalar : ScalarPointwise<RdivScalar, BinaryOp::Div, ResultType::Float> {
-  ATHANOR_OP("rdiv(Tensor self, Scalar other) -> Tensor | function");
+  ATHANOR_OP("rdiv(Tensor self, Scalar other) -> Tensor | function internal");
   static constexpr const char* grad_name = "DivBackward0";
   Scalar other;
   SavedTensor a;

@@ -198,7 +198,7 @@ Tensor plane_indices(const Tensor& in_window, IntArrayRef plane, const PoolParam
 /// The values of self (batch, channels, spatial…) at the places that max pooling found: the gradient of its gradient.
 ATHANOR_FUNCTION(
     "max_pool_gather(Tensor self, Tensor indices, int[] kernel_size, int[] stride, int[] padding, int[] dilation) -> "
-    "Tensor | function");
+    "Tensor | function internal");
 Tensor max_pool_gather(const Tensor& self, const Tensor& indices, IntArrayRef kernel_size, IntArrayRef stride,
                        IntArrayRef padding, IntArrayRef dilation) {
   Tensor places = indices;

@@ -241,13 +241,13 @@ struct Digamma : UnaryOfInput<Digamma, UnaryOp::Digamma> {
 
 /// The derivative of digamma; polygamma(1, self).
 struct TrigammaOp : UnaryOfInput<TrigammaOp, UnaryOp::Trigamma> {
-  ATHANOR_OP("trigamma(Tensor self) -> Tensor | function");
+  ATHANOR_OP("trigamma(Tensor self) -> Tensor | function internal");
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, polygamma(2, v)); }
 };
 
 /// polygamma(n, self) for n >= 1.
 struct PolygammaOrder : UnaryOfInput<PolygammaOrder, UnaryOp::Polygamma> {
-  ATHANOR_OP("polygamma_order(Tensor self, int n) -> Tensor | function");
+  ATHANOR_OP("polygamma_order(Tensor self, int n) -> Tensor | function internal");
   std::int64_t n = 0;
   Scalar p0() const { return n; }
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, polygamma(n + 1, v)); }

@@ -88,7 +88,7 @@ std::tuple<Tensor, Tensor> _unique(const Tensor& self, bool /*sorted*/, bool ret
 /// The distinct slices along dim, in lexicographic order.
 ATHANOR_FUNCTION(
     "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> "
-    "(Tensor, Tensor, Tensor) | function");
+    "(Tensor, Tensor, Tensor) | function internal");
 Distinct unique_dim(const Tensor& self, std::int64_t dim, bool /*sorted*/, bool return_inverse, bool return_counts) {
   return distinct_slices("unique_dim", self, dim, false, return_inverse, return_counts);
 }

@@ -9,17 +9,8 @@ from ._C import Tensor
 
 _ops = _C.ops
 
-# The library's own helpers are not part of torch's namespace.
-_INTERNAL = {
-    "index_with", "index_put_with", "index_put_with_", "cat_same_dtype", "to_dtype", "to_device", "nonzero_numpy",
-    "roll_dims", "repeat_interleave_dim", "unique_dim", "rdiv", "put", "trigamma", "polygamma_order", "log_sigmoid", "zero_", "batch_norm_relu",
-    "batch_norm_add_relu",
-    "contiguous", "copy_", "to", "type_as", "new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided", "view",
-    "view_as", "reshape_as", "expand_as", "sum_to_size", "repeat", "unfold", "max_pool_gather", "mT",
-}
-for _name in dir(_ops):
-    if not (_name.startswith("_") or _name.endswith("_backward") or _name in _INTERNAL):
-        globals()[_name] = getattr(_ops, _name)
+for _name in _C._functions:
+    globals()[_name] = getattr(_ops, _name)
 del _name
 
 __all__ = [n for n in globals() if not n.startswith("_") and n not in ("annotations", "builtins", "warnings", "Tensor")]
@@ -56,6 +47,12 @@ def is_storage(obj) -> builtins.bool:
 def numel(input: Tensor) -> builtins.int:
     """The number of elements."""
     return input.numel()
+
+
+@_public
+def detach_(input: Tensor) -> Tensor:
+    """Takes the tensor out of the graph that made it."""
+    return input.detach_()
 
 
 @_public

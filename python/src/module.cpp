@@ -102,14 +102,17 @@ void add_errors(nb::module_& m) {
 
 void add_ops(nb::module_& m) {
   nb::module_ ops = m.def_submodule("ops", "Every op of the library under its own name.");
-  const auto add = [&](const OpEntry& op, bool takes_tensor) {
+  nb::list functions;
+  const auto add = [&](const OpEntry& op, bool is_method, bool is_function) {
     ops.attr(op.name) = nb::steal(new_op_function(&op, false));
-    if (takes_tensor)
+    if (is_function) functions.append(op.name);
+    if (is_method)
       nb::handle(reinterpret_cast<PyObject*>(tensor_type)).attr(op.name) = nb::steal(new_op_function(&op, true));
   };
-#define ATHANOR_PYTHON_OP(name, takes_tensor) add(op_##name, takes_tensor);
+#define ATHANOR_PYTHON_OP(name, is_method, is_function) add(op_##name, is_method, is_function);
 #include "python_ops/ops.inc"
 #undef ATHANOR_PYTHON_OP
+  m.attr("_functions") = functions;  // the ops that the package has as functions
   for (const OpEntry& op : plain_methods)
     nb::handle(reinterpret_cast<PyObject*>(tensor_type)).attr(op.name) = nb::steal(new_op_function(&op, true));
   for (const OpEntry& op : plain_functions) m.attr(op.name) = nb::steal(new_op_function(&op, false));

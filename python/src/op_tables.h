@@ -5,7 +5,7 @@
 
 namespace athanor::python {
 
-#define ATHANOR_PYTHON_OP(name, takes_tensor) extern const OpEntry op_##name;
+#define ATHANOR_PYTHON_OP(name, is_method, is_function) extern const OpEntry op_##name;
 #include "python_ops/ops.inc"
 #undef ATHANOR_PYTHON_OP
 

@@ -32,6 +32,14 @@ class Names(unittest.TestCase):
         self.assertEqual(absent - set(LEFT_OUT), set(), "bind them, or say why not in LEFT_OUT")
         self.assertEqual(set(LEFT_OUT) - absent, set(), "reachable by now")
 
+    def test_parts_of_ops_are_no_functions_and_no_methods(self):
+        for name in ("to_dtype", "rdiv", "nonzero_numpy", "batch_norm_relu", "log_sigmoid"):
+            self.assertTrue(hasattr(athanor._C.ops, name))
+            self.assertFalse(hasattr(athanor, name) or hasattr(athanor.Tensor, name), name)
+        for name in ("contiguous", "view", "normal_"):
+            self.assertFalse(hasattr(athanor, name), name)
+            self.assertTrue(hasattr(athanor.Tensor, name))
+
     def test_what_is_not_there_is_no_attribute(self):
         self.assertFalse(is_reachable("torch.fft.fft"))
         self.assertFalse(is_reachable("torch.Tensor.to_sparse"))
