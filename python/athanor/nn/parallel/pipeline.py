@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Un
 import athanor
 from athanor import Tensor
 from athanor._C import _distributed as _core
+from athanor.autograd import Function
 
 from ..modules.container import Sequential
 from ..modules.module import Module
@@ -147,7 +148,7 @@ class Pipeline(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The result on the last device, recorded for backward."""
-        parts = self._micro_batches(input, "the input")
+        parts = self._micro_batches(input, self.devices[0], "the input")
         outputs = []
         for m, part in enumerate(parts):
             x = part
@@ -167,17 +168,17 @@ class Pipeline(Module):
         with athanor.enable_grad():
             return _Run(self, input, target, loss).go()
 
-    def _micro_batches(self, batch: Tensor, what: str) -> List[Tensor]:
+    def _micro_batches(self, batch: Tensor, device: Any, what: str) -> List[Tensor]:
+        # All of them travel before any work is enqueued: a copy from the host waits for what its queue has to do already.
         if batch.dim() == 0:
             raise RuntimeError(f"Pipeline: {what} needs a batch as its first dimension, got a 0-d tensor")
         size = batch.size(0)
         if size == 0:
             raise ValueError(f"Pipeline: {what} of shape {tuple(batch.shape)} is an empty batch")
-        if self.split_size is None:
-            return list(batch.chunk(self.chunks))
-        if self.split_size > size:
+        if self.split_size is not None and self.split_size > size:
             raise ValueError(f"Pipeline: split_size {self.split_size} is beyond the batch of {size}")
-        return list(batch.split(self.split_size))
+        parts = batch.chunk(self.chunks) if self.split_size is None else batch.split(self.split_size)
+        return [part.to(device) for part in parts]
 
     def _run_stage(self, stage: int, x: Tensor, last_micro_batch: bool) -> Tensor:
         layers = [self._modules[name] for name in self._names[stage]]
@@ -197,56 +198,77 @@ class Pipeline(Module):
         return checkpoint(lambda x: run(x.clone()), x)
 
 
+class _Entrance(Function):
+    """Where a stage's graph begins: keeps the gradient of the stage's input, on the stage's device."""
+
+    @staticmethod
+    def forward(ctx: Any, run: _Run, s: int, m: int, _: Tensor) -> Tensor:
+        ctx.place = run.gradients[s], m
+        return run.moved(s, m)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        gradients, m = ctx.place
+        gradients[m] = gradient
+        return None, None, None, None
+
+
 class _Run:
-    """One train_step. Every stage's graph is its own: it begins at a leaf, whose gradient the stage before goes on with."""
+    """One train_step. Every stage's graph is its own, and whatever a stage waits for, copies from its neighbours included,
+    is enqueued with the step that needs it: a queue is in order, so a copy that came sooner would hold back other steps.
+    """
 
     def __init__(self, pipeline: Pipeline, input: Tensor, target: Tensor, loss: Callable) -> None:
         self.pipeline, self.loss, self.stages = pipeline, loss, pipeline.stages
-        self.inputs = pipeline._micro_batches(input, "the input")
+        self.inputs = pipeline._micro_batches(input, pipeline.devices[0], "the input")
         if target.dim() == 0 or target.size(0) != input.size(0):
             raise ValueError(f"Pipeline.train_step: a batch of {input.size(0)} with a target of shape "
                              f"{tuple(target.shape)}")
-        self.targets = pipeline._micro_batches(target, "the target")
+        self.targets = pipeline._micro_batches(target, pipeline.devices[-1], "the target")
         self.total = input.size(0)
-        # Of each stage, by micro-batch: where its graph begins, and its end, the loss's share in the last stage.
-        self.begins: List[Dict[int, Tensor]] = [{} for _ in range(self.stages)]
+        self.wanted = athanor.empty((0,), requires_grad=True)
+        # Of each stage and micro-batch: 1 after forward, 2 after backward.
+        self.done = [[0] * len(self.inputs) for _ in range(self.stages)]
+        # Of each stage, by micro-batch: the output until its backward, the loss's share in the last stage; the gradient of
+        # its input until the stage before has it.
         self.ends: List[Dict[int, Tensor]] = [{} for _ in range(self.stages)]
+        self.gradients: List[Dict[int, Tensor]] = [{} for _ in range(self.stages)]
         self.sum: Any = None
 
     def go(self) -> Tensor:
         left = [list(reversed(s)) for s in pipeline_steps(self.pipeline.schedule, self.stages, len(self.inputs))]
         while any(left):
-            # In any order that has each step after what it needs: the queues keep their own.
+            # In an order that has each step after what it needs, and the stages in turns.
             for s, steps in enumerate(left):
-                while steps and self.is_ready(s, steps[-1]):
-                    step = steps.pop()
-                    (self.backward if step.backward else self.forward)(s, step.micro_batch)
-                    # The stages after this one get their turn before it goes on.
-                    if s + 1 < self.stages:
-                        break
+                if steps and self.is_ready(s, steps[-1]):
+                    m, backward = steps.pop()
+                    (self.backward if backward else self.forward)(s, m)
+                    self.done[s][m] += 1
         return self.sum
 
     def is_ready(self, s: int, step: PipelineStep) -> bool:
         m = step.micro_batch
         if not step.backward:
-            return s == 0 or m in self.ends[s - 1]
-        # A stage's backward leaves nothing of the micro-batch but its begin.
-        return m in self.ends[s] if s + 1 == self.stages else m in self.begins[s + 1] and m not in self.ends[s + 1]
+            return s == 0 or self.done[s - 1][m] > 0
+        return self.done[s][m] == 1 if s + 1 == self.stages else self.done[s + 1][m] == 2
+
+    def moved(self, s: int, m: int) -> Tensor:
+        """The output of the stage before, on this one's device. A copy even on the same device: the stage may begin with
+        an in-place layer, which must not write what the stage before has kept."""
+        source, device = self.ends[s - 1][m], self.pipeline.devices[s]
+        return source.detach().clone() if source.device == device else source.detach().to(device)
+
+    def entrance(self, s: int, m: int) -> Tensor:
+        if s == 0:
+            return self.inputs[m].detach()
+        if not self.ends[s - 1][m].requires_grad:
+            return self.moved(s, m)
+        return _Entrance.apply(self, s, m, self.wanted)
 
     def forward(self, s: int, m: int) -> None:
-        source = self.inputs[m] if s == 0 else self.ends[s - 1][m]
-        device = self.pipeline.devices[s]
-        begin = source.detach()
-        if s > 0 and source.requires_grad:
-            begin.requires_grad_()
-        self.begins[s][m] = begin
-        # The stage may begin with an in-place layer, which must not write what the stage before has kept.
-        x = begin.to(device)
-        if x is begin and s > 0:
-            x = begin.clone()
-        y = self.pipeline._run_stage(s, x, m + 1 == len(self.inputs))
+        y = self.pipeline._run_stage(s, self.entrance(s, m), m + 1 == len(self.inputs))
         if s + 1 == self.stages:
-            y = self.loss(y, self.targets[m].to(device))
+            y = self.loss(y, self.targets[m])
             if y.dim() != 0:
                 raise RuntimeError(f"Pipeline.train_step: the loss must be a scalar, got shape {tuple(y.shape)}")
             y = y * (self.inputs[m].size(0) / self.total)
@@ -260,6 +282,6 @@ class _Run:
         if s + 1 == self.stages:
             y.backward()
             return
-        after = self.begins[s + 1].pop(m)
-        if after.grad is not None:
-            y.backward(after.grad)
+        gradient = self.gradients[s + 1].pop(m, None)
+        if gradient is not None:
+            y.backward(gradient.to(self.pipeline.devices[s]))
