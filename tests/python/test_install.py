@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 
 
 class Install(unittest.TestCase):
@@ -21,9 +22,15 @@ class Install(unittest.TestCase):
             launcher = pathlib.Path(folder) / "athanor" / "bin" / "athanor"
             helped = subprocess.run([launcher, "run", "--help"], env=environment, capture_output=True, text=True, timeout=60)
             self.assertEqual(helped.returncode, 0, helped.stderr)
-            size = sum(f.stat().st_size for f in pathlib.Path(folder).rglob("*") if f.is_file()) / 1e6
-            print(f"installed package: {size:.1f} MB")
-            self.assertLess(size, 25)
+            files = [f for f in pathlib.Path(folder).rglob("*") if f.is_file()]
+            size = sum(f.stat().st_size for f in files) / 1e6
+            wheel = pathlib.Path(folder) / "wheel.zip"
+            with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as z:
+                for f in files:
+                    z.write(f)
+            print(f"installed package: {size:.1f} MB, {wheel.stat().st_size / 1e6:.1f} MB as a wheel")
+            self.assertLess(size, 20)
+            self.assertLess(wheel.stat().st_size / 1e6, 8)
 
 
 if __name__ == "__main__":
