@@ -19,7 +19,7 @@ from .convert_parameters import parameters_to_vector
 def _check_amount(amount: Any) -> None:
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    if amount < 0 or (not isinstance(amount, numbers.Integral) and amount > 1.0):
+    if float(amount) < 0 or (not isinstance(amount, numbers.Integral) and float(amount) > 1.0):
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
@@ -27,7 +27,7 @@ def _count(amount: Any, size: int) -> int:
     """How many of `size` elements are to go: the amount itself, or the nearest to that fraction."""
     if not isinstance(amount, numbers.Integral):
         return round(amount * size)
-    if amount > size:
+    if int(amount) > size:
         raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={size}")
     return int(amount)
 
@@ -389,11 +389,11 @@ def global_unstructured(parameters: Iterable[Tuple[Any, str]], pruning_method: A
     with athanor.no_grad():
         values = parameters_to_vector([scores.get(pair, t) for pair, t in zip(parameters, tensors)])
         masks = [getattr(module, name + "_mask", None) for module, name in parameters]
-        masks = parameters_to_vector([athanor.ones_like(t) if m is None else m for m, t in zip(masks, tensors)])
-        masks = _among_kept(method, values, masks)
+        kept = parameters_to_vector([athanor.ones_like(t) if m is None else m for m, t in zip(masks, tensors)])
+        kept = _among_kept(method, values, kept)
     begin = 0
     for (module, name), t in zip(parameters, tensors):
-        custom_from_mask(module, name, masks[begin:begin + t.numel()].view(t.shape))
+        custom_from_mask(module, name, kept[begin:begin + t.numel()].view(t.shape))
         begin += t.numel()
 
 
