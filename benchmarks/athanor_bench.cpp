@@ -1,7 +1,9 @@
 // Athanor's side of the comparison, driven by benchmarks/run.py; speaks the protocol of benchmarks/protocol.h. The rows
 // shared with libtorch are the very same text.
-//   athanor_bench THREADS
+//   athanor_bench THREADS [otherwise]
+// "otherwise": has the rows of cpp_devices.h only, computed in the way that several devices are to beat.
 #include <cstdlib>
+#include <string_view>
 
 #include "athanor/athanor.h"
 
@@ -10,6 +12,7 @@ namespace bench {
 using athanor::InferenceMode;
 }
 
+#include "benchmarks/cpp_devices.h"
 #include "benchmarks/cpp_models.h"
 #include "benchmarks/cpp_resnet.h"
 #include "benchmarks/cpp_rows.h"
@@ -60,9 +63,12 @@ void add_loader_rows(bench::Program& program) {
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
+  const bool otherwise = argc > 2 && std::string_view(argv[2]) == "otherwise";
   athanor::set_num_threads(threads);
   athanor::manual_seed(0);
   bench::Program program("athanor", "", athanor::get_num_threads());
+  bench::add_device_rows(program, threads, otherwise);
+  if (otherwise) return program.serve();
   bench::add_overhead_rows(program);
   bench::add_training_rows(program);
   bench::add_resnet_rows(program);

@@ -208,6 +208,7 @@ def start_sides(build: str, torches: list, threads: int, tunings: str, timeout: 
     programs = os.path.join(build, "bin")
     start("limits", [os.path.join(programs, "bench_limits")], {}, False)
     start("athanor", [os.path.join(programs, "athanor_bench"), str(threads)], {}, False)
+    start("athanor otherwise", [os.path.join(programs, "athanor_bench"), str(threads), "otherwise"], {}, True)
     start("onednn", [os.path.join(programs, "onednn_peer")], {}, True)
     os.makedirs(os.path.join(build, "bench"), exist_ok=True)
     for torch in torches:
