@@ -128,6 +128,30 @@ Pipeline(
 )
 """)
 
+    def test_a_step_enqueues_on_its_own_device_only(self):
+        # A queue is in order: what another stage's step put into it, it would have to wait for.
+        out = ranks.run_program(HEAD + """
+from athanor.nn.parallel import pipeline
+
+def enqueued():
+    return [torch.cuda.memory_stats(d)["tasks_enqueued"] for d in on(3)]
+
+def watched(step):
+    def run(self, s, m):
+        before = enqueued()
+        step(self, s, m)
+        moved.append([i == s for i, (a, b) in enumerate(zip(before, enqueued())) if a != b])
+    return run
+
+pipeline._Run.forward, pipeline._Run.backward = watched(pipeline._Run.forward), watched(pipeline._Run.backward)
+for schedule in ("fill-drain", "1F1B"):
+    pipe = Pipeline(network(), devices=on(3), chunks=4, schedule=schedule)
+    moved = []
+    pipe.train_step(torch.randn(8, 6), torch.randint(3, (8,)), nn.functional.cross_entropy)
+    print(len(moved), all(m == [True] for m in moved))
+""", "cuda", devices=3)
+        self.assertEqual(out, "24 True\n24 True\n")
+
     def test_a_failing_stage_ends_the_step_and_the_next_one_works(self):
         out = ranks.run_program(HEAD + """
 class Failing(nn.Module):
