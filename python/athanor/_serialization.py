@@ -257,7 +257,7 @@ class _Archive:
         self._file = file
         try:
             self._zip = zipfile.ZipFile(file)
-        except zipfile.BadZipFile as e:
+        except (zipfile.BadZipFile, ValueError) as e:  # ValueError: a place before its begin, in older Pythons
             raise self._not_an_archive(e) from None
         pickles = [n for n in self._zip.namelist() if n.endswith("/data.pkl") and n.count("/") == 1]
         if not pickles:

@@ -68,7 +68,7 @@ nb::object exception_object(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (nb::python_error& e) {
-    return nb::borrow(e.value());
+    return raised(e);
   } catch (const std::exception& e) {
     return nb::module_::import_("athanor._C").attr("_distributed").attr("DistError")(e.what());
   }

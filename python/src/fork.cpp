@@ -48,8 +48,7 @@ Outcome call(const Held& function, const Held& args, const Held& keywords) {
   const nb::gil_scoped_acquire lock;
   nb::object result = nb::steal(PyObject_Call(function.get(), args.get(), keywords.get()));
   if (result.is_valid()) return {hold(result), nullptr};
-  nb::python_error error;
-  return {nullptr, hold(error.value())};
+  return {nullptr, hold(raised(nb::python_error()))};
 }
 
 Task fork_call(nb::handle function, nb::args args, nb::kwargs keywords) {

@@ -1,5 +1,5 @@
 #pragma once
-/// For bindings of functions that wait for other threads or processes.
+/// For bindings of functions that wait for other threads or processes, and hand on what these raised.
 
 #include <nanobind/nanobind.h>
 
@@ -8,6 +8,23 @@
 #include <utility>
 
 namespace athanor::python {
+
+/// The exception that was raised, as an object. Before Python 3.12 an error may be a class and what to make it of.
+inline nanobind::object raised(const nanobind::python_error& error) {
+#if PY_VERSION_HEX < 0x030c0000
+  if (!error.value().is_valid() || !PyExceptionInstance_Check(error.value().ptr())) {
+    PyObject* type = error.type().inc_ref().ptr();
+    PyObject* value = error.value().inc_ref().ptr();
+    PyObject* trace = error.traceback().inc_ref().ptr();
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace) PyException_SetTraceback(value, trace);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    return nanobind::steal(value);
+  }
+#endif
+  return nanobind::borrow(error.value());
+}
 
 /// Counts waits of this thread that Python began; only such waits look for signals.
 class WaitingForPython {

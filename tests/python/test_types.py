@@ -44,7 +44,8 @@ class RunByAChecker(unittest.TestCase):
 
     def test_right_programs_pass_and_wrong_ones_do_not(self):
         report = self.check(PROGRAM, *WRONG)
-        lines = [line for line in report.splitlines() if "error:" in line]
+        # Old checkers, which Python 3.9 has to do with, complain about the package, too.
+        lines = [line for line in report.splitlines() if "error:" in line and "program_" in line]
         for i, code in enumerate(WRONG.values(), 1):
             self.assertTrue(any(f"program_{i}.py" in line and f"[{code}]" in line for line in lines), report)
         self.assertEqual(len(lines), len(WRONG), report)
