@@ -249,6 +249,10 @@ struct TrigammaOp : UnaryOfInput<TrigammaOp, UnaryOp::Trigamma> {
 struct PolygammaOrder : UnaryOfInput<PolygammaOrder, UnaryOp::Polygamma> {
   ATHANOR_OP("polygamma_order(Tensor self, int n) -> Tensor | function internal");
   std::int64_t n = 0;
+  Meta infer(const Tensor& self) {
+    ATHANOR_CHECK(n >= 1, "polygamma_order: expected n of at least 1, got ", n);
+    return UnaryPointwise::infer(self);
+  }
   Scalar p0() const { return n; }
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, polygamma(n + 1, v)); }
 };

@@ -238,6 +238,12 @@ void add_with_parameters() {
                        elementwise(digamma_of),
                        {},
                        {}});
+    r.cases.push_back({"n=2",
+                       {{{uniform({40}, 0.4, 5)}}},
+                       [](const Tensors& x) { return Tensors{polygamma(2, x[0])}; },
+                       elementwise(tetragamma_of),
+                       {},
+                       {}});
     add_row(r);
   }
   {
@@ -248,7 +254,7 @@ void add_with_parameters() {
     const auto order = [&](const char* label, std::int64_t n, double (*reference)(double)) {
       r.cases.push_back({label,
                          unary_samples(0.4, 5, false),
-                         [n](const Tensors& x) { return Tensors{polygamma(n, x[0])}; },
+                         [n](const Tensors& x) { return Tensors{polygamma_order(x[0], n)}; },
                          elementwise(reference),
                          {},
                          {}});
@@ -256,7 +262,8 @@ void add_with_parameters() {
     order("n=1", 1, trigamma_of);
     order("n=2", 2, tetragamma_of);
     order("n=3", 3, pentagamma_of);
-    r.refusals = {{"a negative order", [] { polygamma(-1, ones({2})); }, "negative n, got -1"}};
+    r.refusals = {{"a negative order", [] { polygamma(-1, ones({2})); }, "negative n, got -1"},
+                  {"order 0", [] { polygamma_order(ones({2}), 0); }, "n of at least 1, got 0"}};
     add_row(r);
   }
   {

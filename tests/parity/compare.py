@@ -75,7 +75,7 @@ KNOWN = [
     ("softshrink", lambda d: VERSION < (2, 0) and not d.finite, "torch 1 shrinks NaN to 0"),
     ("trigamma", lambda d: d.dtype in (None, torch.float64),
      "torch's has nine digits"),
-    ("polygamma_order", lambda d: d.call["args"].get("n") == 1 and d.dtype in (None, torch.float64),
+    ("polygamma(_order)?", lambda d: d.call["args"].get("n") == 1 and d.dtype in (None, torch.float64),
      "trigamma again"),
     ("hardsigmoid", lambda d: d.gradient and d.dtype == torch.float64, "torch's sixth is a float32"),
     ("native_layer_norm", lambda d: d.dtype in (torch.float32, torch.float16, torch.bfloat16),
