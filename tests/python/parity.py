@@ -61,6 +61,7 @@ ADAPTERS = {
     "nn.functional.embedding": lambda weight, places, **k: athanor.nn.functional.embedding(places, weight, **k),
     "nn.functional.embedding_bag": lambda weight, places, **k: athanor.nn.functional.embedding_bag(places, weight, **k),
     "polygamma": lambda x, n: athanor.polygamma(n, x),
+    "zero_": lambda x: athanor.zero_(x.clone()),
     "special.polygamma": lambda x, n: athanor.special.polygamma(n, x),
 }
 
