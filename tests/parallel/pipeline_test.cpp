@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <utility>
 
 #include "athanor/autograd/autograd.h"
 #include "athanor/nn/nn.h"
 #include "athanor/ops/factory.h"
+#include "athanor/ops/launch.h"
 #include "athanor/optim/algorithms.h"
 #include "athanor/tensor/stream.h"
 
@@ -185,6 +187,37 @@ TEST_P(PipelineOver, AFailingStageEndsTheStepAndTheNextOneWorks) {
   EXPECT_GT(pipe->train_step(ones({4, 6}), ones({4, 6}), loss).cpu().item<float>(), 0);
 }
 
+constinit Kernel<void(const View&)> broken_kernel{"test_broken_stage"};
+void break_down(const View&) { ATHANOR_THROW(ValueError, "the stage broke down on purpose"); }
+ATHANOR_REGISTER_KERNEL(broken_kernel, CPU, &break_down);
+
+TEST_P(PipelineOver, AFailureInAQueueIsReportedAndHarmsNothingElse) {
+  for (const auto schedule : {PipelineSchedule::FillDrain, PipelineSchedule::OneForwardOneBackward}) {
+    bool fails = true;
+    Linear first_stage(6, 6), alone(6, 6);
+    alone->load_state_dict(first_stage->state_dict());
+    Sequential inner(first_stage, Functional([&](const Tensor& x) {
+                       const Tensor y = x * 2;
+                       if (std::exchange(fails, false)) launch(broken_kernel, y);
+                       return y;
+                     }));
+    Pipeline pipe(inner, PipelineOptions().devices(first(2)).chunks(4).schedule(schedule));
+    const auto loss = [](const Tensor& y, const Tensor& t) { return (y - t).pow(2).mean(); };
+    const Tensor x = ones({8, 6}), other = full({4}, 3.0, TensorOptions(on(0)));
+    const Tensor value = pipe->train_step(x, x, loss), unharmed = other * 2;
+    EXPECT_THAT(error_of([] { synchronize(on(1)); }),
+                AllOf(HasSubstr("broke down on purpose"), HasSubstr("enqueued on cpu:1")));
+    for (const Device device : first(2)) EXPECT_NO_THROW(synchronize(device));
+    EXPECT_EQ(unharmed.sum().item<float>(), 24);
+    EXPECT_THAT(error_of([&] { static_cast<void>(value.cpu()); }), HasSubstr("broke down on purpose"));
+    EXPECT_TRUE(first_stage->weight.cpu().equal(alone->weight));
+    pipe->zero_grad();
+    EXPECT_GT(pipe->train_step(x, x, loss).cpu().item<float>(), 0);
+    loss(alone(x) * 2, x).backward();
+    EXPECT_TRUE(allclose(first_stage->weight.grad().cpu(), alone->weight.grad(), 1e-5, 1e-6));
+  }
+}
+
 TEST_P(PipelineOver, RefusesWhatDoesNotFit) {
   const auto make = [&](PipelineOptions options) { Pipeline(network(), options.devices(first(2))); };
   EXPECT_THAT(error_of([&] {
@@ -198,6 +231,12 @@ TEST_P(PipelineOver, RefusesWhatDoesNotFit) {
               HasSubstr("3 stages, there are 2 devices"));
   EXPECT_THAT(error_of([&] { make(PipelineOptions().chunks(0)); }), HasSubstr("chunks must be positive, got 0"));
   EXPECT_THAT(error_of([&] { make(PipelineOptions().split_size(-1)); }), HasSubstr("split_size"));
+  EXPECT_THAT(error_of([] { Pipeline(network(), PipelineOptions().devices({on(0), on(60)})); }), HasSubstr("cpu:60"));
+  const std::vector<AnyModule> one_stage{AnyModule(Linear(6, 6))};
+  EXPECT_THAT(error_of([&] { Pipeline(one_stage, PipelineOptions().devices(first(2))); }),
+              HasSubstr("1 stages for 2 devices"));
+  EXPECT_THAT(error_of([&] { Pipeline(one_stage, PipelineOptions().devices(first(1)).balance({1})); }),
+              HasSubstr("balance is for a Sequential"));
   Pipeline pipe(network(), PipelineOptions().devices(first(2)).split_size(4));
   EXPECT_THAT(error_of([&] { pipe(ones({3, 6})); }), HasSubstr("split_size 4 is beyond the batch of 3"));
   EXPECT_THAT(error_of([&] { pipe(ones({0, 6})); }), HasSubstr("empty batch"));
