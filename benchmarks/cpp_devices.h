@@ -57,8 +57,8 @@ inline Body data_parallel_step(std::int64_t batch) {
   const Tensor x = torch::randn({batch, 1, 28, 28}), t = torch::randint(0, 10, {batch}, torch::kLong);
   const Body body = [optimizer, net, x, t] {
     optimizer->zero_grad();
-    const Tensor y = (*net)->forward(x);
-    torch::nll_loss(y, t.to(y.device())).backward();
+    const Tensor target = t.to(TwoDevices::get(0));  // before the work that it would wait for
+    torch::nll_loss((*net)->forward(x), target).backward();
     optimizer->step();
     TwoDevices::finish();
   };
@@ -102,8 +102,8 @@ inline Body pipeline_step(std::int64_t batch, std::int64_t size, std::int64_t mi
 
 inline void add_device_rows(Program& program, int threads, bool otherwise) {
   if (threads != 2) return;  // one for each device
-  const std::int64_t images = 128, photos = 32, size = 128;
-  program.add("data_parallel.step/mnist.b128/one_thread", "image", images,
+  const std::int64_t images = 512, photos = 32, size = 128;
+  program.add("data_parallel.step/mnist.b512/one_thread", "image", images,
               [=] { return otherwise ? one_thread_step(images) : data_parallel_step(images); });
   const std::string pipeline = "pipeline.step/resnet50.b32s128m8/";
   program.add(pipeline + "in_turns", "image", photos, [=] { return pipeline_step(photos, size, otherwise ? 1 : 8); });
