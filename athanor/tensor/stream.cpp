@@ -1,5 +1,6 @@
 #include "athanor/tensor/stream.h"
 
+#include <algorithm>
 #include <bit>
 #include <condition_variable>
 #include <deque>
@@ -62,6 +63,8 @@ struct Queue::State {
   std::condition_variable not_empty, not_full, progress;
   std::deque<std::unique_ptr<Task>> pending;
   std::atomic<std::uint64_t> enqueued{0}, finished{0};
+  static constexpr std::uint64_t kNobody = UINT64_MAX;
+  std::uint64_t awaited = kNobody;                  // the first ticket that somebody waits for: no wake-ups before it
   std::exception_ptr failure;                       // set: tasks are skipped until a synchronizing call takes it
   std::shared_ptr<const std::string> failure_text;  // the same, for the marks of what was not made
   std::atomic<Mode> mode{Mode::Working};            // changed under the lock
@@ -102,7 +105,11 @@ void Queue::State::check_mine() const {
 void Queue::State::wait(std::unique_lock<std::mutex>& lock, std::uint64_t ticket) {
   if (done(ticket)) return;
   check_mine();
-  progress.wait(lock, [&] { return done(ticket); });
+  progress.wait(lock, [&] {
+    if (done(ticket)) return true;
+    awaited = std::min(awaited, ticket);
+    return false;
+  });
 }
 
 void Queue::wait(std::uint64_t ticket) {
@@ -187,7 +194,9 @@ void Queue::State::work() {
     if (const unsigned n = ++runs[task->op]; n <= 8 || std::has_single_bit(n)) detail::stop_queues_at_exit();
     task.reset();
     lock.lock();
-    finished.fetch_add(1, std::memory_order_release);
+    const std::uint64_t now = finished.fetch_add(1, std::memory_order_release) + 1;
+    if (now < awaited) continue;
+    awaited = kNobody;
     progress.notify_all();
   }
 }
