@@ -134,9 +134,18 @@ Tensor PipelineImpl::forward(const Tensor& input) {
 
 namespace {
 
+// What a neighbour is going to copy: a hidden layout is restored now, since it would be behind the steps that its queue
+// is given before the neighbour's.
+void restore_layout(const Tensor& t) {
+  if (t.defined()) static_cast<void>(t.storage()->data());
+}
+
 // Where a stage's graph begins: keeps the gradient of the stage's input, on the stage's device.
 struct EntranceNode final : Node {
-  void apply(const GradList& in, GradList&) override { gradient = Tensor(in[0]); }
+  void apply(const GradList& in, GradList&) override {
+    gradient = Tensor(in[0]);
+    restore_layout(gradient);
+  }
   std::string name() const override { return "PipelineStageBackward"; }
   Tensor gradient;
 };
@@ -212,6 +221,7 @@ class PipelineImpl::Run {
       y = y * share;
       sum_ = sum_.defined() ? sum_ + y.detach() : y.detach();
     }
+    restore_layout(y);
     ends_[s][m] = y;
   }
 
