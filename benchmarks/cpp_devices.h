@@ -82,11 +82,11 @@ inline Body one_thread_step(std::int64_t batch) {
 inline Body pipeline_step(std::int64_t batch, std::int64_t size, std::int64_t micro_batches) {
   auto devices = std::make_shared<TwoDevices>();
   using namespace athanor::nn::parallel;  // NOLINT(google-build-using-namespace)
-  // Layers 1 and 2 with what comes before them; 3 and 4 with what comes after: as many operations in each.
+  // Up to the first block of layer 3, and the rest: about as long in each.
   Pipeline pipe(athanor::models::as_sequential(athanor::models::resnet50()),
                 PipelineOptions()
                     .devices({TwoDevices::get(0), TwoDevices::get(1)})
-                    .balance({11, 12})
+                    .balance({12, 11})
                     .chunks(micro_batches)
                     .schedule(PipelineSchedule::OneForwardOneBackward));
   auto optimizer = momentum_sgd(pipe->parameters());
