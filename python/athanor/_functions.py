@@ -273,7 +273,7 @@ def norm(input: Tensor, p="fro", dim=None, keepdim=False, out=None, dtype=None) 
 def result_type(tensor1, tensor2):
     """The dtype that an operation on these two, tensors or numbers, has."""
     def sample(x):
-        return _ops.empty((0,) * max(x.dim(), 0), dtype=x.dtype) if isinstance(x, Tensor) and x.dim() else x
+        return _ops.empty((0,) * x.dim(), dtype=x.dtype) if isinstance(x, Tensor) and x.dim() else x
     a, b = sample(tensor1), sample(tensor2)
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         a = _C.tensor(a)

@@ -69,6 +69,48 @@ class Construction(unittest.TestCase):
         self.assertTrue(torch.equal(a, torch.rand(5, generator=g)))
 
 
+class TypeInformation(unittest.TestCase):
+    @unittest.skipIf(numpy is None, "NumPy is not installed")
+    def test_limits_are_numpys(self):
+        for name in ("float16", "float32", "float64"):
+            mine, reference = torch.finfo(getattr(torch, name)), numpy.finfo(name)
+            for what in ("bits", "eps", "max", "min", "tiny", "smallest_normal", "resolution"):
+                self.assertEqual(getattr(mine, what), float(str(getattr(reference, what))) if what == "resolution"
+                                 else float(getattr(reference, what)), (name, what))
+            self.assertEqual(mine.dtype, name)
+        for name in ("uint8", "int8", "int16", "int32", "int64"):
+            mine, reference = torch.iinfo(getattr(torch, name)), numpy.iinfo(name)
+            self.assertEqual((mine.bits, mine.min, mine.max, mine.dtype),
+                             (reference.bits, reference.min, reference.max, name))
+
+    def test_limits_are_those_of_the_tensors(self):
+        for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+            info = torch.finfo(dtype)
+            self.assertEqual(torch.tensor(info.max, dtype=dtype).item(), info.max)
+            one = torch.ones((), dtype=dtype)
+            self.assertEqual((one + info.eps).item(), 1 + info.eps)
+            self.assertEqual((one + info.eps / 2).item(), 1)
+
+    def test_what_programs_print_and_compare(self):
+        self.assertEqual(repr(torch.finfo()), "finfo(resolution=1e-06, min=-3.40282e+38, max=3.40282e+38, eps=1.19209e-07, "
+                         "smallest_normal=1.17549e-38, tiny=1.17549e-38, dtype=float32)")
+        self.assertEqual(repr(torch.iinfo(torch.int8)), "iinfo(min=-128, max=127, dtype=int8)")
+        self.assertEqual(torch.finfo(torch.float32), torch.finfo())
+        self.assertNotEqual(torch.finfo(torch.float16), torch.finfo(torch.bfloat16))
+
+    def test_other_dtypes_are_refused(self):
+        for call in (lambda: torch.finfo(torch.int32), lambda: torch.iinfo(torch.float32), lambda: torch.iinfo(torch.bool)):
+            self.assertRaises(TypeError, call)
+
+    def test_result_type_takes_tensors_and_numbers(self):
+        whole, half = torch.ones(2, dtype=torch.int64), torch.ones(2, dtype=torch.float16)
+        for a, b, expected in ((whole, 1.0, torch.float32), (1.0, half, torch.float16), (whole, half, torch.float16),
+                               (half, torch.tensor(1.0, dtype=torch.float64), torch.float16),
+                               (torch.tensor(1), half, torch.float16), (whole, True, torch.int64), (1, 2.0, torch.float32),
+                               (torch.ones(0, 3), 1, torch.float32)):
+            self.assertIs(torch.result_type(a, b), expected, (a, b))
+
+
 class Printing(unittest.TestCase):
     def test_forms_of_the_documents(self):
         self.assertEqual(repr(torch.tensor([5.5, 3])), "tensor([5.5000, 3.0000])")

@@ -70,10 +70,6 @@ def __getattr__(name: str):
         from . import check
 
         return getattr(check, name)
-    if name in ("functional", "profiler", "graph"):
-        import importlib
-
-        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module 'athanor.autograd' has no attribute '{name}'")
 
 
