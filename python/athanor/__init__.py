@@ -17,10 +17,9 @@ from ._legacy import (  # noqa: F401
     ShortTensor,
 )
 from ._settings import (  # noqa: F401
-    get_rng_state, initial_seed, seed, set_default_device, set_default_dtype, set_default_tensor_type,
+    finfo, get_rng_state, iinfo, initial_seed, seed, set_default_device, set_default_dtype, set_default_tensor_type,
     set_printoptions, set_rng_state, use_deterministic_algorithms,
 )
-from ._type_info import finfo, iinfo  # noqa: F401
 from . import autograd  # noqa: F401
 from .autograd.grad_mode import (  # noqa: F401
     enable_grad, inference_mode, no_grad, set_grad_enabled,
