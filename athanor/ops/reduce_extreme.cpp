@@ -26,9 +26,12 @@ Tensor share_among_equals(const Reduction& r, const Tensor& grad, const Tensor& 
   return where(best, expand(div(r.restored(grad), cast(n, grad.dtype())), r.from), Scalar(0));
 }
 
+constexpr const char* kNeedsDim =
+    "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' "
+    "argument.";
+
 void check_not_empty_all(const char* op, const Tensor& self) {
-  ATHANOR_CHECK(self.defined() && self.numel() > 0, op, "(): Expected reduction dim to be specified for input.numel() ",
-                "== 0. Specify the reduction dim with the 'dim' argument.");
+  ATHANOR_CHECK(self.defined() && self.numel() > 0, op, kNeedsDim);
 }
 
 }  // namespace
@@ -169,7 +172,7 @@ struct ArgExtreme : Reduction {
     auto& op = static_cast<Derived&>(*this);
     const std::string name = op_name(Derived::schema);
     if (!op.dim) {
-      check_not_empty_all(name.c_str(), self);
+      ATHANOR_CHECK_INDEX(self.defined() && self.numel() > 0, name, kNeedsDim);
       const Meta m = reduced_all(Derived::schema, self, DType::Long);
       return op.keepdim ? Meta{reduced_keepdim(from, mask), m.dtype, m.device, {}} : m;
     }

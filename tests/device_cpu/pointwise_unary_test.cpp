@@ -411,7 +411,8 @@ TEST(Unary, PolygammaMatchesKnownValuesOnBothSidesOfItsPoles) {
                {2, -7.75, -124.03974558822776382},
                {20, 100, -1.3423500975739654937e-23},
                {100, 3, -6.0361069759381847785e109},
-               {200, 50, -2.5829713930705356496e33},  // 200! and 50^-201 are out of range
+               {200, 50, -2.5829713930705356496e33},     // 200! and 50^-201 are out of range
+               {40, -2.5, -4.02596322363595219133e+25},  // what is left where larger terms cancel
                {5, 1e4, 2.40060005999999944e-19},
                {2, 0, -kInf},
                {3, -4, kInf},

@@ -338,6 +338,13 @@ class NumPy(unittest.TestCase):
 
 
 class Calls(unittest.TestCase):
+    def test_extremes_of_nothing(self):
+        nothing = torch.ones(0, 3)
+        for call, error in ((nothing.max, RuntimeError), (nothing.min, RuntimeError), (nothing.argmax, IndexError),
+                            (nothing.argmin, IndexError), (lambda: nothing.max(0), IndexError)):
+            self.assertRaises(error, call)
+        self.assertEqual(nothing.argmax(1).shape, (0,))
+
     def test_keywords_and_numpys_names(self):
         a = torch.arange(6.0).reshape(2, 3)
         self.assertEqual(torch.sum(input=a, dim=0).tolist(), [3, 5, 7])

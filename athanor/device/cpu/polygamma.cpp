@@ -57,7 +57,8 @@ double polygamma(std::int64_t n, double x) {
     // The terms below zero are those above it mirrored, up to where x begins.
     const double fraction = x - std::floor(x);
     unit = std::min(fraction, 1 - fraction);
-    sum = zeta(s, fraction, unit) + sign * (zeta(s, 1 - fraction, unit) - zeta(s, 1 - x, unit));
+    // In this order: halfway between poles the first two cancel for even n, and leave all digits of the last.
+    sum = (zeta(s, fraction, unit) + sign * zeta(s, 1 - fraction, unit)) - sign * zeta(s, 1 - x, unit);
   }
   // The factorial and the power may leave the range of numbers where their product does not.
   const double power = std::pow(unit, -s);
