@@ -13,6 +13,7 @@
 #include <atomic>
 #include <thread>
 
+#include "athanor/base/interrupt.h"
 #include "athanor/distributed/net/interfaces.h"
 #include "athanor/distributed/plugin.h"
 #include "plugins/prepared.h"
@@ -79,7 +80,14 @@ class GlooRequest final : public P2pRequest {
   }
   void wait(Deadline deadline) override {
     std::unique_lock lock(mutex_);
-    if (!ended_.wait_until(lock, deadline.at(), [this] { return done_.load(); }))
+    const auto done = [this] { return done_.load(); };
+    while (!ended_.wait_until(lock, deadline.sooner(Deadline::after(kInterruptPeriod)).at(), done) &&
+           !deadline.expired()) {
+      lock.unlock();
+      check_interrupt();
+      lock.lock();
+    }
+    if (!done())
       throw DistBackendError(str(what_, ": ", sends_ ? "it was not received" : "no such message came", " in time"),
                              ATHANOR_WHERE);
     lock.unlock();

@@ -50,7 +50,7 @@ struct Solve {
 };
 
 /// The solution X of A X = B, or X A = B if not left. B may be a batch of vectors where A has one dim more than B, or
-/// B's shape is A's without its last size. Throws Error for a singular A.
+/// B's shape is A's without its last size. Throws LinAlgError for a singular A.
 ATHANOR_FUNCTION("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor");
 Tensor linalg_solve(const Tensor& A, const Tensor& B, bool left) {
   check_square("linalg.solve", A);
@@ -77,7 +77,7 @@ Tensor linalg_solve(const Tensor& A, const Tensor& B, bool left) {
   return _solve(expand(A, a_sizes), expand(B, b_sizes));
 }
 
-/// The inverse of square matrices. Throws Error for a singular one.
+/// The inverse of square matrices. Throws LinAlgError for a singular one.
 ATHANOR_FUNCTION("linalg_inv(Tensor A) -> Tensor");
 Tensor linalg_inv(const Tensor& A) {
   check_square("linalg.inv", A);
@@ -106,7 +106,7 @@ struct SlogDet {
 ATHANOR_FUNCTION("slogdet(Tensor self) -> (Tensor, Tensor)");
 std::tuple<Tensor, Tensor> slogdet(const Tensor& self) { return linalg_slogdet(self); }
 
-/// Determinants. Their gradient needs the inverse: it throws Error for a singular matrix.
+/// Determinants. Their gradient needs the inverse: it throws LinAlgError for a singular matrix.
 ATHANOR_FUNCTION("linalg_det(Tensor A) -> Tensor");
 Tensor linalg_det(const Tensor& A) {
   const auto [sign, logabs] = linalg_slogdet(A);

@@ -13,6 +13,7 @@
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
 #include "athanor/ops/reduce.h"
+#include "athanor/ops/reduce_extreme.h"
 #include "athanor/ops/softmax.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/unary.h"
@@ -320,6 +321,15 @@ Tensor huber_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduc
   return reduced("huber_loss", loss, reduction);
 }
 
+// Devices with a queue have no values yet to look at.
+void check_probabilities(const char* what, const Tensor& t) {
+  if (!t.device().is_host() || t.numel() == 0) return;
+  const double least = amin(t).item<double>(), greatest = amax(t).item<double>();
+  ATHANOR_CHECK(least >= 0 && greatest <= 1, "binary_cross_entropy: all elements of ", what,
+                " should be between 0 and 1, got ", least, " to ", greatest,
+                "; binary_cross_entropy_with_logits takes what is no probability");
+}
+
 /// -(t log x + (1 - t) log(1 - x)), logarithms not below -100.
 struct BinaryCrossEntropy : Autocast<AutocastTo::Float32> {
   ATHANOR_OP("_binary_cross_entropy(Tensor self, Tensor target) -> Tensor | function");
@@ -337,6 +347,8 @@ struct BinaryCrossEntropy : Autocast<AutocastTo::Float32> {
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& target) {
     const NoGradGuard guard;
+    check_probabilities("input", self);
+    check_probabilities("target", target);
     const Tensor yes = clamp_min(log(self), -100), no = clamp_min(log1p(neg(self)), -100);
     launch(copy_kernel, out, neg(add(no, mul(target, sub(yes, no)))));
   }

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from . import _C
-from ._C import Tensor
+from ._C import LinAlgError, Tensor
 
 _ops = _C.ops
 cross, multi_dot, matrix_power = _ops.linalg_cross, _ops.linalg_multi_dot, _ops.linalg_matrix_power

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "athanor/base/parallel.h"
+#include "athanor/ops/linalg_error.h"
 #include "athanor/tensor/print.h"
 #include "python/src/autograd.h"
 #include "python/src/convert.h"
@@ -27,6 +28,7 @@ extern PrintOptions print_options;
 namespace {
 
 PyObject* out_of_memory_error = nullptr;
+PyObject* linalg_error = nullptr;
 
 void set_error(PyObject* type, const char* text) { PyErr_SetString(type, text); }
 
@@ -50,6 +52,8 @@ PyObject* raise_current() noexcept {
     set_error(PyExc_NotImplementedError, e.what());
   } catch (const OutOfMemoryError& e) {
     set_error(out_of_memory_error, e.what());
+  } catch (const LinAlgError& e) {
+    set_error(linalg_error, e.what());
   } catch (const IoError& e) {
     set_error(PyExc_OSError, e.what());
   } catch (const std::bad_alloc&) {
@@ -90,6 +94,8 @@ namespace {
 void add_errors(nb::module_& m) {
   out_of_memory_error = PyErr_NewException("athanor.OutOfMemoryError", PyExc_RuntimeError, nullptr);
   m.attr("OutOfMemoryError") = nb::handle(out_of_memory_error);
+  linalg_error = PyErr_NewException("athanor.linalg.LinAlgError", PyExc_RuntimeError, nullptr);
+  m.attr("LinAlgError") = nb::handle(linalg_error);
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
       std::rethrow_exception(p);

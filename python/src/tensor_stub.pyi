@@ -50,6 +50,7 @@ class Generator:
 default_generator: Generator
 
 class OutOfMemoryError(RuntimeError): ...
+class LinAlgError(RuntimeError): ...
 
 _dtype = dtype
 _device = device

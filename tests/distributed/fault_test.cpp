@@ -64,7 +64,7 @@ TEST(Faults, WhoeverWaitsForARankThatIsHeldUpNamesTheOneThatHoldsItUp) {
         options.rank = rank;
         options.size = kRanks;
         options.group_name = "held up";
-        options.timeout = std::chrono::milliseconds(rank == kLate ? 30'000 : 5'000);
+        options.timeout = std::chrono::milliseconds(rank == kLate ? 30'000 : 10'000);
         if (rank == kStopped) options.store->set("pid", std::to_string(::getpid()));
         if (rank == kLate) {
           // The others only need to see some card of the last rank to go as far as they can without it.

@@ -359,7 +359,15 @@ void add_binary() {
           return reduced(map(in, [](const Values& v) { return v[2] * binary(v[0], v[1]); }), reduction);
         }));
   }
-  r.refusals = {{"targets of another shape", [] { binary_cross_entropy(full({2, 3}, 0.5), ones({3})); }, "[3]"}};
+  r.refusals = {
+      {"targets of another shape",
+       [] {
+         binary_cross_entropy(full({2, 3}, 0.5), ones({3}));
+       },
+       "[3]"},
+      {"inputs above 1", [] { binary_cross_entropy(full({2}, 1.5), ones({2})); }, "elements of input"},
+      {"NaN", [] { binary_cross_entropy(full({2}, std::nan("")), ones({2})); }, "elements of input"},
+      {"targets below 0", [] { binary_cross_entropy(full({2}, 0.5), full({2}, -1.0)); }, "elements of target"}};
   add_row(r);
   r = loss_row("binary_cross_entropy_with_logits");
   auto softplus = [](double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); };

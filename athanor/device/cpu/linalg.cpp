@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "athanor/base/parallel.h"
+#include "athanor/ops/linalg_error.h"
 
 namespace athanor::cpu {
 namespace {
@@ -145,9 +146,9 @@ void solve(const View& out, const View& a, const View& b, const char* op) {
       load(x, b, i);
       std::int64_t singular = -1;
       factor_lu(lu.data(), n, pivots, singular);
-      ATHANOR_CHECK(singular<0, op, batch> 1 ? ": (Batch element " : "", batch > 1 ? std::to_string(i) + ")" : "",
-                    ": The diagonal element ", singular + 1,
-                    " is zero, the solve could not be completed because the input matrix is singular.");
+      ATHANOR_CHECK_TYPE(LinAlgError, singular<0, op, batch> 1 ? ": (Batch element " : "",
+                         batch > 1 ? std::to_string(i) + ")" : "", ": The diagonal element ", singular + 1,
+                         " is zero, the solve could not be completed because the input matrix is singular.");
       solve_factored(lu.data(), pivots, x.data(), n, m);
       store(out, i, x);
     }
@@ -190,9 +191,10 @@ void cholesky(const View& out, const View& a, const char* op) {
       for (std::int64_t j = 0; j < n; ++j) {
         T* row = l.data() + j * n;
         const T rest = row[j] - dot(row, row, j);
-        ATHANOR_CHECK(rest > 0, op, batch > 1 ? ": (Batch element " : "", batch > 1 ? std::to_string(b) + ")" : "",
-                      ": The factorization could not be completed because the input is not positive-definite (the ",
-                      "leading minor of order ", j + 1, " is not positive-definite).");
+        ATHANOR_CHECK_TYPE(
+            LinAlgError, rest > 0, op, batch > 1 ? ": (Batch element " : "", batch > 1 ? std::to_string(b) + ")" : "",
+            ": The factorization could not be completed because the input is not positive-definite (the ",
+            "leading minor of order ", j + 1, " is not positive-definite).");
         row[j] = std::sqrt(rest);
         parallel_for(j + 1, n, 1 + kGrain / (j + 1), [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t i = begin; i < end; ++i) {

@@ -1,0 +1,27 @@
+"""Linear algebra: which exceptions singular matrices raise."""
+import unittest
+
+import athanor as torch
+
+
+class LinAlgErrors(unittest.TestCase):
+    def test_a_matrix_without_inverse_or_factor_raises_what_pytorch_raises(self):
+        singular = torch.zeros(2, 2)
+        for call in (torch.linalg.inv, torch.linalg.cholesky, lambda a: torch.linalg.solve(a, torch.ones(2)),
+                     lambda a: torch.linalg.inv(torch.stack([torch.eye(2), a]))):
+            with self.assertRaises(torch.linalg.LinAlgError) as caught:
+                call(singular)
+            self.assertIsInstance(caught.exception, RuntimeError)
+        self.assertEqual(torch.linalg.inv(2 * torch.eye(2)).tolist(), [[0.5, 0], [0, 0.5]])
+
+    def test_probabilities_outside_0_to_1_are_refused(self):
+        half = torch.full((2,), 0.5)
+        for wrong in (torch.tensor([1.5, 0.5]), torch.tensor([-0.1, 0.5]), torch.tensor([float("nan"), 0.5])):
+            with self.assertRaisesRegex(RuntimeError, "all elements of input should be between 0 and 1"):
+                torch.nn.functional.binary_cross_entropy(wrong, half)
+            with self.assertRaisesRegex(RuntimeError, "all elements of target should be between 0 and 1"):
+                torch.nn.functional.binary_cross_entropy(half, wrong)
+
+
+if __name__ == "__main__":
+    unittest.main()
