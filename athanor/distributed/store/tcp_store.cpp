@@ -99,7 +99,8 @@ class TCPStore::Call {
   /// False when nothing came until the deadline; the connection stays usable.
   bool readable() { return wait_for(socket_.fd(), POLLIN, deadline_); }
   void cancel_wait() {
-    deadline_ = Deadline::after(std::chrono::seconds(5)).sooner(StoreDeadline::of_this_thread());
+    // The caller's time is over already: a server that does not answer may be cut off.
+    deadline_ = Deadline::after(std::chrono::seconds(1)).sooner(StoreDeadline::of_this_thread());
     send(with_query(Query::CancelWait));
     // The server may have answered just before: then the cancellation finds nothing and stays unanswered.
     if (number<std::uint8_t>() == kWaitCanceled) done_ = true;
