@@ -53,12 +53,15 @@ class _Worker:
         # A forked child has all loaders' ends, too; it would keep them open.
         inherited = tuple(_open) if context.get_start_method() == "fork" else ()
         self.process = context.Process(target=_worker.worker_main, args=(setup, child, inherited), daemon=True)
+        # A Ctrl-C that finds the child before it ignores Ctrl-C would end it with a traceback of its own.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self.process.start()
         except BaseException:
             self.sock.close()
             raise
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             child.close()
         self.active = True  # has not come to the end of its stream
         self._waiting: Deque[Message] = deque()

@@ -198,6 +198,7 @@ def worker_main(setup: Setup, sock: Any, inherited: tuple) -> None:
 
     # Ctrl-C is the loader's to handle; it ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     for other in inherited:
         other.close()
     athanor.set_num_threads(1)
