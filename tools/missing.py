@@ -38,8 +38,8 @@ REASONS = [
     (r"torch\.(as_tensor|asarray|from_numpy|frombuffer|from_file|is_nonzero|result_type)|"
      r"torch\.Tensor\.(as_subclass|bfloat16|byte|long|short|tolist|nelement|new_tensor|numpy|get_device|index_put|"
      r"is_set_to|grad_dtype|untyped_storage)|torch\.nn\.functional\.Optional",
-     "Python's way of writing what C++ writes otherwise: to(kByte), from_blob, numel, index_put_; the bindings are "
-     "to have it"),
+     "Python's way of writing what C++ writes otherwise: to(kByte), from_blob, numel, index_put_; the Python package "
+     "has it"),
     (r"torch\.(is_grad_enabled|is_inference_mode_enabled|get_num_threads|set_num_threads|get_num_interop_threads|"
      r"set_num_interop_threads|set_flush_denormal)",
      "Settings of the process: here under other headers (GradMode, base/parallel.h), or without an effect"),

@@ -38,6 +38,7 @@ ATHANOR_ERROR_TYPE(ValueError);           ///< a value outside its domain
 ATHANOR_ERROR_TYPE(TypeError);            ///< a dtype or C++ type that cannot be used here
 ATHANOR_ERROR_TYPE(NotImplementedError);  ///< a combination this build does not support
 ATHANOR_ERROR_TYPE(OutOfMemoryError);     ///< an allocation failed or passed its limit
+ATHANOR_ERROR_TYPE(LinAlgError);          ///< a matrix that has no inverse, or no Cholesky factor
 ATHANOR_ERROR_TYPE(IoError);              ///< a file could not be read or written, or its content is malformed
 #undef ATHANOR_ERROR_TYPE
 

@@ -324,7 +324,8 @@ Tensor huber_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduc
 // Devices with a queue have no values yet to look at.
 void check_probabilities(const char* what, const Tensor& t) {
   if (!t.device().is_host() || t.numel() == 0) return;
-  const double least = amin(t).item<double>(), greatest = amax(t).item<double>();
+  const auto [low, high] = aminmax(t, std::nullopt, false);
+  const double least = low.item<double>(), greatest = high.item<double>();
   ATHANOR_CHECK(least >= 0 && greatest <= 1, "binary_cross_entropy: all elements of ", what,
                 " should be between 0 and 1, got ", least, " to ", greatest,
                 "; binary_cross_entropy_with_logits takes what is no probability");

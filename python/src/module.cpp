@@ -8,7 +8,6 @@
 #include <random>
 
 #include "athanor/base/parallel.h"
-#include "athanor/ops/linalg_error.h"
 #include "athanor/tensor/print.h"
 #include "python/src/autograd.h"
 #include "python/src/convert.h"

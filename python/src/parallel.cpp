@@ -15,6 +15,7 @@
 #include "athanor/parallel/comm_hooks.h"
 #include "athanor/parallel/data_parallel.h"
 #include "athanor/parallel/ddp.h"
+#include "athanor/parallel/pipeline.h"
 #include "athanor/parallel/sync_batch_norm.h"
 #include "python/src/autograd.h"
 #include "python/src/convert.h"
@@ -228,6 +229,19 @@ void add_ddp(nb::module_& m) {
         b.join.reset();
       });
   m.def("all_devices", &par::all_devices, "The virtual devices, or the host if there are none.");
+  m.def(
+      "pipeline_steps",
+      [](bool alternate, std::int64_t stages, std::int64_t micro_batches) {
+        std::vector<std::vector<std::pair<std::int64_t, bool>>> table;
+        for (const auto& steps : par::pipeline_steps(alternate ? par::PipelineSchedule::OneForwardOneBackward
+                                                               : par::PipelineSchedule::FillDrain,
+                                                     stages, micro_batches)) {
+          auto& row = table.emplace_back();
+          for (const par::PipelineStep& step : steps) row.emplace_back(step.micro_batch, step.backward);
+        }
+        return table;
+      },
+      "alternate"_a, "stages"_a, "micro_batches"_a, "For each stage, its micro-batches and whether backward, in order.");
   m.def(
       "average_gradients",
       [](const std::vector<Tensor>& parameters, Group g) { waiting([&] { par::average_gradients(parameters, g); }); },

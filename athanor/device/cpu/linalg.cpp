@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "athanor/base/parallel.h"
-#include "athanor/ops/linalg_error.h"
 
 namespace athanor::cpu {
 namespace {

@@ -27,9 +27,9 @@ constexpr double kBernoulli[] = {1.0 / 12,
 /// The sum of ((x + k) / unit)^-s over k >= 0, for x > 0 and s > 1.
 double zeta(double s, double x, double unit) {
   constexpr double kEpsilon = std::numeric_limits<double>::epsilon() / 4;
-  constexpr double kFar = 10;
+  constexpr int kFar = 10;
   double sum = 0, y = x;
-  for (int i = 0; i < static_cast<int>(kFar) || y < kFar; ++i, y += 1) sum += std::pow(y / unit, -s);
+  for (int i = 0; i < kFar || y < kFar; ++i, y += 1) sum += std::pow(y / unit, -s);
   double power = std::pow(y / unit, -s);
   sum += y * power / (s - 1) + power / 2;
   double factor = s;

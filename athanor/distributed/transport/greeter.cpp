@@ -24,8 +24,6 @@ constexpr std::uint64_t kMagic = 0x3152'4f4e'4148'5441;  // "ATHANOR1"
 constexpr std::size_t kMostGuests = 1024;
 // A guest that is silent for so long is a stranger.
 constexpr std::chrono::seconds kGuestPatience{5};
-// How often a wait looks whether it still has a point.
-constexpr std::chrono::milliseconds kLook{50};
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));

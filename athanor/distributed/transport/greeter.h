@@ -3,6 +3,7 @@
 /// who it is and proves that it belongs to the group; whoever cannot is dropped, without holding up the others.
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -16,6 +17,10 @@
 #include "athanor/distributed/net/socket.h"
 
 namespace athanor::distributed {
+
+/// How often a rank that waits for another while the group is built looks whether that still has a point; after so long
+/// a wait it also lets the others know for whom.
+inline constexpr std::chrono::milliseconds kLook{50};
 
 /// What a connection between two ranks is for. Streams are numbered from `Stream` on.
 enum class Line : std::uint32_t { Control, Messages, Descriptors, Stream };

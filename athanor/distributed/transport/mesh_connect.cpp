@@ -22,8 +22,6 @@ using athanor::detail::str;
 namespace {
 
 constexpr int kStreams = 2, kMaxStreams = 16;
-// After so long a wait others may want to know of it.
-constexpr std::chrono::milliseconds kLook{50};
 
 std::string boot_id() {
   std::string id;

@@ -29,22 +29,9 @@ def pipeline_steps(schedule: str, stages: int, micro_batches: int) -> List[List[
     "fill-drain": all forwards, then all backwards. "1F1B": backward as early as possible, so that a stage keeps the
     activations of no more micro-batches than there are stages from it on.
     """
-    if stages <= 0 or micro_batches <= 0:
-        raise ValueError(f"pipeline_steps: {stages} stages and {micro_batches} micro-batches; both must be positive")
     _check_choice("schedule", schedule, _SCHEDULES)
-    result = []
-    for stage in range(stages):
-        ahead = micro_batches if schedule == "fill-drain" else min(micro_batches, stages - stage)
-        steps = [PipelineStep(m, False) for m in range(ahead)]
-        if schedule == "fill-drain":
-            steps += [PipelineStep(m, True) for m in reversed(range(micro_batches))]
-        else:
-            for m in range(micro_batches):
-                steps.append(PipelineStep(m, True))
-                if m + ahead < micro_batches:
-                    steps.append(PipelineStep(m + ahead, False))
-        result.append(steps)
-    return result
+    table = _core.pipeline_steps(schedule == "1F1B", stages, micro_batches)
+    return [[PipelineStep(*step) for step in steps] for steps in table]
 
 
 def _check_choice(what: str, value: Any, choices: Sequence[str]) -> None:
