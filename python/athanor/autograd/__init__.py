@@ -1,7 +1,6 @@
 """Automatic differentiation: backward, grad, user-defined functions, grad modes, checks."""
 from __future__ import annotations
 
-
 from .. import _C
 from .._C import Tensor
 
@@ -70,6 +69,10 @@ def __getattr__(name: str):
         from . import check
 
         return getattr(check, name)
+    if name == "functional":
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module 'athanor.autograd' has no attribute '{name}'")
 
 
