@@ -77,6 +77,12 @@ namespace {
 /// The position of t among the results of its node.
 std::uint32_t result_nr(const Tensor& t) { return t.output_nr(); }
 
+/// A program's hook may have a state, and hooks are copied to be called.
+template <class Hook>
+std::shared_ptr<Hook> shared(Hook&& hook) {
+  return std::make_shared<Hook>(std::move(hook));
+}
+
 }  // namespace
 
 std::uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
@@ -84,15 +90,16 @@ std::uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) c
   const std::uint64_t id = detail::next_hook_id();
   if (auto fn = grad_fn()) {
     const auto nr = result_nr(*this);
-    fn->hooks().pre.emplace_back(id, [hook = std::move(hook), nr](GradList& grads) {
+    fn->hooks().pre.emplace_back(id, [hook = shared(std::move(hook)), nr](GradList& grads) {
       if (nr >= grads.size() || !grads[nr].defined()) return;
-      if (Tensor changed = hook(Tensor(grads[nr])); changed.defined()) grads[nr] = changed;
+      if (Tensor changed = (*hook)(Tensor(grads[nr])); changed.defined()) grads[nr] = changed;
     });
     return id;
   }
   AutogradMeta& meta = detail::autograd_meta(*this);
   if (!meta.hooks) meta.hooks = std::make_unique<TensorHooks>();
-  meta.hooks->hooks.emplace_back(id, [hook = std::move(hook)](const TensorBase& g) { return TensorBase(hook(g)); });
+  meta.hooks->hooks.emplace_back(
+      id, [hook = shared(std::move(hook))](const TensorBase& g) { return TensorBase((*hook)(Tensor(g))); });
   return id;
 }
 
@@ -105,7 +112,7 @@ std::uint64_t Tensor::register_post_accumulate_grad_hook(std::function<void(cons
   auto& list = meta.hooks->post_accumulate;
   auto place = list.end();
   if (!list.empty() && list.back().first == autograd::internals::kHomeHookId) --place;
-  list.emplace(place, id, [hook = std::move(hook)](const TensorBase& t) { hook(t); });
+  list.emplace(place, id, [hook = shared(std::move(hook))](const TensorBase& t) { (*hook)(Tensor(t)); });
   return id;
 }
 

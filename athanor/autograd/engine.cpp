@@ -14,6 +14,7 @@
 #include "athanor/profiler/record.h"
 #include "athanor/tape/anomaly.h"
 #include "athanor/tape/grad_mode.h"
+#include "athanor/tape/run_hooks.h"
 
 namespace athanor::autograd {
 namespace {
@@ -190,8 +191,9 @@ thread_local EndOfBackward* EndOfBackward::present = nullptr;
 void run_hooks(Node& node, GradList& grads) {
   NodeHooks* hooks = node.hooks_or_null();
   if (!hooks) return;
-  for (auto& [id, hook] : hooks->pre) hook(grads);
-  for (auto& [id, hook] : hooks->retain) hook(grads);
+  const auto run = [&](const NodeHooks::Pre& hook) { hook(grads); };
+  athanor::detail::for_each_hook(hooks->pre, run);
+  athanor::detail::for_each_hook(hooks->retain, run);
 }
 
 void apply(Node& node, const GradList& in, GradList& out) {
@@ -237,7 +239,7 @@ std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector
     apply(node, p->grads, out);
     if (__builtin_expect(anomaly_enabled() && anomaly_checks_nan(), 0)) check_nan(out, node);
     if (NodeHooks* hooks = node.hooks_or_null())
-      for (auto& [id, hook] : hooks->post) hook(out, p->grads);
+      athanor::detail::for_each_hook(hooks->post, [&](const NodeHooks::Post& hook) { hook(out, p->grads); });
     if (!keep_graph) node.release();
     for (std::size_t i = 0; i < out.size(); ++i) {
       const Edge& e = node.edge(i);

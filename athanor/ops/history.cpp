@@ -6,6 +6,7 @@
 #include "athanor/ops/create.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/view.h"
+#include "athanor/tape/run_hooks.h"
 
 namespace athanor {
 
@@ -56,14 +57,14 @@ void AccumulateGrad::apply(const GradList& in, GradList&) {
   AutogradMeta& meta = *variable_.impl()->autograd;
   TensorBase grad = in[0];
   if (meta.hooks)
-    for (auto& [id, hook] : meta.hooks->hooks)
+    detail::for_each_hook(meta.hooks->hooks, [&](const TensorHooks::Hook& hook) {
       if (TensorBase changed = hook(grad); changed.defined()) grad = changed;
+    });
   {
     const std::lock_guard lock(meta.lock);
     accumulate(meta, variable_, grad);
   }
-  if (meta.hooks)
-    for (auto& [id, hook] : meta.hooks->post_accumulate) hook(variable_);
+  if (meta.hooks) detail::for_each_hook(meta.hooks->post_accumulate, [&](const auto& hook) { hook(variable_); });
 }
 
 namespace {

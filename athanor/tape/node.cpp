@@ -6,6 +6,7 @@
 #include "athanor/tape/anomaly.h"
 #include "athanor/tape/autograd_meta.h"
 #include "athanor/tape/grad_mode.h"
+#include "athanor/tape/saved_hooks.h"
 #include "athanor/tape/saved_tensor.h"
 
 namespace athanor {
@@ -94,16 +95,27 @@ std::string& Node::forward_trace() {
   return *trace_;
 }
 
+namespace {
+// Never the version of a stand-in: get() looks for these only where versions differ.
+constexpr std::uint32_t kPacked = 1;
+}  // namespace
+
 void SavedTensor::save(const TensorBase& t) {
+  is_result_ = false;
+  if (__builtin_expect(detail::saved_tensor_hooks != nullptr, 0) && t.defined()) {
+    tensor_ = detail::pack_saved(t, false);
+    version_ = kPacked;
+    return;
+  }
   tensor_ = t;
   if (t.defined()) version_ = t.impl()->version();
-  is_result_ = false;
 }
 
 void SavedTensor::save_result(const TensorBase& t, Node* node) {
   if (!t.defined()) return;
-  version_ = t.impl()->version();
-  tensor_ = detail::alias(t, t.sizes(), t.strides(), t.storage_offset());
+  const bool packs = __builtin_expect(detail::saved_tensor_hooks != nullptr, 0);
+  version_ = packs ? kPacked : t.impl()->version();
+  tensor_ = packs ? detail::pack_saved(t, true) : detail::alias(t, t.sizes(), t.strides(), t.storage_offset());
   is_result_ = true;
   const AutogradMeta* meta = t.impl()->autograd;
   result_nr_ = meta && meta->grad_fn.get() == node ? meta->output_nr : 0;
@@ -113,6 +125,7 @@ TensorBase SavedTensor::get(Node* node) const {
   if (!tensor_.defined()) return {};
   const std::uint32_t now = tensor_.impl()->version();
   if (__builtin_expect(now != version_, 0)) {
+    if (detail::is_packed(tensor_)) return detail::unpack_saved(tensor_, node, result_nr_);
     std::string which = "";
     const AutogradMeta* meta = tensor_.impl()->autograd;
     if (is_result_)

@@ -20,10 +20,6 @@ namespace {
 
 using autograd::variable_list;
 
-struct NodeHandle {
-  IntrusivePtr<Node> node;
-};
-
 // Takes the interpreter lock for its scope, whoever held it before.
 struct Locked {
   PyGILState_STATE state = PyGILState_Ensure();
@@ -34,15 +30,6 @@ struct Locked {
 };
 
 nb::tuple to_tuple(variable_list&& list) { return nb::steal<nb::tuple>(to_python(std::move(list))); }
-
-nb::object next_functions(const NodeHandle& self) {
-  nb::list edges;
-  for (std::size_t i = 0; i < self.node->num_edges(); ++i) {
-    const Edge& e = self.node->edge(i);
-    edges.append(nb::make_tuple(nb::steal(node_object(e.node)), e.nr));
-  }
-  return nb::tuple(edges);
-}
 
 // The node of a torch.autograd.Function: C++'s own kind, whose backward calls Python.
 class PythonNode final : public autograd::FunctionNode {
@@ -151,37 +138,12 @@ Tensor PythonCallable::operator()(const Tensor& t) const {
   return unwrap(result.ptr());
 }
 
-PyObject* node_object(IntrusivePtr<Node> node) {
-  if (!node) Py_RETURN_NONE;
-  return nb::cast(NodeHandle{std::move(node)}).release().ptr();
+PyObject* node_context(const Node& node) {
+  const auto* python = dynamic_cast<const PythonNode*>(&node);
+  return Py_NewRef(python ? python->context() : Py_None);
 }
 
 void bind_autograd(nb::module_& m) {
-  nb::class_<NodeHandle>(m, "Node", "One recorded call of the graph.")
-      .def("name", [](const NodeHandle& n) { return n.node->name(); })
-      .def_prop_ro("next_functions", next_functions, "(node, number of its input) for each input.")
-      .def_prop_ro("variable",
-                   [](const NodeHandle& n) {
-                     TensorImpl* leaf = n.node->variable();
-                     return leaf ? Tensor(TensorBase(IntrusivePtr<TensorImpl>(leaf))) : Tensor();
-                   })
-      .def("_sequence_nr", [](const NodeHandle& n) { return n.node->sequence_nr(); })
-      .def("_context",
-           [](const NodeHandle& n) -> nb::object {
-             auto* python = dynamic_cast<PythonNode*>(n.node.get());
-             return python ? nb::borrow(python->context()) : nb::none();
-           })
-      .def("__eq__",
-           [](const NodeHandle& n, nb::object o) {
-             return nb::isinstance<NodeHandle>(o) && nb::cast<NodeHandle&>(o).node == n.node;
-           })
-      .def("__hash__", [](const NodeHandle& n) { return reinterpret_cast<std::size_t>(n.node.get()) >> 4; })
-      .def("__repr__", [](const NodeHandle& n) {
-        char address[32];
-        std::snprintf(address, sizeof address, "%p", static_cast<void*>(n.node.get()));
-        return "<" + n.node->name() + " object at " + address + ">";
-      });
-
   nb::class_<FunctionCore>(m, "_FunctionCore")
       .def("save_for_backward",
            [](FunctionCore& c, variable_list list) { c.context().save_for_backward(std::move(list)); })

@@ -11,8 +11,15 @@
 namespace athanor::python {
 
 void bind_autograd(nanobind::module_& m);
+void bind_graph(nanobind::module_& m);
+/// A node as Python sees it.
+struct NodeHandle {
+  IntrusivePtr<Node> node;
+};
 /// New reference: the object of a node, None for none.
 PyObject* node_object(IntrusivePtr<Node> node);
+/// New reference: what the node of a Function in Python keeps for backward, None for other nodes.
+PyObject* node_context(const Node& node);
 
 /// A Python callable that any thread may call or drop. A Python error in it travels on as nanobind::python_error.
 class PythonCallable {

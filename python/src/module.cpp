@@ -164,6 +164,7 @@ NB_MODULE(_C, m) {
   add_ops(m);
   add_settings(m);
   bind_autograd(m);
+  bind_graph(m);
 #define ATHANOR_PYTHON_ROOM(name) bind_##name(m);
 #include "python/src/rooms.inc"
 #undef ATHANOR_PYTHON_ROOM

@@ -60,7 +60,10 @@ _memory_format = memory_format
 class Node:
     next_functions: tuple[tuple[Optional[Node], builtins.int], ...]
     variable: Optional[Tensor]
+    metadata: dict[Any, Any]
     def name(self) -> builtins.str: ...
+    def register_hook(self, fn: Callable[..., Any]) -> Any: ...
+    def register_prehook(self, fn: Callable[..., Any]) -> Any: ...
 
 class Tensor:
     shape: Size

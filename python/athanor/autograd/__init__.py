@@ -4,17 +4,23 @@ from __future__ import annotations
 from .. import _C
 from .._C import Tensor
 
+from . import graph
 from .function import Function  # noqa: F401
+from .graph import GradientEdge
 from .grad_mode import (  # noqa: F401
     detect_anomaly, enable_grad, inference_mode, no_grad, set_detect_anomaly, set_grad_enabled,
 )
 
 __all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck",
-           "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled"]
+           "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled"]
 
 
 def _list(x) -> list:
-    return [x] if isinstance(x, Tensor) else list(x)
+    return [x] if isinstance(x, (Tensor, GradientEdge)) else list(x)
+
+
+def _has_edge(*lists: list) -> bool:
+    return any(isinstance(x, GradientEdge) for xs in lists for x in xs)
 
 
 def _gradients(given, outputs: list) -> list:
@@ -29,31 +35,52 @@ def _gradients(given, outputs: list) -> list:
 
 def backward(tensors, grad_tensors=None, retain_graph: bool | None = None, create_graph: bool = False,
              grad_variables=None, inputs=None) -> None:
-    """Adds the gradients of tensors with respect to the leaves (or to `inputs` alone) to their `.grad`."""
+    """Adds the gradients of tensors with respect to the leaves (or to `inputs` alone) to their `.grad`.
+
+    tensors: one or several; grad_tensors: a gradient of the shape of each, which may be None for one element. Both tensors
+    and inputs may be graph.GradientEdges. retain_graph (create_graph, unless given): another backward may follow.
+    create_graph: the gradients have a history themselves. Raises RuntimeError for a tensor that does not require grad, a
+    gradient of another shape, or a graph that was used up.
+    """
     if grad_variables is not None:
         grad_tensors = grad_variables
     if inputs is not None:
         inputs = _list(inputs)
         if not inputs:
             raise RuntimeError("'inputs' argument to backward() cannot be empty.")
-    outputs = _list(tensors)
-    _C._run_backward(outputs, _gradients(grad_tensors, outputs), retain_graph, create_graph, inputs or [])
+    outputs, inputs = _list(tensors), inputs or []
+    gradients = _gradients(grad_tensors, outputs)
+    if _has_edge(outputs, inputs):
+        _C._run_to_edges(outputs, gradients, create_graph if retain_graph is None else retain_graph, create_graph, inputs, True,
+                         True)
+    else:
+        _C._run_backward(outputs, gradients, retain_graph, create_graph, inputs)
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph: bool | None = None, create_graph: bool = False,
          only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
          materialize_grads: bool = False) -> tuple:
     """The gradients of outputs with respect to inputs, one per input; `.grad` stays as it is. An input that was not used
-    raises RuntimeError unless allow_unused, where its gradient is None, or zeros with materialize_grads."""
+    raises RuntimeError unless allow_unused, where its gradient is None, or zeros with materialize_grads. Both may be
+    graph.GradientEdges; other arguments and errors are those of backward. Raises ValueError for materialize_grads with
+    allow_unused=False, RuntimeError for it with an edge that was not used."""
     if is_grads_batched:
         raise NotImplementedError("autograd.grad: is_grads_batched needs vmap, which is not here; call grad once per gradient")
     if allow_unused is False and materialize_grads:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
                          "allow_unused=False.")
     outputs, inputs = _list(outputs), _list(inputs)
-    result = _C._run_grad(outputs, inputs, _gradients(grad_outputs, outputs), create_graph if retain_graph is None else retain_graph,
-                          create_graph, bool(allow_unused) or materialize_grads)
+    gradients = _gradients(grad_outputs, outputs)
+    keep, unused = create_graph if retain_graph is None else retain_graph, bool(allow_unused) or materialize_grads
+    if _has_edge(outputs, inputs):
+        if not inputs:
+            raise RuntimeError("grad requires non-empty inputs.")
+        result = _C._run_to_edges(outputs, gradients, keep, create_graph, inputs, False, unused)
+    else:
+        result = _C._run_grad(outputs, inputs, gradients, keep, create_graph, unused)
     if materialize_grads:
+        if any(g is None and isinstance(i, GradientEdge) for g, i in zip(result, inputs)):
+            raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         result = tuple(_C.ops.zeros_like(i) if g is None else g for g, i in zip(result, inputs))
     return result
 
