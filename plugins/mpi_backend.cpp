@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "athanor/base/interrupt.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/plugin.h"
 #include "athanor/distributed/transport/wait.h"
@@ -156,10 +157,14 @@ class Library {
   std::mutex mutex_;
 };
 
-// Asks until it is done. Throws at the deadline; the request is left to MPI, which has no way to give it up.
-void finish(MPI_Request& request, MPI_Status* status, Deadline deadline, bool background, const std::string& what,
+enum class Wait { Collective, Background, Message };
+
+// Asks until it is done. Throws at the deadline; the request is left to MPI, which has no way to give it up. A message
+// can be given up by who waits for it: nothing else is at its memory.
+void finish(MPI_Request& request, MPI_Status* status, Deadline deadline, Wait wait, const std::string& what,
             const std::atomic<bool>& aborted) {
-  Patience patience(true, background);
+  Patience patience(true, wait == Wait::Background);
+  Deadline next_look = Deadline::after(kInterruptPeriod);
   while (true) {
     int done = 0;
     {
@@ -173,6 +178,10 @@ void finish(MPI_Request& request, MPI_Status* status, Deadline deadline, bool ba
       throw DistBackendError(
           str("backend 'mpi': ", what, ": not done in time; another rank did not come, hangs or is gone"),
           ATHANOR_WHERE);
+    }
+    if (wait == Wait::Message && next_look.expired()) {
+      check_interrupt();
+      next_look = Deadline::after(kInterruptPeriod);
     }
     if (!patience.endure()) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
@@ -196,7 +205,7 @@ class MpiRequest final : public P2pRequest {
     return done_ = done != 0;
   }
   void wait(Deadline deadline) override {
-    if (!done_) finish(request_, &status_, deadline, false, what_, aborted_);
+    if (!done_) finish(request_, &status_, deadline, Wait::Message, what_, aborted_);
     done_ = true;
   }
   int source_rank() const override { return status_.MPI_SOURCE; }
@@ -409,7 +418,8 @@ class MpiBackend final : public Backend {
       const auto turn = Library::get().enter();
       check(start(&request), op_name(call.op));
     }
-    finish(request, MPI_STATUS_IGNORE, call.deadline, call.background, call.text(), aborted_);
+    finish(request, MPI_STATUS_IGNORE, call.deadline, call.background ? Wait::Background : Wait::Collective,
+           call.text(), aborted_);
   }
 
   MPI_Comm communicator_ = MPI_COMM_NULL;

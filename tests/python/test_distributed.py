@@ -1,6 +1,7 @@
 """athanor.distributed: collectives, messages, objects, groups, stores, errors, Ctrl-C."""
 import datetime
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -388,6 +389,46 @@ except KeyboardInterrupt:
         for call in calls:
             with self.subTest(call=call):
                 self.assertEqual(ranks.run(body, args=(call,))[0], True)
+
+    def test_ctrl_c_ends_the_wait_for_a_message_over_mpi(self):
+        if not dist.is_mpi_available() or not shutil.which("mpirun"):
+            self.skipTest("the plug-in for MPI was not built, or there is no mpirun")
+        program = """
+import os, signal, sys, threading, time
+import athanor as torch, athanor.distributed as dist
+dist.init_process_group("mpi")
+def later():
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGINT)
+for wait in (lambda: dist.recv(torch.ones(1), 1, tag=3), lambda: dist.recv(torch.ones(1), None, tag=4),
+             lambda: dist.irecv(torch.ones(1), 1, tag=5).wait()):
+    if dist.get_rank() == 0:
+        threading.Thread(target=later, daemon=True).start()
+        begin = time.monotonic()
+        try:
+            wait()
+            print("went on")
+        except KeyboardInterrupt:
+            print("interrupted", time.monotonic() - begin < 20, flush=True)
+    dist.barrier()
+# What was given up takes nothing from later messages.
+t = torch.full((2,), 7.0)
+if dist.get_rank() == 0:
+    t.zero_()
+    dist.recv(t, 1, tag=3)
+    print(t.tolist(), flush=True)
+else:
+    dist.send(t, 0, tag=3)
+dist.destroy_process_group()
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "program.py")
+            with open(path, "w") as file:
+                file.write(program)
+            done = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable, path],
+                                  capture_output=True, text=True, timeout=120, env=ranks.package_environment())
+        self.assertEqual(done.stdout, "interrupted True\n" * 3 + "[7.0, 7.0]\n", done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_other_threads_run_while_one_waits(self):
         store = dist.HashStore()
