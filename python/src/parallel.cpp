@@ -82,6 +82,27 @@ class Tree final : public nn::Module {
   std::vector<Entry> buffers_;
 };
 
+// hook(bucket) -> something whose wait() gives the bucket's new values, or a list that begins with them.
+using SharedHook = std::shared_ptr<std::optional<PythonCallable>>;
+par::CommHook python_hook(const SharedHook& hook) {
+  return [hook](par::GradBucket& bucket) {
+    const nb::gil_scoped_acquire lock;
+    ATHANOR_CHECK(*hook, "the communication hook is gone with its DistributedDataParallel");
+    const nb::object future = nb::borrow((*hook)->get())(par::GradBucket(bucket));
+    if (!nb::hasattr(future, "wait"))
+      ATHANOR_THROW(TypeError, "a communication hook should return a Future, got ", Py_TYPE(future.ptr())->tp_name);
+    return std::async(std::launch::deferred, [result = PythonCallable(future.ptr())] {
+      const nb::gil_scoped_acquire again;
+      nb::object value = nb::borrow(result.get()).attr("wait")();
+      if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) value = value[0];
+      if (!is_tensor(value.ptr()))
+        ATHANOR_THROW(TypeError, "the Future of a communication hook should hold a Tensor, got ",
+                      Py_TYPE(value.ptr())->tp_name);
+      return unwrap(value.ptr());
+    });
+  };
+}
+
 class Ddp final : public par::DistributedDataParallelBase {
  public:
   Ddp(std::shared_ptr<Tree> tree, const par::DistributedDataParallelOptions& options)
@@ -92,7 +113,18 @@ class Ddp final : public par::DistributedDataParallelBase {
   }
   using DistributedDataParallelBase::after_forward;
 
+  void set_hook(const SharedHook& hook) {
+    register_comm_hook(python_hook(hook));
+    hook_ = hook;
+  }
+  /// The hook in Python, if what holds it is this wrapper alone: a graph that waits for its backward needs it, too.
+  std::optional<PythonCallable>* own_hook() const {
+    const bool alone = weak_from_this().use_count() <= 1 && reducer().weak_from_this().use_count() <= 1;
+    return alone && hook_ && *hook_ ? hook_.get() : nullptr;
+  }
+
  private:
+  SharedHook hook_;
   std::shared_ptr<Tree> tree_;
 };
 
@@ -151,25 +183,6 @@ std::shared_ptr<BucketFuture> to_python(std::future<Tensor> f) {
   return std::make_shared<BucketFuture>(BucketFuture{std::move(f), {}});
 }
 
-// hook(bucket) -> something whose wait() gives the bucket's new values, or a list that begins with them.
-par::CommHook python_hook(nb::callable hook) {
-  return [held = PythonCallable(hook.ptr())](par::GradBucket& bucket) {
-    const nb::gil_scoped_acquire lock;
-    const nb::object future = nb::borrow(held.get())(par::GradBucket(bucket));
-    if (!nb::hasattr(future, "wait"))
-      ATHANOR_THROW(TypeError, "a communication hook should return a Future, got ", Py_TYPE(future.ptr())->tp_name);
-    return std::async(std::launch::deferred, [result = PythonCallable(future.ptr())] {
-      const nb::gil_scoped_acquire again;
-      nb::object value = nb::borrow(result.get()).attr("wait")();
-      if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) value = value[0];
-      if (!is_tensor(value.ptr()))
-        ATHANOR_THROW(TypeError, "the Future of a communication hook should hold a Tensor, got ",
-                      Py_TYPE(value.ptr())->tp_name);
-      return unwrap(value.ptr());
-    });
-  };
-}
-
 std::shared_ptr<Ddp> make_ddp(const Named& parameters, const Named& buffers, Group group, nb::handle device,
                               bool broadcast_buffers, bool init_sync, double bucket_cap_mb, bool static_graph,
                               std::optional<bool> overlap) {
@@ -185,12 +198,30 @@ std::shared_ptr<Ddp> make_ddp(const Named& parameters, const Named& buffers, Gro
   return waiting([&] { return std::make_shared<Ddp>(std::move(tree), options); });
 }
 
+// A hook's state may be the wrapper, which holds the hook.
+int traverse_ddp(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  if (const auto* hook = nb::inst_ptr<Ddp>(self)->own_hook()) Py_VISIT((*hook)->get());
+  return 0;
+}
+int clear_ddp(PyObject* self) {
+  if (auto* hook = nb::inst_ptr<Ddp>(self)->own_hook()) const auto dropped = std::exchange(*hook, std::nullopt);
+  return 0;
+}
+PyType_Slot ddp_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_ddp)},
+                           {Py_tp_clear, reinterpret_cast<void*>(clear_ddp)},
+                           {0, nullptr}};
+
 void add_ddp(nb::module_& m) {
-  nb::class_<Ddp>(m, "_Ddp")
+  nb::class_<Ddp>(m, "_Ddp", nb::type_slots(ddp_slots))
       .def("before_forward",
            [](Ddp& d, const std::vector<Tensor>& buffers) { waiting([&] { d.before_forward(buffers); }); })
       .def("after_forward", &Ddp::after_forward)
-      .def("register_comm_hook", [](Ddp& d, nb::callable hook) { d.register_comm_hook(python_hook(std::move(hook))); })
+      .def("register_comm_hook",
+           [](Ddp& d, nb::callable hook) {
+             d.set_hook(std::make_shared<std::optional<PythonCallable>>(PythonCallable(hook.ptr())));
+           })
       .def("overlaps", [](const Ddp& d) { return d.reducer().overlaps(); })
       .def("in_shared_memory", [](const Ddp& d) { return d.reducer().in_shared_memory(); })
       .def("buckets", [](const Ddp& d) { return d.reducer().buckets(); })
@@ -228,6 +259,9 @@ void add_ddp(nb::module_& m) {
         if (b.join && well) waiting([&] { b.join->answer(); });
         b.join.reset();
       });
+  m.def(
+      "restore_layout", [](const Tensor& t) { static_cast<void>(t.storage()->data()); }, "tensor"_a,
+      "Puts values of a layout of the library's own into the plain order, enqueued with the device's other work.");
   m.def("all_devices", &par::all_devices, "The virtual devices, or the host if there are none.");
   m.def(
       "pipeline_steps",

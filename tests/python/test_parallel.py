@@ -1,7 +1,9 @@
 """athanor.nn.parallel: DistributedDataParallel, DataParallel, SyncBatchNorm."""
+import gc
 import subprocess
 import sys
 import unittest
+import weakref
 
 import athanor as torch
 import athanor.distributed as dist
@@ -216,6 +218,30 @@ class Distributed(Case):
                     self.assertEqual(twice, "refused")
                     if name == "python":
                         self.assertEqual(seen, [(0, True, 4)])
+
+    def test_a_hook_whose_state_is_the_wrapper_does_not_keep_it(self):
+        def body(rank, size):
+            calls = []
+
+            def hook(state, bucket):
+                calls.append(type(state).__name__)
+                return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0])
+
+            model = DistributedDataParallel(net())
+            model.register_comm_hook(model, hook)
+            loss = model(batch(rank)[0]).sum()
+            parameters, alive = list(model.parameters()), [weakref.ref(model)]
+            del model
+            gc.collect()
+            # The graph averages although nothing else holds the wrapper.
+            alive.append(alive[0]() is not None)
+            loss.backward()
+            reduced = [p.grad is not None for p in parameters]
+            del loss
+            gc.collect()
+            return alive[1], alive[0]() is None, calls, all(reduced)
+
+        self.assertEqual(ranks.run(body), [(True, True, ["DistributedDataParallel"], True)] * 2)
 
     def test_what_a_hook_raises_comes_out_of_backward(self):
         def body(rank, size):

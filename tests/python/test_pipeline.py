@@ -144,13 +144,23 @@ def watched(step):
     return run
 
 pipeline._Run.forward, pipeline._Run.backward = watched(pipeline._Run.forward), watched(pipeline._Run.backward)
+# Results of convolutions, and their gradients, are in an order that copies have to restore.
+images = nn.Sequential(nn.Conv2d(64, 64, 3, stride=2), nn.Conv2d(64, 64, 5), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+first = nn.Conv2d(64, 64, 3, stride=2).to(on(1)[0])(torch.randn(2, 64, 28, 28, device=on(1)[0]))
+before = enqueued()[0]
+first.cpu()
+print("restored:", enqueued()[0] - before)
 for schedule in ("fill-drain", "1F1B"):
-    pipe = Pipeline(network(), devices=on(3), chunks=4, schedule=schedule)
-    moved = []
-    pipe.train_step(torch.randn(8, 6), torch.randint(3, (8,)), nn.functional.cross_entropy)
-    print(len(moved), all(m == [True] for m in moved))
+    for net, x in ((network(), torch.randn(8, 6)), (images, torch.randn(8, 64, 28, 28))):
+        pipe = Pipeline(net, devices=on(3), chunks=4, schedule=schedule)
+        moved = []
+        pipe.train_step(x, torch.randint(3, (8,)), nn.functional.cross_entropy)
+        print(len(moved), all(m == [True] for m in moved))
 """, "cuda", devices=3)
-        self.assertEqual(out, "24 True\n24 True\n")
+        restored, rest = out.split("\n", 1)
+        self.assertEqual(rest, "24 True\n" * 4)
+        if restored == "restored: 0":
+            self.skipTest("convolutions leave plain results on this processor; everything else is as it should be")
 
     def test_a_failing_stage_ends_the_step_and_the_next_one_works(self):
         out = ranks.run_program(HEAD + """

@@ -196,6 +196,7 @@ class _Entrance(Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         gradients, m = ctx.place
+        _core.restore_layout(gradient)
         gradients[m] = gradient
         return None, None, None, None
 
@@ -260,6 +261,9 @@ class _Run:
                 raise RuntimeError(f"Pipeline.train_step: the loss must be a scalar, got shape {tuple(y.shape)}")
             y = y * (self.inputs[m].size(0) / self.total)
             self.sum = y.detach() if self.sum is None else self.sum + y.detach()
+        # What a neighbour is going to copy: a hidden layout is restored now, since it would be behind the steps that this
+        # stage's queue is given before the neighbour's.
+        _core.restore_layout(y)
         self.ends[s][m] = y
 
     def backward(self, s: int, m: int) -> None:
