@@ -9,8 +9,10 @@ import argparse
 import keyword
 import pathlib
 import re
+import sys
 
 import generate_ops
+from op_docs import DOCS
 
 # schema type without "?": Kind, conversion of one value, C++ type where a default needs it.
 KINDS = {
@@ -74,11 +76,12 @@ class Parameter:
         default = default.replace("MemoryFormat::Contiguous", "contiguous_format").replace("{0, 1}", "(0, 1)")
         return f"{types.get(self.base, self.base)} {name}{default}"
 
-    def convert(self, at):
-        """The C++ expression that makes the argument from values[at]."""
+    def convert(self, at, makes_anew=False):
+        """The C++ expression that makes the argument from values[at]. An op that takes no tensor makes its result on the
+        default device."""
         value = f"v[{at}]"
         if self.base == "TensorOptions":
-            return f"to_options(v + {at})"
+            return f"{'to_factory_options' if makes_anew else 'to_options'}(v + {at})"
         kind, function, cpp = KINDS[self.base]
         if self.base == "Tensor":
             return f"to_optional_tensor({value})" if self.optional or not self.required else f"to_tensor({value})"
@@ -148,8 +151,9 @@ class Form:
 
     def body(self):
         lines, at, names = [], 0, []
+        makes_anew = self.kind == "plain" and not any(p.base in ("Tensor", "Tensor[]") for p in self.parameters)
         for p in self.parameters:
-            lines.append(f"  const auto& a{p.index} = {p.convert(at)};")
+            lines.append(f"  const auto& a{p.index} = {p.convert(at, makes_anew)};")
             names.append(f"a{p.index}")
             at += len(p.rows())
         self_is_first = bool(self.op.args) and self.op.args[0].name == "self" and self.op.args[0].type == "Tensor"
@@ -222,7 +226,7 @@ STUB_TYPES = {"Tensor": "Tensor", "TensorList": "_Tensors", "Int": "int", "IntLi
 STUB_HEAD = """# Generated from the schemas in athanor/ops and the tables of python/src.
 import builtins
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Optional, Union, overload
+from typing import Any, NamedTuple, Optional, TypeVar, Union, overload
 
 """
 STUB_ALIASES = """_Number = Union[builtins.int, builtins.float, builtins.bool, Tensor]
@@ -330,6 +334,15 @@ def write_stubs(folder, listed, sources):
     generate_ops.write_if_changed(folder / "_functions.pyi", "".join(out))
 
 
+def check_docs(listed, without_comment):
+    silent = [name for name, forms, doc in listed if not doc and not is_part(name, forms)]
+    if silent:
+        sys.exit(f"generate_python: say what {', '.join(silent)} does, by a comment above the schema or in tools/op_docs.py")
+    unused = DOCS.keys() - without_comment
+    if unused:
+        sys.exit(f"generate_python: tools/op_docs.py has {', '.join(sorted(unused))}: no such op, or its schema has a comment")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", required=True)
@@ -350,7 +363,8 @@ def main():
             if not doc and op.doc:
                 doc.append("\n".join(line.removeprefix("///").strip() for line in op.doc))
     # A tensor where a number would do too: the overload with the tensor comes first.
-    listed = [(name, forms, doc[0] if doc else "") for name, (forms, doc) in groups.items()]
+    listed = [(name, forms, doc[0] if doc else DOCS.get(forms[0].op.name, "")) for name, (forms, doc) in groups.items()]
+    check_docs(listed, {forms[0].op.name for forms, doc in groups.values() if not doc})
     out = pathlib.Path(args.out)
     number, size = 0, -(-len(listed) // args.files)
     for i in range(args.files):

@@ -17,7 +17,7 @@ from ._legacy import (  # noqa: F401
     ShortTensor,
 )
 from ._settings import (  # noqa: F401
-    finfo, get_rng_state, iinfo, initial_seed, seed, set_default_device, set_default_dtype, set_default_tensor_type,
+    finfo, get_default_device, get_rng_state, iinfo, initial_seed, seed, set_default_device, set_default_dtype, set_default_tensor_type,
     set_printoptions, set_rng_state, use_deterministic_algorithms,
 )
 from . import autograd  # noqa: F401

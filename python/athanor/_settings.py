@@ -35,9 +35,13 @@ def set_default_tensor_type(t) -> None:
 
 
 def set_default_device(device) -> None:
-    """Only the host can be the default. Raises NotImplementedError for others."""
-    if device is not None and _C.device(device).type != "cpu":
-        raise NotImplementedError("set_default_device: tensors are made on the host unless a device is named")
+    """Where this thread makes tensors of nothing, or of data, if no device is named; None: on the host."""
+    _C._set_default_device(None if device is None else _C.device(device))
+
+
+def get_default_device() -> _C.device:
+    """Where this thread makes tensors if no device is named: what set_default_device or `with torch.device(...)` said."""
+    return _C._get_default_device()
 
 
 def get_rng_state():

@@ -48,10 +48,17 @@ def _numpy(self: Tensor, *, force: bool = False):
 
 
 def _array(self: Tensor, dtype=None, copy=None):
+    """What NumPy takes the tensor for: numpy(), converted to dtype, and copied if asked for. Raises as numpy()."""
     array = self.numpy()
     if dtype is not None and array.dtype != dtype:
         return array.astype(dtype)
     return array.copy() if copy else array
+
+
+def _array_wrap(self: Tensor, array, context=None, return_scalar: builtins.bool = False) -> Tensor:
+    """What NumPy's functions make of the tensor becomes a tensor again, on the array's memory. Bools become uint8. Raises
+    TypeError for a dtype that tensors have not."""
+    return _C.from_numpy(array.astype("uint8") if array.dtype == bool else array)
 
 
 def _format(self: Tensor, spec: str) -> str:
@@ -131,12 +138,14 @@ def _new_tensor(self: Tensor, data, *, dtype=None, device=None, requires_grad=Fa
 
 
 def _new(self: Tensor, *args) -> Tensor:
+    """A tensor of this one's dtype and device: of the given sizes, with any values, or of the values in a list."""
     if len(args) == 1 and isinstance(args[0], (list, tuple)) and not isinstance(args[0], _C.Size):
         return self.new_tensor(args[0])
     return self.new_empty(args[0] if len(args) == 1 and isinstance(args[0], _C.Size) else (args or (0,)))
 
 
 def _resize(self: Tensor, *sizes) -> Tensor:
+    """Not here: raises NotImplementedError."""
     raise NotImplementedError("resize_: a tensor keeps the size of its storage; make a new one, or use set_data()")
 
 
@@ -205,6 +214,7 @@ def _method(function):
 
 
 def _reversed(self: Tensor) -> Tensor:
+    """The tensor with its first dim in reverse order."""
     return self if self.dim() == 0 else self.flip(0)
 
 
@@ -219,7 +229,60 @@ def _index_put_(self: Tensor, indices, values: Tensor, accumulate: builtins.bool
 
 
 def _polygamma(self: Tensor, n: int) -> Tensor:
+    """The derivative of order n of digamma at each element. Raises RuntimeError for a negative n."""
     return _functions.polygamma(n, self)
+
+
+def _polygamma_(self: Tensor, n: int) -> Tensor:
+    """The derivative of order n of digamma at each element, in place."""
+    # Backward needs the old values.
+    return self.copy_(_functions.polygamma(n, self.clone() if self.requires_grad else self))
+
+
+def _scatter_(self: Tensor, *args, **keywords) -> Tensor:
+    """Writes values at index along dim: scatter_(dim, index, src), or a value for src. reduce="add" or "multiply" combines
+    them with what is there. index is not larger than src in any dim; IndexError for places outside."""
+    if "reduce" in keywords:
+        return self.copy_(_functions.scatter(self, *args, **keywords))
+    return _C.ops.scatter_(self, *args, **keywords)
+
+
+def _is_set_to(self: Tensor, tensor: Tensor) -> builtins.bool:
+    """Whether both are the same memory in the same shape and strides."""
+    return self.data_ptr() == tensor.data_ptr() and self.shape == tensor.shape and self.stride() == tensor.stride()
+
+
+def _get_device(self: Tensor) -> builtins.int:
+    """The number of the CUDA device, -1 for the host."""
+    return self.device.index if self.is_cuda else -1
+
+
+def _itself(doc: str):
+    def method(self: Tensor) -> Tensor:
+        return self
+
+    method.__doc__ = doc
+    return method
+
+
+def _pin_memory(self: Tensor, device=None) -> Tensor:
+    """The tensor itself: the host's memory needs no pinning for the devices here."""
+    return self
+
+
+def _is_pinned(self: Tensor, device=None) -> builtins.bool:
+    """False: nothing is pinned."""
+    return False
+
+
+def _is_coalesced(self: Tensor) -> builtins.bool:
+    """True: every tensor is dense."""
+    return True
+
+
+def _const_data_ptr(self: Tensor) -> builtins.int:
+    """The address of the first element."""
+    return self.data_ptr()
 
 
 def _attach() -> None:
@@ -229,24 +292,22 @@ def _attach() -> None:
         "__reduce_ex__": _reduce_ex, "new_tensor": _new_tensor, "new": _new, "resize_": _resize, "__dlpack__": _dlpack,
         "__dlpack_device__": _dlpack_device, "split": _split, "where": _where, "is_shared": _is_shared, "map_": _map,
         "apply_": _apply, "__reversed__": _reversed, "index_put": _index_put, "index_put_": _index_put_,
-        "polygamma": _polygamma, "unique": _method(_functions.unique),
+        "polygamma": _polygamma, "polygamma_": _polygamma_, "__array_wrap__": _array_wrap, "unique": _method(_functions.unique),
         "unique_consecutive": _method(_functions.unique_consecutive), "nonzero": _method(_functions.nonzero),
         "norm": _method(_functions.norm), "is_same_size": _method(_functions.is_same_size),
         "scatter": _method(_functions.scatter), "index_fill": _method(_functions.index_fill),
-        "scatter_": lambda self, *args, **keywords: self.copy_(_functions.scatter(self, *args, **keywords))
-        if "reduce" in keywords else _C.ops.scatter_(self, *args, **keywords),
+        "scatter_": _scatter_,
         "cov": _method(_functions.cov), "corrcoef": _method(_functions.corrcoef),
         "is_nonzero": _method(_functions.is_nonzero),
-        "is_set_to": lambda self, tensor: self.data_ptr() == tensor.data_ptr() and self.shape == tensor.shape
-        and self.stride() == tensor.stride(),
-        "get_device": lambda self: self.device.index if self.is_cuda else -1,
-        "pin_memory": lambda self, device=None: self, "is_pinned": lambda self, device=None: False,
-        "coalesce": lambda self: self, "to_dense": lambda self: self, "is_coalesced": lambda self: True,
-        "conj": lambda self: self, "resolve_conj": lambda self: self, "resolve_neg": lambda self: self,
-        "const_data_ptr": lambda self: self.data_ptr(),
+        "is_set_to": _is_set_to, "get_device": _get_device, "pin_memory": _pin_memory, "is_pinned": _is_pinned,
+        "coalesce": _itself("The tensor itself, which is dense."), "to_dense": _itself("The tensor itself, which is dense."),
+        "is_coalesced": _is_coalesced, "conj": _itself("The tensor itself, which is real."),
+        "resolve_conj": _itself("The tensor itself, which is real."),
+        "resolve_neg": _itself("The tensor itself: signs are in the values."), "const_data_ptr": _const_data_ptr,
         "share_memory_": _share_memory_, "__array_priority__": 1000,
-        "_make_subclass": staticmethod(_C._make_subclass), "layout": property(lambda self: _C.strided),
-        "real": property(lambda self: self), "names": property(lambda self: (None,) * self.dim()),
+        "_make_subclass": staticmethod(_C._make_subclass), "layout": property(lambda self: _C.strided, doc="torch.strided, of every tensor."),
+        "real": property(lambda self: self, doc="The tensor itself, which is real."),
+        "names": property(lambda self: (None,) * self.dim(), doc="None for each dim: dims have no names."),
         "__module__": "athanor",
     }
     for name, value in methods.items():

@@ -25,10 +25,10 @@ void bind_amp(nb::module_& m) {
   });
   m.def(
       "is_autocast_enabled", [](nb::object) { return autocast::is_autocast_enabled(); },
-      nb::arg("device_type") = nb::none());
+      nb::arg("device_type") = nb::none(), "Whether ops of this thread choose their precision themselves.");
   m.def(
       "get_autocast_dtype", [](nb::object) { return autocast::get_autocast_dtype(); },
-      nb::arg("device_type") = nb::none());
+      nb::arg("device_type") = nb::none(), "The lower precision that they choose.");
 }
 
 }  // namespace athanor::python

@@ -419,6 +419,16 @@ TensorOptions to_options(PyObject* const* v) {
   return options;
 }
 
+std::optional<Device>& default_device() {
+  static thread_local std::optional<Device> device;
+  return device;
+}
+
+TensorOptions to_factory_options(PyObject* const* v) {
+  const TensorOptions options = to_options(v);
+  return default_device() && !given(v[2]) ? options.device(*default_device()) : options;
+}
+
 PyObject* to_python(const Scalar& s) {
   if (s.isBoolean()) return PyBool_FromLong(s.toBool());
   if (s.isFloatingPoint()) return PyFloat_FromDouble(s.toDouble());

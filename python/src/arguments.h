@@ -84,6 +84,10 @@ std::optional<T> to_optional(PyObject* v, F&& convert) {
 }
 /// dtype, layout, device, pin_memory, requires_grad: five values in a row.
 TensorOptions to_options(PyObject* const* v);
+/// The same for a tensor that is made of nothing: on the default device, if no other is named.
+TensorOptions to_factory_options(PyObject* const* v);
+/// Where set_default_device and `with torch.device(...)` want such tensors in this thread; the host to begin with.
+std::optional<Device>& default_device();
 
 inline PyObject* to_python(Tensor&& t) { return wrap(std::move(t)); }
 inline PyObject* to_python(bool b) { return PyBool_FromLong(b); }

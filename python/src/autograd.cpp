@@ -191,15 +191,21 @@ void bind_autograd(nb::module_& m) {
   m.def(
       "is_grad_enabled", [] { return GradMode::is_enabled(); }, "Whether calls are recorded in this thread.");
   m.def("_set_grad_enabled", [](bool on) { GradMode::set_enabled(on); });
-  m.def("is_inference_mode_enabled", [] { return InferenceMode::is_enabled(); });
+  m.def(
+      "is_inference_mode_enabled", [] { return InferenceMode::is_enabled(); },
+      "Whether this thread is in inference mode.");
   m.def("_tape_state",
         [] { return nb::make_tuple(athanor::detail::tape_state.grad, athanor::detail::tape_state.inference); });
   m.def("_set_tape_state", [](bool grad, bool inference) {
     athanor::detail::tape_state.grad = grad;
     athanor::detail::tape_state.inference = inference;
   });
-  m.def("is_anomaly_enabled", [] { return autograd::anomaly_enabled(); });
-  m.def("is_anomaly_check_nan_enabled", [] { return autograd::anomaly_checks_nan(); });
+  m.def(
+      "is_anomaly_enabled", [] { return autograd::anomaly_enabled(); },
+      "Whether nodes note where they were made, and backward looks for NaN.");
+  m.def(
+      "is_anomaly_check_nan_enabled", [] { return autograd::anomaly_checks_nan(); },
+      "Whether anomaly mode, when it is on, looks for NaN.");
   m.def("_set_anomaly", [](bool on, bool check_nan) { autograd::set_anomaly(on, check_nan); });
 }
 

@@ -113,33 +113,43 @@ void add_reduce_op(nb::module_& m) {
 
 void add_work(nb::module_& m) {
   nb::class_<Work>(m, "Work", "A call under way.")
-      .def("is_completed", [](Work& w) { return waiting([&] { return w.is_completed(); }); })
-      .def("is_success", [](Work& w) { return waiting([&] { return w.is_success(); }); })
-      .def("exception", [](Work& w) { return exception_object(waiting([&] { return w.exception(); })); })
+      .def(
+          "is_completed", [](Work& w) { return waiting([&] { return w.is_completed(); }); }, "Whether it has ended.")
+      .def(
+          "is_success", [](Work& w) { return waiting([&] { return w.is_success(); }); }, "Whether it has ended well.")
+      .def(
+          "exception", [](Work& w) { return exception_object(waiting([&] { return w.exception(); })); },
+          "What it failed with, or None.")
       .def(
           "_wait",
           [](Work& w, Millis timeout) { return waiting([&] { return w.wait(std::chrono::milliseconds(timeout)); }); },
           "timeout_ms"_a)
-      .def("result", [](Work& w) { return waiting([&] { return w.result(); }); })
-      .def("source_rank", [](Work& w) { return waiting([&] { return w.source_rank(); }); })
+      .def(
+          "result", [](Work& w) { return waiting([&] { return w.result(); }); },
+          "The tensors that hold its results; waits for them.")
+      .def(
+          "source_rank", [](Work& w) { return waiting([&] { return w.source_rank(); }); },
+          "The rank whose message a recv from anybody got.")
       .def("_source_rank", [](Work& w) { return waiting([&] { return w.source_rank(); }); });
 }
 
 void add_group(nb::module_& m) {
   nb::class_<ProcessGroup>(m, "ProcessGroup", "Ranks that communicate with each other.", nb::is_weak_referenceable())
-      .def("rank", &ProcessGroup::rank)
-      .def("size", &ProcessGroup::size)
-      .def("name", &ProcessGroup::name)
-      .def_prop_ro("group_name", &ProcessGroup::name)
+      .def("rank", &ProcessGroup::rank, "This process's rank in the group.")
+      .def("size", &ProcessGroup::size, "How many ranks there are.")
+      .def("name", &ProcessGroup::name, "The group's name, the same on all ranks.")
+      .def_prop_ro("group_name", &ProcessGroup::name, "The group's name, the same on all ranks.")
       .def("_get_backend_name", &ProcessGroup::backend_name)
       .def_prop_ro("_ranks", &ProcessGroup::global_ranks)
       .def_prop_ro("_store", &ProcessGroup::store)
       .def_prop_ro("_timeout_ms", [](const ProcessGroup& g) { return static_cast<Millis>(g.timeout().count()); })
-      .def("usable", &ProcessGroup::usable)
+      .def("usable", &ProcessGroup::usable, "False once a call failed, or it was aborted or shut down.")
       .def(
           "abort", [](ProcessGroup& g, const std::string& reason) { waiting([&] { g.abort(reason); }); },
-          "reason"_a = "abort() was called")
-      .def("shutdown", [](ProcessGroup& g) { waiting([&] { g.shutdown(); }); })
+          "reason"_a = "abort() was called", "Makes calls under way, and all later ones, fail with this reason.")
+      .def(
+          "shutdown", [](ProcessGroup& g) { waiting([&] { g.shutdown(); }); },
+          "Ends the group after its calls under way, without failing the other ranks'.")
       .def("_flight_record", [](const ProcessGroup& g) { return g.flight_recorder().text(); })
       .def("__repr__", [](const ProcessGroup& g) {
         return "<ProcessGroup " + g.name() + ": rank " + std::to_string(g.rank()) + " of " + std::to_string(g.size()) +

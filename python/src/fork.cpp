@@ -83,8 +83,9 @@ void bind_fork(nb::module_& m) {
       p.none_left.wait(lock, [&] { return p.count == 0; });
     });
   });
-  m.def("get_num_interop_threads", &athanor::get_num_interop_threads);
-  m.def("set_num_interop_threads", &athanor::set_num_interop_threads);
+  m.def("get_num_interop_threads", &athanor::get_num_interop_threads, "How many threads work on forked tasks.");
+  m.def("set_num_interop_threads", &athanor::set_num_interop_threads,
+        "How many threads work on forked tasks. Raises ValueError below one, RuntimeError once there are some.");
 }
 
 }  // namespace athanor::python

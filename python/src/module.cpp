@@ -91,9 +91,13 @@ void state_from_tensor(Generator& g, const Tensor& state) {
 namespace {
 
 void add_errors(nb::module_& m) {
-  out_of_memory_error = PyErr_NewException("athanor.OutOfMemoryError", PyExc_RuntimeError, nullptr);
+  out_of_memory_error =
+      PyErr_NewExceptionWithDoc("athanor.OutOfMemoryError", "A device, or the limit set for it, has no memory left.",
+                                PyExc_RuntimeError, nullptr);
   m.attr("OutOfMemoryError") = nb::handle(out_of_memory_error);
-  linalg_error = PyErr_NewException("athanor.linalg.LinAlgError", PyExc_RuntimeError, nullptr);
+  linalg_error =
+      PyErr_NewExceptionWithDoc("athanor.linalg.LinAlgError", "A matrix that has no inverse, or no Cholesky factor.",
+                                PyExc_RuntimeError, nullptr);
   m.attr("LinAlgError") = nb::handle(linalg_error);
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
@@ -130,16 +134,22 @@ void add_settings(nb::module_& m) {
         athanor::manual_seed(static_cast<std::uint64_t>(seed));
         return generator;
       },
-      nb::arg("seed"));
+      nb::arg("seed"), "Starts the default generator again from a seed, and returns it.");
   m.def(
-      "set_num_threads", [](int n) { athanor::set_num_threads(n); }, nb::arg("int"));
-  m.def("get_num_threads", [] { return athanor::get_num_threads(); });
-  m.def("get_default_dtype", [] { return athanor::get_default_dtype(); });
+      "set_num_threads", [](int n) { athanor::set_num_threads(n); }, nb::arg("int"),
+      "How many threads an op may use. Raises ValueError below one.");
+  m.def(
+      "get_num_threads", [] { return athanor::get_num_threads(); }, "How many threads an op may use.");
+  m.def(
+      "get_default_dtype", [] { return athanor::get_default_dtype(); }, "The dtype of new floating tensors.");
   m.def(
       "set_default_dtype", [](DType t) { athanor::set_default_dtype(t); }, nb::arg("d"));
-  m.def("promote_types", [](DType a, DType b) { return athanor::promote_types(a, b); });
   m.def(
-      "can_cast", [](DType from, DType to) { return athanor::can_cast(from, to); }, nb::arg("from_"), nb::arg("to"));
+      "promote_types", [](DType a, DType b) { return athanor::promote_types(a, b); },
+      "The dtype that results of tensors of both have.");
+  m.def(
+      "can_cast", [](DType from, DType to) { return athanor::can_cast(from, to); }, nb::arg("from_"), nb::arg("to"),
+      "Whether results of dtype from_ may be written to a tensor of dtype to.");
   m.def(
       "_set_print_options",
       [](int precision, std::int64_t threshold, std::int64_t edge, std::int64_t width, std::optional<bool> sci) {

@@ -267,15 +267,16 @@ void add_ddp(nb::module_& m) {
       "pipeline_steps",
       [](bool alternate, std::int64_t stages, std::int64_t micro_batches) {
         std::vector<std::vector<std::pair<std::int64_t, bool>>> table;
-        for (const auto& steps : par::pipeline_steps(alternate ? par::PipelineSchedule::OneForwardOneBackward
-                                                               : par::PipelineSchedule::FillDrain,
-                                                     stages, micro_batches)) {
+        for (const auto& steps : par::pipeline_steps(
+                 alternate ? par::PipelineSchedule::OneForwardOneBackward : par::PipelineSchedule::FillDrain, stages,
+                 micro_batches)) {
           auto& row = table.emplace_back();
           for (const par::PipelineStep& step : steps) row.emplace_back(step.micro_batch, step.backward);
         }
         return table;
       },
-      "alternate"_a, "stages"_a, "micro_batches"_a, "For each stage, its micro-batches and whether backward, in order.");
+      "alternate"_a, "stages"_a, "micro_batches"_a,
+      "For each stage, its micro-batches and whether backward, in order.");
   m.def(
       "average_gradients",
       [](const std::vector<Tensor>& parameters, Group g) { waiting([&] { par::average_gradients(parameters, g); }); },
@@ -285,12 +286,12 @@ void add_ddp(nb::module_& m) {
 void add_hooks(nb::module_& m) {
   namespace h = par::comm_hooks;
   nb::class_<par::GradBucket>(m, "GradBucket", "Gradients on their way between the ranks.")
-      .def("index", &par::GradBucket::index)
-      .def("is_last", &par::GradBucket::is_last)
+      .def("index", &par::GradBucket::index, "Its number, in the order in which buckets are reduced.")
+      .def("is_last", &par::GradBucket::is_last, "Whether it is the last of this backward.")
       .def("buffer", &par::GradBucket::buffer, "All gradients in one flat tensor.")
-      .def("set_buffer", &par::GradBucket::set_buffer, "buffer"_a)
+      .def("set_buffer", &par::GradBucket::set_buffer, "buffer"_a, "Puts a tensor of the same shape in its place.")
       .def("gradients", &par::GradBucket::gradients, "Views of the buffer, one per parameter.")
-      .def("parameters", &par::GradBucket::parameters);
+      .def("parameters", &par::GradBucket::parameters, "The parameters, in the order of the gradients.");
   nb::class_<BucketFuture>(m, "_BucketFuture")
       .def("wait", [](BucketFuture& f) { return waiting([&] { return f.wait(); }); })
       .def("done", [](const BucketFuture& f) {

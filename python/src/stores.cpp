@@ -40,18 +40,21 @@ void check_signals() {
 
 PyObject *dist_error, *store_error, *network_error, *backend_error;
 
-PyObject* new_error(nb::module_& m, const char* name, PyObject* base) {
+PyObject* new_error(nb::module_& m, const char* name, const char* doc, PyObject* base) {
   const std::string full = std::string("athanor.distributed.") + name;
-  PyObject* error = PyErr_NewException(full.c_str(), base, nullptr);
+  PyObject* error = PyErr_NewExceptionWithDoc(full.c_str(), doc, base, nullptr);
   m.attr(name) = nb::handle(error);
   return error;
 }
 
 void add_errors(nb::module_& m) {
-  dist_error = new_error(m, "DistError", PyExc_RuntimeError);
-  store_error = new_error(m, "DistStoreError", dist_error);
-  network_error = new_error(m, "DistNetworkError", dist_error);
-  backend_error = new_error(m, "DistBackendError", dist_error);
+  dist_error = new_error(m, "DistError", "Something that several processes do together failed.", PyExc_RuntimeError);
+  store_error = new_error(m, "DistStoreError", "A store does not answer, or has no such key in time.", dist_error);
+  network_error = new_error(m, "DistNetworkError", "A connection could not be made, or broke.", dist_error);
+  backend_error = new_error(m, "DistBackendError",
+                            "A collective or a message failed: a rank is gone, hangs, or called "
+                            "something else.",
+                            dist_error);
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
       std::rethrow_exception(p);
@@ -125,12 +128,13 @@ void add_store(nb::module_& m) {
           "Stores desired_value if the key holds expected_value; returns what it holds then.")
       .def(
           "delete_key", [](Store& s, const std::string& key) { return waiting([&] { return s.delete_key(key); }); },
-          nb::arg("key"))
+          nb::arg("key"), "Removes the key; whether it was there.")
       .def(
           "check",
           [](Store& s, const std::vector<std::string>& keys) { return waiting([&] { return s.check(keys); }); },
           nb::arg("keys"), "Whether all of the keys exist.")
-      .def("num_keys", [](Store& s) { return waiting([&] { return s.num_keys(); }); })
+      .def(
+          "num_keys", [](Store& s) { return waiting([&] { return s.num_keys(); }); }, "How many keys there are.")
       .def(
           "_wait",
           [](Store& s, const std::vector<std::string>& keys, std::optional<Millis> timeout) {
@@ -143,13 +147,13 @@ void add_store(nb::module_& m) {
             const Store::Value bytes = to_value(value);
             waiting([&] { s.append(key, bytes); });
           },
-          nb::arg("key"), nb::arg("value"))
+          nb::arg("key"), nb::arg("value"), "Puts a str or bytes behind what the key holds, if anything.")
       .def(
           "multi_get",
           [](Store& s, const std::vector<std::string>& keys) {
             return to_list(waiting([&] { return s.multi_get(keys); }));
           },
-          nb::arg("keys"))
+          nb::arg("keys"), "Waits until all keys exist; their values as bytes.")
       .def(
           "multi_set",
           [](Store& s, const std::vector<std::string>& keys, const nb::list& values) {
@@ -157,8 +161,9 @@ void add_store(nb::module_& m) {
             for (nb::handle v : values) bytes.push_back(to_value(v));
             waiting([&] { s.multi_set(keys, bytes); });
           },
-          nb::arg("keys"), nb::arg("values"))
-      .def("has_extended_api", [](const Store&) { return true; })
+          nb::arg("keys"), nb::arg("values"), "Stores a value under each key.")
+      .def(
+          "has_extended_api", [](const Store&) { return true; }, "True: append, multi_get and multi_set are there.")
       .def_prop_ro("_timeout_ms", [](const Store& s) { return static_cast<Millis>(s.timeout().count()); })
       .def("_set_timeout_ms", [](Store& s, Millis ms) { s.set_timeout(std::chrono::milliseconds(ms)); })
       .def("__repr__", [](const Store& s) { return "<" + s.describe() + ">"; });

@@ -156,6 +156,11 @@ PyObject* remove_hook(PyObject* const* v) {
   Py_RETURN_NONE;
 }
 
+PyObject* as_subclass(PyObject* const* v) {
+  if (!PyType_Check(v[1])) ATHANOR_THROW(TypeError, "as_subclass: expected a class, got ", Py_TYPE(v[1])->tp_name);
+  const Tensor& t = to_tensor(v[0]);
+  return wrap_as(reinterpret_cast<PyTypeObject*>(v[1]), t.view_as(t));
+}
 PyObject* make_subclass(PyObject* const* v) {
   if (!PyType_Check(v[0])) ATHANOR_THROW(TypeError, "_make_subclass: expected a class, got ", Py_TYPE(v[0])->tp_name);
   Tensor t = to_tensor(v[1]).detach();
@@ -211,6 +216,8 @@ ATHANOR_METHOD(backward, "(Tensor gradient=None, bool retain_graph=None, bool cr
                backward_p, backward);
 ATHANOR_METHOD(requires_grad, "(bool requires_grad=True)", requires_p, requires_grad_);
 ATHANOR_METHOD(hook, "(callable hook)", hook_p, register_hook);
+constexpr Parameter as_subclass_p[] = {kSelf, required("cls", Kind::Object)};
+ATHANOR_METHOD(as_subclass, "(type cls)", as_subclass_p, as_subclass);
 ATHANOR_METHOD(post_hook, "(callable hook)", hook_p, register_post_hook);
 ATHANOR_METHOD(remove_hook, "(int id)", id_p, remove_hook);
 ATHANOR_METHOD(set_data, "(Tensor new_data)", data_p, set_data);
@@ -257,6 +264,7 @@ const OpEntry method_entries[] = {
     {"cuda", "The tensor on a CUDA device.", s_cuda},
     {"backward", "Adds the gradients of this tensor with respect to the leaves to their grad.", s_backward},
     {"requires_grad_", "Asks for this leaf's gradient, or no longer.", s_requires_grad},
+    {"as_subclass", "The same values, recorded as a view, as an object of cls, a subclass of Tensor.", s_as_subclass},
     {"_register_hook", "", s_hook},
     {"_register_post_accumulate_grad_hook", "", s_post_hook},
     {"_remove_hook", "", s_remove_hook},
@@ -287,6 +295,11 @@ const OpEntry method_entries[] = {
 };
 
 // Functions: tensor and its relatives.
+
+// The device that is named; data that is no tensor goes to the default one.
+std::optional<Device> device_for_data(PyObject* const* v) {
+  return given(v[2]) ? std::optional(to_device(v[2])) : is_tensor(v[0]) ? std::nullopt : default_device();
+}
 PyObject* tensor_function(PyObject* const* v) {
   if (is_tensor(v[0]) &&
       PyErr_WarnEx(PyExc_UserWarning,
@@ -294,13 +307,13 @@ PyObject* tensor_function(PyObject* const* v) {
                    "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
                    1) < 0)
     throw PythonError();
-  Tensor t = tensor_from_data(v[0], to_optional<DType>(v[1], to_dtype), to_optional<Device>(v[2], to_device));
+  Tensor t = tensor_from_data(v[0], to_optional<DType>(v[1], to_dtype), device_for_data(v));
   if (v[3] && to_bool(v[3])) t.requires_grad_();
   return wrap(std::move(t));
 }
 PyObject* as_tensor(PyObject* const* v) {
   const auto dtype = to_optional<DType>(v[1], to_dtype);
-  const auto device = to_optional<Device>(v[2], to_device);
+  const auto device = device_for_data(v);
   if (is_tensor(v[0])) {
     const Tensor& t = unwrap(v[0]);
     if (dtype.value_or(t.scalar_type()) == t.scalar_type() && device.value_or(t.device()) == t.device())

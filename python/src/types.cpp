@@ -62,9 +62,17 @@ std::string device_repr(const Device& d) {
   return text + ")";
 }
 
+// The default devices of the blocks around the present one.
+std::vector<std::optional<Device>>& outer_devices() {
+  static thread_local std::vector<std::optional<Device>> outer;
+  return outer;
+}
+
 void add_devices(nb::module_& m) {
-  nb::class_<Device> type(m, "device",
-                          "Where a tensor lives: device('cpu'), device('cuda:0'), device('cuda', 0), device(0).");
+  nb::class_<Device> type(
+      m, "device",
+      "Where a tensor lives: device('cpu'), device('cuda:0'), device('cuda', 0), device(0). In a with block: "
+      "where tensors are made. Raises RuntimeError for other kinds.");
   type.def(
           "__init__",
           [](Device* self, nb::object kind, std::optional<int> index) {
@@ -96,7 +104,22 @@ void add_devices(nb::module_& m) {
            [](const Device& d, nb::object o) {
              return !is_instance(o.ptr(), device_type) || !(d == instance<Device>(o.ptr()));
            })
-      .def("__reduce__", [m](const Device& d) { return nb::make_tuple(m.attr("device"), nb::make_tuple(d.str())); });
+      .def("__reduce__", [m](const Device& d) { return nb::make_tuple(m.attr("device"), nb::make_tuple(d.str())); })
+      // with torch.device("cuda:1"): tensors are made there.
+      .def("__enter__",
+           [](nb::object self) {
+             outer_devices().push_back(default_device());
+             default_device() = instance<Device>(self.ptr());
+             return self;
+           })
+      .def("__exit__", [](const Device&, nb::args) {
+        if (outer_devices().empty()) return;
+        default_device() = outer_devices().back();
+        outer_devices().pop_back();
+      });
+  m.def("_get_default_device", [] { return default_device().value_or(Device()); });
+  m.def(
+      "_set_default_device", [](std::optional<Device> d) { default_device() = d; }, nb::arg("device").none());
   device_type = type;
 }
 
@@ -105,33 +128,45 @@ void add_generators(nb::module_& m) {
   type.def(
           "__init__", [](Generator* self, nb::object) { new (self) Generator(default_seed()); },
           nb::arg("device") = nb::none())
-      .def("manual_seed",
-           [](nb::object self, std::int64_t seed) {
-             instance<Generator>(self.ptr()).set_current_seed(static_cast<std::uint64_t>(seed));
-             return self;
-           })
-      .def("initial_seed", [](const Generator& g) { return g.current_seed(); })
-      .def("seed",
-           [](Generator& g) {
-             const std::uint64_t seed = fresh_seed();
-             g.set_current_seed(seed);
-             return seed;
-           })
-      .def("get_state", [](const Generator& g) { return nb::steal(wrap(state_to_tensor(g))); })
-      .def("set_state",
-           [](nb::object self, Tensor state) {
-             state_from_tensor(instance<Generator>(self.ptr()), state);
-             return self;
-           })
-      .def("clone_state", [](const Generator& g) { return g.clone(); })
-      .def_prop_ro("device", [](const Generator&) { return Device(); });
+      .def(
+          "manual_seed",
+          [](nb::object self, std::int64_t seed) {
+            instance<Generator>(self.ptr()).set_current_seed(static_cast<std::uint64_t>(seed));
+            return self;
+          },
+          "Starts again from a seed; returns the generator.")
+      .def(
+          "initial_seed", [](const Generator& g) { return g.current_seed(); }, "The seed it started from.")
+      .def(
+          "seed",
+          [](Generator& g) {
+            const std::uint64_t seed = fresh_seed();
+            g.set_current_seed(seed);
+            return seed;
+          },
+          "Starts again from a seed of the system's entropy, and returns that.")
+      .def(
+          "get_state", [](const Generator& g) { return nb::steal(wrap(state_to_tensor(g))); },
+          "The state as a tensor of bytes.")
+      .def(
+          "set_state",
+          [](nb::object self, Tensor state) {
+            state_from_tensor(instance<Generator>(self.ptr()), state);
+            return self;
+          },
+          "Goes on from a state that get_state gave. Raises TypeError for a tensor that is none.")
+      .def(
+          "clone_state", [](const Generator& g) { return g.clone(); }, "Another generator in the same state.")
+      .def_prop_ro(
+          "device", [](const Generator&) { return Device(); }, "The host, for every generator.");
   generator_type = type;
   m.attr("default_generator") = nb::cast(default_generator());
 }
 
 template <class T>
-nb::handle add_constants(nb::module_& m, const char* name, std::initializer_list<std::pair<const char*, int>> values) {
-  nb::class_<T> type(m, name);
+nb::handle add_constants(nb::module_& m, const char* name, const char* doc,
+                         std::initializer_list<std::pair<const char*, int>> values) {
+  nb::class_<T> type(m, name, doc);
   type.def("__repr__", [](const T& t) { return "torch." + t.name; });
   type.def("__reduce__", [](const T& t) { return t.name; });
   for (const auto& [text, value] : values) {
@@ -222,9 +257,10 @@ bool add_types(PyObject* module) {
   add_devices(m);
   add_generators(m);
   memory_format_type = add_constants<MemoryFormatObject>(
-      m, "memory_format",
+      m, "memory_format", "An order of the elements in memory: torch.contiguous_format, torch.channels_last and so on.",
       {{"contiguous_format", 0}, {"preserve_format", 1}, {"channels_last", 2}, {"channels_last_3d", 3}});
-  layout_type = add_constants<LayoutObject>(m, "layout", {{"strided", 0}});
+  layout_type = add_constants<LayoutObject>(m, "layout", "How a tensor keeps its elements: torch.strided, always.",
+                                            {{"strided", 0}});
   return add_size(module);
 }
 

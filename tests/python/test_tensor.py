@@ -6,6 +6,7 @@ import unittest
 import weakref
 
 import athanor as torch
+import ranks
 
 try:
     import numpy
@@ -264,6 +265,22 @@ class Identity(unittest.TestCase):
         leaf = y.grad_fn.next_functions[0][0].variable
         self.assertIs(leaf, m)
 
+    def test_as_subclass_is_recorded_as_a_view(self):
+        class Mine(torch.Tensor):
+            def twice(self):
+                return self * 2
+
+        x = torch.ones(2, requires_grad=True)
+        mine = x.as_subclass(Mine)
+        self.assertIsInstance(mine, Mine)
+        self.assertEqual(mine.data_ptr(), x.data_ptr())
+        mine.twice().sum().backward()
+        self.assertEqual(x.grad.tolist(), [2.0, 2.0])
+        self.assertIs(type(x.as_subclass(torch.Tensor)), torch.Tensor)
+        for wrong in (int, 3):
+            with self.assertRaises(TypeError):
+                x.as_subclass(wrong)
+
     def test_tensors_are_hashable_by_identity(self):
         a, b = torch.ones(2), torch.ones(2)
         self.assertEqual(len({a, b, a}), 2)
@@ -331,13 +348,75 @@ class NumPy(unittest.TestCase):
         self.assertEqual(numpy.asarray(torch.ones(2)).tolist(), [1.0, 1.0])
         self.assertEqual(torch.arange(5)[numpy.array([1, 3])].tolist(), [1, 3])
 
+    def test_numpys_functions_give_tensors(self):
+        x = torch.tensor([0.0, 1.0])
+        for result, expected in ((numpy.sin(x), [0.0, float(numpy.sin(numpy.float32(1)))]), (numpy.add(x, x), [0.0, 2.0])):
+            self.assertIs(type(result), torch.Tensor)
+            self.assertEqual((result.tolist(), result.dtype), (expected, torch.float32))
+        self.assertEqual(numpy.isnan(x).dtype, torch.uint8)
+        self.assertEqual(x.__array_wrap__(numpy.ones(3)).tolist(), [1.0, 1.0, 1.0])
+        with self.assertRaises(TypeError):
+            x.__array_wrap__(numpy.ones(2, dtype=complex))
+        with self.assertRaises(RuntimeError):
+            numpy.sin(x.requires_grad_())
+
     def test_dlpack_both_ways(self):
         n = numpy.from_dlpack(torch.arange(3))
         self.assertEqual(n.tolist(), [0, 1, 2])
         self.assertEqual(torch.from_dlpack(numpy.arange(3.0)).tolist(), [0.0, 1.0, 2.0])
 
 
+class DefaultDevice(unittest.TestCase):
+    def test_is_where_tensors_of_nothing_are_made(self):
+        output = ranks.run_program("""
+import athanor as torch
+host = torch.ones(2)
+torch.set_default_device("cuda:1")
+print(torch.get_default_device())
+made = [torch.zeros(2), torch.empty(2), torch.arange(3), torch.randn(2), torch.full((1,), 2), torch.eye(2), torch.linspace(0, 1, 3),
+        torch.randperm(3), torch.tensor([1.0]), torch.as_tensor([1]), torch.asarray([1]), torch.hann_window(3),
+        torch.nn.Linear(2, 3).weight]
+print({str(t.device) for t in made})
+# What has a tensor to go by stays with that, and what is named is named.
+kept = [torch.zeros_like(host), host.new_ones(2), host.clone(), torch.tensor(host.tolist(), device="cpu"), torch.ones(1, device="cpu")]
+print({str(t.device) for t in kept})
+with torch.device("cuda:0") as device:
+    print(device, torch.zeros(1).device)
+    with torch.device("cpu"):
+        print(torch.zeros(1).device)
+    try:
+        with torch.device("cpu"):
+            raise KeyError
+    except KeyError:
+        print(torch.zeros(1).device)
+print(torch.zeros(1).device)
+torch.set_default_device(None)
+print(torch.get_default_device(), torch.zeros(1).device)
+""", devices=2)
+        self.assertEqual(output.splitlines(), ["cuda:1", "{'cuda:1'}", "{'cpu'}", "cuda:0 cuda:0", "cpu", "cuda:0", "cuda:1",
+                                               "cpu cpu"])
+
+    def test_belongs_to_its_thread(self):
+        with torch.device("cuda:0"):
+            seen = []
+            thread = threading.Thread(target=lambda: seen.append(torch.get_default_device()))
+            thread.start()
+            thread.join()
+            self.assertEqual((str(torch.get_default_device()), str(seen[0])), ("cuda:0", "cpu"))
+        self.assertEqual(str(torch.get_default_device()), "cpu")
+
+
 class Calls(unittest.TestCase):
+    def test_polygamma_in_place(self):
+        x = torch.tensor([0.5, 1.0], dtype=torch.float64)
+        expected = x.polygamma(1)
+        y = x.clone()
+        self.assertIs(y.polygamma_(1), y)
+        self.assertEqual(y.tolist(), expected.tolist())
+        x.requires_grad_()
+        (g,) = torch.autograd.grad(x.clone().polygamma_(1).sum(), x)
+        self.assertTrue(torch.allclose(g, x.detach().polygamma(2)))
+
     def test_extremes_of_nothing(self):
         nothing = torch.ones(0, 3)
         for call, error in ((nothing.max, RuntimeError), (nothing.min, RuntimeError), (nothing.argmax, IndexError),

@@ -50,10 +50,13 @@ class Function:
 
     @staticmethod
     def forward(*args, **keywords):
+        """The results from the arguments: forward(ctx, *args), or forward(*args) beside a setup_context. Runs
+        unrecorded."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def backward(ctx, *grads):
+        """One gradient per argument of forward, None for those without, from one per result."""
         raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function "
                                   "to use it with backward mode AD.")
 

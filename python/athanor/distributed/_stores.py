@@ -78,4 +78,5 @@ def _set_timeout(self: Store, timeout: Timeout) -> None:
 
 Store.wait = _wait
 Store.set_timeout = _set_timeout
-Store.timeout = property(lambda self: datetime.timedelta(milliseconds=self._timeout_ms))
+Store.timeout = property(lambda self: datetime.timedelta(milliseconds=self._timeout_ms),
+                         doc="How long waits last if no other time is named, as a timedelta.")

@@ -200,9 +200,11 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
+        """Whether the steps after a reduction are still being waited out."""
         return self.cooldown_counter > 0
 
     def is_better(self, a: float, best: float) -> bool:
+        """Whether `a` beats `best` by more than the threshold."""
         if self.mode == "min":
             return a < (best * (1.0 - self.threshold) if self.threshold_mode == "rel" else best - self.threshold)
         return a > (best * (1.0 + self.threshold) if self.threshold_mode == "rel" else best + self.threshold)

@@ -242,12 +242,15 @@ class ModuleDict(Module):
         return self._modules.pop(key)
 
     def keys(self) -> Any:
+        """The names."""
         return self._modules.keys()
 
     def items(self) -> Any:
+        """(name, module) pairs."""
         return self._modules.items()
 
     def values(self) -> Any:
+        """The modules."""
         return self._modules.values()
 
     def update(self, modules: Any) -> None:
@@ -432,12 +435,15 @@ class ParameterDict(Module):
         return ParameterDict((k, default) for k in keys)
 
     def keys(self) -> Any:
+        """The names."""
         return self._keys.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
+        """(name, parameter) pairs."""
         return ((k, self[k]) for k in self._keys)
 
     def values(self) -> Iterable[Any]:
+        """The parameters."""
         return (self[k] for k in self._keys)
 
     def update(self, parameters: Any) -> None:

@@ -143,6 +143,8 @@ class DataLoader(Generic[T_co]):
 
     @property
     def multiprocessing_context(self) -> Any:
+        """How workers are started: a context of multiprocessing, or the name of a start method. Raises ValueError
+        without workers, or for a name that is none, TypeError for anything else."""
         return self._multiprocessing_context
 
     @multiprocessing_context.setter

@@ -152,6 +152,7 @@ class ConcatDataset(Dataset[T_co]):
 
     @staticmethod
     def cumsum(sequence: Iterable[Any]) -> List[int]:
+        """Where each dataset of the sequence ends, counted over all of them."""
         return list(itertools.accumulate(len(e) for e in sequence))
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:

@@ -76,6 +76,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
+        """How many indices an epoch draws."""
         # The dataset's size may change between epochs.
         return len(self.data_source) if self._num_samples is None else self._num_samples
 

@@ -62,6 +62,7 @@ class CIFAR10(InMemoryImages):
 
     @property
     def class_to_idx(self) -> Dict[str, int]:
+        """The number of each class by its name."""
         return {name: i for i, name in enumerate(self.classes)}
 
     def extra_repr(self) -> str:

@@ -95,9 +95,11 @@ class DatasetFolder(VisionDataset):
         is_valid_file: Optional[Callable[[str], bool]] = None,
         allow_empty: bool = False,
     ) -> List[Tuple[str, int]]:
+        """(path, class number) of every file; see the function of this name."""
         return make_dataset(directory, class_to_idx, extensions, is_valid_file, allow_empty)
 
     def find_classes(self, directory: Any) -> Tuple[List[str], Dict[str, int]]:
+        """The names of the classes, and their numbers by name; for subclasses to replace."""
         return find_classes(directory)
 
     def __getitem__(self, index: int) -> Tuple[Any, Any]:

@@ -79,30 +79,37 @@ class MNIST(InMemoryImages):
 
     @property
     def raw_folder(self) -> str:
+        """Where the files lie as they were downloaded."""
         return os.path.join(self.root, type(self).__name__, "raw")
 
     @property
     def processed_folder(self) -> str:
+        """Where torchvision once kept tensors; nothing is written there."""
         return os.path.join(self.root, type(self).__name__, "processed")
 
     @property
     def class_to_idx(self) -> Dict[str, int]:
+        """The number of each class by its name."""
         return {name: i for i, name in enumerate(self.classes)}
 
     @property
     def train_data(self) -> Tensor:
+        """The old name of data."""
         return self.data
 
     @property
     def train_labels(self) -> Tensor:
+        """The old name of targets."""
         return self.targets
 
     @property
     def test_data(self) -> Tensor:
+        """The old name of data."""
         return self.data
 
     @property
     def test_labels(self) -> Tensor:
+        """The old name of targets."""
         return self.targets
 
     def extra_repr(self) -> str:

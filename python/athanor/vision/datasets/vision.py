@@ -69,6 +69,7 @@ class VisionDataset(Dataset[Any]):
         return "\n".join(["Dataset " + type(self).__name__, *(" " * self._repr_indent + line for line in body)])
 
     def extra_repr(self) -> str:
+        """A line about the split, for repr()."""
         return ""
 
 

@@ -46,6 +46,7 @@ class _WithProbability(_ModuleLike):
         self.p = p
 
     def change(self, img: Any) -> Any:
+        """What happens to the image, if it does."""
         raise NotImplementedError
 
     def forward(self, img: Any) -> Any:

@@ -77,6 +77,8 @@ class _ModuleLike:
     """Transforms that torchvision makes modules: they have ``forward``, and may be used as part of a Sequential."""
 
     def forward(self, img: Any) -> Any:
+        """The image, changed as the class says: PIL's, or a tensor (…, channels, height, width). Raises TypeError for
+        anything else."""
         raise NotImplementedError
 
     def __call__(self, *args: Any) -> Any:
