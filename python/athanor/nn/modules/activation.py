@@ -254,7 +254,10 @@ class CELU(_WithAlpha):
 
 
 class GLU(Module):
-    """The first half of dim times the sigmoid of the second."""
+    """The first half of dim times the sigmoid of the second.
+
+    (…, 2n, …) → (…, n, …). Raises RuntimeError for an odd size.
+    """
 
     __constants__ = ["dim"]
 
@@ -345,7 +348,10 @@ class Softplus(Module):
 
 
 class PReLU(Module):
-    """LeakyReLU with a learned slope, one for all channels (dim 1) or one for each."""
+    """LeakyReLU with a learned slope, one for all channels (dim 1) or one for each.
+
+    (N, C, *) → (N, C, *); weight (num_parameters). First value: init.
+    """
 
     __constants__ = ["num_parameters"]
 

@@ -11,7 +11,10 @@ __all__ = ["PairwiseDistance", "CosineSimilarity"]
 
 
 class PairwiseDistance(Module):
-    """The p-norm of x1 - x2 + eps over the last dim."""
+    """The p-norm of x1 - x2 + eps over the last dim.
+
+    x1 and x2 (*, D), broadcasting; the result (*), with keepdim (*, 1).
+    """
 
     __constants__ = ["norm", "eps", "keepdim"]
 
@@ -26,7 +29,10 @@ class PairwiseDistance(Module):
 
 
 class CosineSimilarity(Module):
-    """x1 · x2 / (|x1| |x2|) over dim."""
+    """x1 · x2 / (|x1| |x2|) over dim.
+
+    x1 and x2 broadcast; the result has their shape without dim. Norms count as eps at least.
+    """
 
     __constants__ = ["dim", "eps"]
 

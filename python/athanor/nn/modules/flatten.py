@@ -32,7 +32,10 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits a dim into several; one size may be -1."""
+    """Splits a dim into several; one size may be -1.
+
+    (…, n, …) → (…, *unflattened_size, …). Raises RuntimeError if the sizes do not make n.
+    """
 
     __constants__ = ["dim", "unflattened_size"]
 

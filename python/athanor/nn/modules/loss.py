@@ -60,35 +60,53 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """|input - target|.
+
+    input and target of one shape; shapes that only broadcast warn. The result is a number, with reduction "none" that
+    shape.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(_Loss):
-    """(input - target)²."""
+    """(input - target)².
+
+    input and target of one shape; shapes that only broadcast warn. The result is a number, with reduction "none" that
+    shape.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target · input))."""
+    """log(1 + exp(-target · input)).
+
+    input and target of one shape, target 1 or -1. The result is a number, with reduction "none" that shape.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelMarginLoss(_Loss):
-    """See functional.multilabel_margin_loss."""
+    """See functional.multilabel_margin_loss.
+
+    input (N, C) or (C), target of its shape: classes from the front on, then -1. Raises RuntimeError for other shapes.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class NLLLoss(_WeightedLoss):
-    """Minus the log-probability of the target class. weight: of each class."""
+    """Minus the log-probability of the target class. weight: of each class.
+
+    input (N, C, *) or (C), log-probabilities, target (N, *) or (), classes as int64; ignore_index is left out of the
+    mean. weight (C). Raises IndexError for a class that is none, ValueError for batches of different size.
+    """
 
     __constants__ = ["ignore_index", "reduction"]
 
@@ -112,7 +130,10 @@ class NLLLoss2d(NLLLoss):
 
 
 class PoissonNLLLoss(_Loss):
-    """See functional.poisson_nll_loss."""
+    """See functional.poisson_nll_loss.
+
+    input and target of one shape.
+    """
 
     def __init__(
         self,
@@ -135,7 +156,11 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """See functional.gaussian_nll_loss."""
+    """See functional.gaussian_nll_loss.
+
+    input and target of one shape, var of that, or with a last dim of one element or none. Raises ValueError for other
+    shapes, or a negative var.
+    """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
@@ -147,7 +172,10 @@ class GaussianNLLLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target (log(target) - input), input being log-probabilities. reduction "batchmean": the sum by examples."""
+    """target (log(target) - input), input being log-probabilities. reduction "batchmean": the sum by examples.
+
+    input and target of one shape, (N, *). log_target: target holds logarithms, too.
+    """
 
     def __init__(
         self, size_average: _Flag = None, reduce: _Flag = None, reduction: str = "mean", log_target: bool = False
@@ -160,14 +188,21 @@ class KLDivLoss(_Loss):
 
 
 class BCELoss(_WeightedLoss):
-    """-(target log(input) + (1 - target) log(1 - input))."""
+    """-(target log(input) + (1 - target) log(1 - input)).
+
+    input, probabilities, and target of one shape; weight broadcasts to it. Raises ValueError for different shapes,
+    RuntimeError for an input outside [0, 1].
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
-    """BCELoss of sigmoid(input), computed without overflow. pos_weight: of the target's ones."""
+    """BCELoss of sigmoid(input), computed without overflow. pos_weight: of the target's ones.
+
+    input and target of one shape; weight and pos_weight broadcast to it. Raises ValueError for different shapes.
+    """
 
     def __init__(
         self,
@@ -188,7 +223,10 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """input where target is 1, max(0, margin - input) where it is -1."""
+    """input where target is 1, max(0, margin - input) where it is -1.
+
+    input and target of one shape. The result is a number, with reduction "none" that shape.
+    """
 
     def __init__(
         self, margin: float = 1.0, size_average: _Flag = None, reduce: _Flag = None, reduction: str = "mean"
@@ -201,7 +239,10 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """d² / (2 beta) where d = |input - target| is below beta, else d - beta / 2."""
+    """d² / (2 beta) where d = |input - target| is below beta, else d - beta / 2.
+
+    input and target of one shape; shapes that only broadcast warn. Raises RuntimeError for a negative beta.
+    """
 
     def __init__(
         self, size_average: _Flag = None, reduce: _Flag = None, reduction: str = "mean", beta: float = 1.0
@@ -214,7 +255,10 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """d² / 2 where d = |input - target| is below delta, else delta (d - delta / 2)."""
+    """d² / 2 where d = |input - target| is below delta, else delta (d - delta / 2).
+
+    input and target of one shape; shapes that only broadcast warn. Raises RuntimeError unless delta is positive.
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
@@ -254,14 +298,20 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """The mean over classes of BCEWithLogitsLoss."""
+    """The mean over classes of BCEWithLogitsLoss.
+
+    input and target (N, C) or (C); weight (C). The result is a number, with reduction "none" (N).
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 - cos(input1, input2) where target is 1, max(0, cos(input1, input2) - margin) where it is -1."""
+    """1 - cos(input1, input2) where target is 1, max(0, cos(input1, input2) - margin) where it is -1.
+
+    input1 and input2 (N, D) or (D), target (N) or (). The result is a number, with reduction "none" (N).
+    """
 
     def __init__(
         self, margin: float = 0.0, size_average: _Flag = None, reduce: _Flag = None, reduction: str = "mean"
@@ -274,7 +324,10 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """max(0, -target (input1 - input2) + margin)."""
+    """max(0, -target (input1 - input2) + margin).
+
+    input1, input2 and target of one shape, target 1 or -1. The result is a number, with reduction "none" that shape.
+    """
 
     def __init__(
         self, margin: float = 0.0, size_average: _Flag = None, reduce: _Flag = None, reduction: str = "mean"
@@ -287,7 +340,10 @@ class MarginRankingLoss(_Loss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """The mean over the wrong classes of max(0, margin - input[target] + input[class])^p."""
+    """The mean over the wrong classes of max(0, margin - input[target] + input[class])^p.
+
+    input (N, C) or (C), target (N) or (), classes as int64; weight (C); p is 1 or 2. Raises ValueError for another p.
+    """
 
     def __init__(
         self,
@@ -313,7 +369,11 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class TripletMarginLoss(_Loss):
-    """max(0, |anchor - positive| - |anchor - negative| + margin)."""
+    """max(0, |anchor - positive| - |anchor - negative| + margin).
+
+    All three (N, D) or (D), distances of order p; swap: the nearer of anchor and positive counts. The result is a
+    number, with reduction "none" (N).
+    """
 
     def __init__(
         self,
@@ -347,7 +407,10 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """TripletMarginLoss by a distance of one's own, PairwiseDistance if None."""
+    """TripletMarginLoss by a distance of one's own, PairwiseDistance if None.
+
+    distance_function takes two tensors (N, *) and gives (N).
+    """
 
     def __init__(
         self,

@@ -112,21 +112,33 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """The way back of MaxPool1d."""
+    """The way back of MaxPool1d.
+
+    input (N, C, L) or (C, L) and the indices that MaxPool1d returned with it; the result (N, C, L') or (C, L'). Raises
+    ValueError for an output_size that stride does not leave open.
+    """
 
     _tuple = staticmethod(_single)
     _function = staticmethod(F.max_unpool1d)
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """The way back of MaxPool2d."""
+    """The way back of MaxPool2d.
+
+    input (N, C, H, W) or (C, H, W) and the indices that MaxPool2d returned with it. Raises ValueError for an
+    output_size that stride does not leave open.
+    """
 
     _tuple = staticmethod(_pair)
     _function = staticmethod(F.max_unpool2d)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """The way back of MaxPool3d."""
+    """The way back of MaxPool3d.
+
+    input (N, C, D, H, W) or (C, D, H, W) and the indices that MaxPool3d returned with it. Raises ValueError for an
+    output_size that stride does not leave open.
+    """
 
     _tuple = staticmethod(_triple)
     _function = staticmethod(F.max_unpool3d)

@@ -133,7 +133,11 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Module):
-    """Rows of a table combined bag by bag. mode: "sum", "mean" or "max"; see functional.embedding_bag."""
+    """Rows of a table combined bag by bag. mode: "sum", "mean" or "max"; see functional.embedding_bag.
+
+    input (B, L), or (L) with offsets (B), int64; the result (B, embedding_dim). weight (num_embeddings, embedding_dim).
+    Raises IndexError for a row that is none, ValueError for offsets with 2-d input.
+    """
 
     __constants__ = [
         "num_embeddings",

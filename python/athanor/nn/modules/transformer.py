@@ -128,7 +128,11 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to the encoder's result, then two linear maps."""
+    """Self-attention, attention to the encoder's result, then two linear maps.
+
+    tgt (T, N, d_model), memory (S, N, d_model), with batch_first N first, or both without N; the result has the shape
+    of tgt.
+    """
 
     def __init__(
         self,
@@ -203,7 +207,10 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """num_layers copies of an encoder layer, then norm. enable_nested_tensor and mask_check change nothing here."""
+    """num_layers copies of an encoder layer, then norm. enable_nested_tensor and mask_check change nothing here.
+
+    src and the result (S, N, d_model), with batch_first N first, or without N.
+    """
 
     __constants__ = ["norm"]
 
@@ -235,7 +242,10 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """num_layers copies of a decoder layer, then norm."""
+    """num_layers copies of a decoder layer, then norm.
+
+    tgt and the result (T, N, d_model), memory (S, N, d_model), with batch_first N first, or all without N.
+    """
 
     __constants__ = ["norm"]
 

@@ -107,7 +107,10 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """Takes the channels of `groups` groups in turns."""
+    """Takes the channels of `groups` groups in turns.
+
+    (N, C, *) → (N, C, *). Raises RuntimeError unless groups divides C.
+    """
 
     __constants__ = ["groups"]
 
