@@ -76,7 +76,8 @@ std::string Call::text() const {
   if (op != OpType::Barrier) out += str(" of ", dtype_name(dtype), " ", IntArrayRef(shape.data(), shape.size()));
   if (sequence != 0) out += str(", number ", sequence, " of the group");
   const std::string_view file = where.file_name();
-  if (!file.empty()) out += str(", at ", file.substr(file.rfind('/') + 1), ":", where.line());
+  if (where.line() == 0 && !file.empty()) out += str(", in ", file);  // not a line, but what is done there
+  if (where.line() != 0) out += str(", at ", file.substr(file.rfind('/') + 1), ":", where.line());
   return out;
 }
 

@@ -50,7 +50,8 @@ std::string FlightRecord::text(std::int64_t now_ns) const {
     if (ndim > kMaxDims) out += str(" and ", ndim - kMaxDims, " dimensions more");
   }
   const std::string_view path = file;
-  if (!path.empty()) out += str(" at ", path.substr(path.rfind('/') + 1), ":", line);
+  if (line == 0 && !path.empty()) out += str(" in ", path);
+  if (line != 0) out += str(" at ", path.substr(path.rfind('/') + 1), ":", line);
   switch (state) {
     case CallState::Scheduled:
       return out + str(": waiting for its turn since ", duration_text(now_ns - scheduled_ns));

@@ -94,9 +94,9 @@ void stop_flight_signal();
 /// Leaves this rank's state in the store, for the others' reports.
 void leave_flight_record(Store& store, const FlightRecorder& recorder);
 /// The same; then waits a moment for those of the other ranks and returns what all of them say,
-/// a line per rank, with those that are behind named. Ends half a second after `patience` at the latest, even if a
-/// TCPStore does not answer.
-std::string merged_flight_report(Store& store, const FlightRecorder& recorder, int size,
+/// a line per rank, with those that are behind named. Ranks in `gone` are not waited for. Ends half a second after
+/// `patience` at the latest, even if a TCPStore does not answer.
+std::string merged_flight_report(Store& store, const FlightRecorder& recorder, int size, const std::vector<int>& gone,
                                  std::chrono::milliseconds patience);
 }  // namespace internals
 

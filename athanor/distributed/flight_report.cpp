@@ -26,7 +26,8 @@ struct RankState {
   std::string line;
 };
 
-std::string merge(const std::vector<RankState>& states, std::chrono::milliseconds patience) {
+std::string merge(const std::vector<RankState>& states, const std::vector<int>& gone,
+                  std::chrono::milliseconds patience) {
   long long least = -1, most = -1;
   for (const RankState& s : states)
     if (s.known) {
@@ -37,7 +38,9 @@ std::string merge(const std::vector<RankState>& states, std::chrono::millisecond
   for (std::size_t r = 0; r < states.size(); ++r) {
     const RankState& s = states[r];
     out += str("\n  rank ", r, ": ");
-    if (!s.known)
+    if (!s.known && std::find(gone.begin(), gone.end(), static_cast<int>(r)) != gone.end())
+      out += "it is gone";
+    else if (!s.known)
       out += str("left no record within ", patience.count(), " ms: it is gone, or busy outside the group's calls");
     else
       out += str(s.line, s.completed == least && least < most ? "  <- behind" : "");
@@ -47,7 +50,7 @@ std::string merge(const std::vector<RankState>& states, std::chrono::millisecond
 
 // Nothing if the store did not take even this rank's own.
 std::optional<std::vector<RankState>> exchange(Store& store, const std::string& own, int rank, int size,
-                                               Deadline deadline) {
+                                               const std::vector<int>& gone, Deadline deadline) {
   std::vector<RankState> states(static_cast<std::size_t>(size));
   const auto take = [&states](int r, const std::string& text) {
     const std::size_t space = std::min(text.find(' '), text.size());
@@ -63,8 +66,12 @@ std::optional<std::vector<RankState>> exchange(Store& store, const std::string& 
   try {
     for (int r = 0; r < size; ++r) {
       if (r == rank) continue;
+      const bool lost = std::find(gone.begin(), gone.end(), r) != gone.end();
       try {
-        store.wait({state_key(r)}, deadline.remaining());
+        if (!lost)
+          store.wait({state_key(r)}, deadline.remaining());
+        else if (!store.check({state_key(r)}))
+          continue;
       } catch (const Error&) {
         continue;  // not there in time; the next one may be
       }
@@ -78,16 +85,17 @@ std::optional<std::vector<RankState>> exchange(Store& store, const std::string& 
 }  // namespace
 
 void internals::leave_flight_record(Store& store, const FlightRecorder& recorder) {
+  const StoreDeadline limit(Deadline::after(std::chrono::seconds(1)));
   store.set(state_key(recorder.rank()), own_state(recorder));
 }
 
 std::string internals::merged_flight_report(Store& store, const FlightRecorder& recorder, int size,
-                                            std::chrono::milliseconds patience) {
+                                            const std::vector<int>& gone, std::chrono::milliseconds patience) {
   // A store whose server is gone may otherwise keep its callers for as long as its own timeout.
   const Deadline deadline = Deadline::after(patience);
   const StoreDeadline limit(Deadline(deadline.at() + std::chrono::milliseconds(500)));
-  if (const auto states = exchange(store, own_state(recorder), recorder.rank(), size, deadline))
-    return merge(*states, patience);
+  if (const auto states = exchange(store, own_state(recorder), recorder.rank(), size, gone, deadline))
+    return merge(*states, gone, patience);
   return str("what this rank was doing (the store does not answer): ", recorder.state_text());
 }
 

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "athanor/base/env.h"
+#include "athanor/base/interrupt.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/backend.h"
 #include "athanor/distributed/error.h"
@@ -23,6 +26,7 @@ namespace {
 struct World {
   std::mutex mutex;
   ProcessGroupPtr main;
+  std::function<void()> leave;  // of the place where main's ranks met
   std::vector<ProcessGroupPtr> others;
   std::map<std::string, int> groups_made;  // per parent, and per set of ranks
   unsigned generation = 0;
@@ -34,8 +38,10 @@ struct World {
     generation = fork_generation();
     new std::vector<ProcessGroupPtr>(std::move(others));  // NOLINT: destructors would wait for threads not here
     new ProcessGroupPtr(std::move(main));                 // NOLINT
+    new std::function<void()>(std::move(leave));          // NOLINT
     others.clear();
     main = nullptr;
+    leave = nullptr;
     groups_made.clear();
   }
 };
@@ -53,9 +59,63 @@ std::string joined(const std::vector<int>& ranks) {
   return text;
 }
 
+// "2 of 3 members of 'group/1', ranks [0,1,2], called it; rank 1 did not".
+std::string who_came(Store& store, const ProcessGroupOptions& options, const std::string& key) {
+  std::vector<int> missing;
+  try {
+    const StoreDeadline limit(Deadline::after(std::chrono::seconds(1)));
+    for (const int rank : options.global_ranks)
+      if (!store.check({str(key, "came/", rank)})) missing.push_back(rank);
+  } catch (const DistError& error) {
+    return str("the store does not answer: ", error.what());
+  }
+  return str(options.global_ranks.size() - missing.size(), " of ", options.size, " members of '", options.name,
+             "', ranks [", joined(options.global_ranks), "], called it; rank ", joined(missing), " did not");
+}
+
+// The first to see that a member is lost says so for all; unless the last has come after all.
+std::string agreed_loss(const ProcessGroup& parent, const ProcessGroupOptions& options, const std::string& key,
+                        const std::vector<int>& lost) {
+  const std::string own =
+      str("new_group: rank ", joined(lost), lost.size() == 1 ? " is" : " are", " gone, or left process group '",
+          parent.name(), "': ", who_came(*parent.store(), options, key));
+  try {
+    const StoreDeadline limit(Deadline::after(std::chrono::seconds(1)));
+    const auto held = parent.store()->compare_set(key + "verdict", {}, Store::Value(own.begin(), own.end()));
+    return {held.begin(), held.end()};
+  } catch (const DistError&) {
+    return own;
+  }
+}
+
+// Waits for the last of them to come, and looks after those that will not.
+std::string verdict_or_why(const ProcessGroup& parent, const ProcessGroupOptions& options, const std::string& key) {
+  constexpr std::chrono::milliseconds kLook{100};
+  Store& store = *parent.store();
+  const Deadline deadline = Deadline::after(options.timeout);
+  while (true) {
+    try {
+      const auto value = store.get(key + "verdict", std::min(kLook, deadline.remaining()));
+      return {value.begin(), value.end()};
+    } catch (const DistError&) {
+      check_interrupt();
+      if (deadline.expired())
+        return str("new_group: within ", options.timeout.count(), " ms, ", who_came(store, options, key));
+      std::vector<int> lost;
+      for (const int rank : parent.lost_ranks()) {
+        const int global = parent.global_ranks()[static_cast<std::size_t>(rank)];
+        if (std::count(options.global_ranks.begin(), options.global_ranks.end(), global) != 0) lost.push_back(global);
+      }
+      if (!lost.empty()) return agreed_loss(parent, options, key, lost);
+    }
+  }
+}
+
 // Two members with different ideas of a group would wait for ranks that never come: each shows its list, and all learn
 // whether the lists agree.
-void agree_on_ranks(Store& store, const ProcessGroupOptions& options, int me) {
+void agree_on_ranks(const ProcessGroup& parent, const ProcessGroupOptions& options) {
+  Store& store = *parent.store();
+  const int me = parent.global_ranks()[static_cast<std::size_t>(parent.rank())];
   const std::string key = str("groups/", options.name, "/"), own = joined(options.global_ranks);
   const auto text = [](const Store::Value& value) { return std::string(value.begin(), value.end()); };
   const std::string first = text(store.compare_set(key + "ranks", {}, Store::Value(own.begin(), own.end())));
@@ -64,21 +124,18 @@ void agree_on_ranks(Store& store, const ProcessGroupOptions& options, int me) {
     verdict = str("new_group: rank ", me, " makes '", options.name, "' of ranks [", own, "], another rank of [", first,
                   "]. All ranks must call new_group in the same order with the same ranks");
     store.set(key + "verdict", verdict);
-  } else if (store.add(key + "came", 1) == options.size) {
-    store.set(key + "verdict", verdict);
   } else {
-    try {
-      verdict = text(store.get(key + "verdict", options.timeout));
-    } catch (const DistStoreError&) {
-      verdict = str("new_group: ", store.add(key + "came", 0), " of ", options.size, " members of '", options.name,
-                    "', ranks [", own, "], called it within ", options.timeout.count(), " ms");
-    }
+    store.set(str(key, "came/", me), "");
+    if (store.add(key + "came", 1) == options.size)
+      store.set(key + "verdict", verdict);
+    else
+      verdict = verdict_or_why(parent, options, key);
   }
   if (verdict != "ok") throw DistError(verdict, ATHANOR_WHERE);
 }
 
 ProcessGroupPtr make_member(const ProcessGroupPtr& parent, const ProcessGroupOptions& options) {
-  agree_on_ranks(*parent->store(), options, parent->global_ranks()[static_cast<std::size_t>(parent->rank())]);
+  agree_on_ranks(*parent, options);
   return std::make_shared<ProcessGroup>(parent->store(), options);
 }
 
@@ -110,10 +167,24 @@ RendezvousResult meet(const InitOptions& options, int number) {
   return rendezvous(options.init_method.empty() ? "env://" : options.init_method, wanted);
 }
 
-// The store usually lives in rank 0's process and goes with it: that rank lets the others finish what they do with it.
-void leave_together(ProcessGroup& group) {
-  constexpr std::chrono::milliseconds kPatience{1000};
+// For one that could not join the others: it may try again.
+void take_leave(const std::function<void()>& leave) noexcept {
   try {
+    const StoreDeadline limit(Deadline::after(std::chrono::milliseconds(500)));
+    if (leave) leave();
+  } catch (const std::exception&) {  // the store is gone, and all that it knew
+  }
+}
+
+// The store usually lives in rank 0's process and goes with it: that rank lets the others finish what they do with it.
+void leave_together(ProcessGroup& group, const std::function<void()>& leave) {
+  constexpr std::chrono::milliseconds kPatience{1000}, kPatienceIfBroken{500};
+  try {
+    const bool well = group.usable();
+    const StoreDeadline limit(Deadline::after(well ? kPatience : kPatienceIfBroken));
+    // First, since the store may go as soon as all are counted.
+    if (leave) leave();
+    if (!well) return;
     Store& store = *group.store();
     if (store.add("left", 1) == group.size())
       store.set("all left", "");
@@ -143,7 +214,13 @@ void init_process_group(const InitOptions& options) {
   made.name = "default_pg";
   made.timeout = options.timeout;
   made.secret = options.secret;
-  w.main = std::make_shared<ProcessGroup>(met.store, made);
+  try {
+    w.main = std::make_shared<ProcessGroup>(met.store, made);
+  } catch (...) {
+    take_leave(met.leave);
+    throw;
+  }
+  w.leave = met.leave;
   w.groups_made.clear();
   if (thread_world) return;
   set_log_rank(met.rank);
@@ -169,6 +246,7 @@ void init_process_group(const std::string& backend, const std::string& init_meth
 void destroy_process_group(const ProcessGroupPtr& given) {
   World& w = world();
   std::vector<ProcessGroupPtr> ending;
+  std::function<void()> leave;
   bool all = false;
   {
     const std::lock_guard lock(w.mutex);
@@ -180,6 +258,7 @@ void destroy_process_group(const ProcessGroupPtr& given) {
       ending.push_back(std::move(w.main));
       w.others.clear();
       w.main = nullptr;
+      leave = std::exchange(w.leave, nullptr);
       w.groups_made.clear();
     } else {
       const auto found = std::find(w.others.begin(), w.others.end(), given);
@@ -189,7 +268,8 @@ void destroy_process_group(const ProcessGroupPtr& given) {
       w.others.erase(found);
     }
   }
-  if (all && ending.back()->usable()) leave_together(*ending.back());
+  if (all) leave_together(*ending.back(), leave);
+  leave = nullptr;
   for (const ProcessGroupPtr& group : ending) group->shutdown();
   if (all && !is_initialized() && !thread_world) internals::stop_flight_signal();
 }

@@ -1,6 +1,5 @@
 #include "athanor/distributed/process_group.h"
 
-#include <pthread.h>
 #include <time.h>
 
 #include "athanor/base/env.h"
@@ -16,8 +15,6 @@ namespace {
 
 // How long a rank of a broken group waits for the others' records.
 constexpr std::chrono::milliseconds kReportPatience{1000};
-
-std::atomic<unsigned> generation_now = 0;
 
 // "gloo" of "cpu:gloo,cuda:nccl"; a name alone is meant for every device, and one for cuda alone if virtual devices
 // serve that.
@@ -76,12 +73,6 @@ Deadline deadline_soon(std::chrono::milliseconds timeout) {
 #else
   return Deadline(Deadline::Clock::now() + timeout);
 #endif
-}
-
-unsigned fork_generation() {
-  [[maybe_unused]] static const int registered =
-      ::pthread_atfork(nullptr, nullptr, [] { generation_now.fetch_add(1, std::memory_order_relaxed); });
-  return generation_now.load(std::memory_order_relaxed);
 }
 
 // ---- Impl
@@ -143,9 +134,9 @@ void ProcessGroup::Impl::call_failed(const Call& call, std::uint64_t ticket) {
   };
   const auto report = [&](const char* what) {
     backend->abort(str("rank ", rank, ": ", what));
-    const std::string text =
-        str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
-            internals::merged_flight_report(*store, recorder, size, std::min(timeout, kReportPatience)));
+    const std::string text = str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
+                                 internals::merged_flight_report(*store, recorder, size, backend->lost_ranks(),
+                                                                 std::min(timeout, kReportPatience)));
     ATHANOR_LOG(Info, "collective failed: ", what, "\n", text);
     return text;
   };
@@ -186,6 +177,7 @@ void ProcessGroup::Impl::compare(const Call& call) {
     verdict.assign(value.begin(), value.end());
   } catch (const DistStoreError&) {
     if (!call.deadline.expired()) throw;
+    const StoreDeadline limit(Deadline::after(kReportPatience));
     throw DistError(str("timed out after ", timeout.count(), " ms: ", store->add(key + "came", 0), " of ", size,
                         " ranks have come to ", call.text()),
                     ATHANOR_WHERE);
@@ -281,6 +273,11 @@ void ProcessGroup::shutdown() {
 }
 
 bool ProcessGroup::usable() const { return impl_ && !impl_->unusable.load() && impl_->generation == fork_generation(); }
+
+std::vector<int> ProcessGroup::lost_ranks() const {
+  if (!impl_ || impl_->generation != fork_generation()) return {};
+  return impl_->backend->lost_ranks();
+}
 
 const FlightRecorder& ProcessGroup::flight_recorder() const {
   ATHANOR_CHECK(impl_, "process group '", name_, "': this process is no member");

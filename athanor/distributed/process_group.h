@@ -123,6 +123,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   /// False for outsiders, and once a call has failed or the group was aborted or shut down.
   bool usable() const;
+  /// The ranks of this group that are known to be gone, or to have left it. Waits for nothing.
+  std::vector<int> lost_ranks() const;
   const FlightRecorder& flight_recorder() const;
   /// Memory that all ranks of a host may reach, or null: see Backend::allocate_shared.
   std::shared_ptr<void> allocate_shared(std::size_t bytes, Where where = Where::current());

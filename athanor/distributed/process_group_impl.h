@@ -10,6 +10,7 @@
 #include "athanor/distributed/backend.h"
 #include "athanor/distributed/call_queue.h"
 #include "athanor/distributed/flight_recorder.h"
+#include "athanor/distributed/net/forks.h"
 #include "athanor/distributed/process_group.h"
 #include "athanor/distributed/staging.h"
 #include "athanor/profiler/record.h"
@@ -17,9 +18,6 @@
 namespace athanor::distributed {
 
 class P2pWork;
-
-/// Counts the forks this process has come through; groups of another generation belong to the parent.
-unsigned fork_generation();
 
 /// `timeout` from now, up to some milliseconds more: by a clock that costs next to nothing to read.
 Deadline deadline_soon(std::chrono::milliseconds timeout);

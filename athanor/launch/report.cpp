@@ -1,8 +1,10 @@
 #include "athanor/launch/report.h"
 
+#include <charconv>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 
 #include "athanor/base/error.h"
 
@@ -40,6 +42,31 @@ Failure Failure::from_json(const std::string& text) {
   } catch (const nlohmann::json::exception& error) {
     ATHANOR_THROW(Error, "a malformed report of a failure came from another agent: ", error.what());
   }
+}
+
+namespace {
+
+// Whether a text says of a rank other than `own` that it is gone, has left or has failed, in the words of process
+// groups: "rank 3 is gone", "rank 3 (global rank 7) has left".
+bool blames_another(const std::string& text, int own) {
+  constexpr std::string_view kRank = "rank ", kVerdicts[] = {" is gone", " has left", " failed in "};
+  for (std::size_t at = text.find(kRank); at != std::string::npos; at = text.find(kRank, at + 1)) {
+    const std::size_t number = at + kRank.size();
+    std::size_t end = std::min(text.find_first_not_of("0123456789", number), text.size());
+    int rank = -1;
+    std::from_chars(text.data() + number, text.data() + end, rank);
+    if (text.compare(end, 2, " (") == 0) end = std::min(text.find(')', end), text.size() - 1) + 1;
+    for (const std::string_view verdict : kVerdicts)
+      if (rank >= 0 && rank != own && text.compare(end, verdict.size(), verdict) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int Failure::likely_consequence() const {
+  if (ending.signal != 0) return 0;
+  return blames_another(message, rank) || blames_another(last_lines, rank) ? 2 : 1;
 }
 
 namespace {

@@ -21,6 +21,10 @@ struct Failure {
   std::string log_file;      ///< where all of it is, or empty
   int attempt = 0;
 
+  /// Of failures noticed at the same time the one with the lowest number was probably first: 0 for one killed by a
+  /// signal, 1 for an error of its own, 2 for one whose words blame another rank.
+  int likely_consequence() const;
+
   std::string json() const;
   /// Throws Error if it is no such text.
   static Failure from_json(const std::string& text);

@@ -54,11 +54,7 @@ Scheduler slurm() {
     found.node_rank = number({"SLURM_PROCID"});
     const std::string per_node =
         env::text("SLURM_STEP_TASKS_PER_NODE").value_or(env::text("SLURM_TASKS_PER_NODE").value_or(""));
-    // "4(x2)" and "4" say the same of every node; of "4,2" only this node's share would matter, and it is unknown.
-    std::optional<int> here;
-    if (per_node.find(',') == std::string::npos)
-      if (const auto value = parse_integer(per_node.substr(0, per_node.find('(')))) here = static_cast<int>(*value);
-    agents_are_tasks(found, number({"SLURM_LOCALID"}), here);
+    agents_are_tasks(found, number({"SLURM_LOCALID"}), distributed::slurm::tasks_of_node(per_node, *node));
   }
   found.master_host = distributed::slurm::first_host();
   if (const auto port = distributed::slurm::port()) found.master_port = static_cast<int>(*port);

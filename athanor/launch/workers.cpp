@@ -267,6 +267,7 @@ void WorkerGroup::handle(const std::vector<pollfd>& waits) {
   const auto ready = [&](int fd) {
     return std::any_of(waits.begin(), waits.end(), [&](const pollfd& p) { return p.fd == fd && p.revents != 0; });
   };
+  const auto noticed_before = static_cast<std::ptrdiff_t>(failures_.size());
   for (const auto& worker : workers_) {
     if (!worker->alive) continue;
     const bool over = ready(worker->process->watched_fd());
@@ -276,6 +277,9 @@ void WorkerGroup::handle(const std::vector<pollfd>& waits) {
     }
     if (over) ended(*worker);
   }
+  // Nobody knows which of those that are noticed together was first: by what they say.
+  std::stable_sort(failures_.begin() + noticed_before, failures_.end(),
+                   [](const Failure& a, const Failure& b) { return a.likely_consequence() < b.likely_consequence(); });
 }
 
 void WorkerGroup::ended(Worker& worker) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <set>
 #include <sstream>
 
 #include "athanor/base/hash.h"
@@ -50,25 +52,35 @@ std::string by_value(const std::vector<std::string>& values) {
 std::vector<std::string> gather_texts(distributed::ProcessGroup& group, const std::string& text) {
   const auto n = static_cast<std::size_t>(group.size());
   Tensor lengths = zeros({group.size()}, kLong);
-  group.all_gather_into_tensor(lengths, athanor::tensor({static_cast<std::int64_t>(text.size())}));
+  const distributed::CallSite where = call_for("comparing the ranks' models");
+  group.all_gather_into_tensor(lengths, athanor::tensor({static_cast<std::int64_t>(text.size())}), false, where);
   std::vector<Tensor> parts;
   for (std::size_t r = 0; r < n; ++r) parts.push_back(empty({lengths.data_ptr<std::int64_t>()[r]}, kByte));
   Tensor own = empty({static_cast<std::int64_t>(text.size())}, kByte);
   if (!text.empty()) std::memcpy(own.data_ptr(), text.data(), text.size());
-  group.all_gather(parts, own);
+  group.all_gather(parts, own, false, where);
   std::vector<std::string> texts;
   for (const Tensor& part : parts)
     texts.emplace_back(static_cast<const char*>(part.data_ptr()), static_cast<std::size_t>(part.numel()));
   return texts;
 }
 
-void broadcast_tensors(distributed::ProcessGroup& group, const std::vector<Tensor>& tensors, int root) {
+distributed::CallSite call_for(const std::string& purpose) {
+  static std::mutex mutex;
+  static auto* kept = new std::set<std::string>;  // the flight recorder may be read at the very end
+  const std::lock_guard lock(mutex);
+  return {kept->insert(purpose).first->c_str(), 0};
+}
+
+void broadcast_tensors(distributed::ProcessGroup& group, const std::vector<Tensor>& tensors, int root,
+                       const std::string& purpose) {
   const NoGradGuard off;
+  const distributed::CallSite where = call_for(purpose);
   std::int64_t total = 0;
   std::vector<Tensor> small;
   for (const Tensor& t : tensors) {
     if (bytes_of(t) > kTogether) {
-      group.broadcast(t, root);
+      group.broadcast(t, root, false, where);
     } else if (t.numel() > 0) {
       small.push_back(t);
       total += bytes_of(t);
@@ -84,7 +96,7 @@ void broadcast_tensors(distributed::ProcessGroup& group, const std::vector<Tenso
       std::memcpy(base + at, host.data_ptr(), static_cast<std::size_t>(bytes_of(t)));
       at += bytes_of(t);
     }
-  group.broadcast(packed, root);
+  group.broadcast(packed, root, false, where);
   if (group.rank() == root) return;
   for (const Tensor& t : small) {
     const Tensor host = empty(t.sizes(), t.dtype());

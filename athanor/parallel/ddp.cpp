@@ -107,13 +107,13 @@ void DistributedDataParallelBase::check_devices() const {
 
 void DistributedDataParallelBase::broadcast_buffers(int root) {
   if (!options_.broadcast_buffers() || group_->size() == 1) return;
-  broadcast_tensors(*group_, wrapped_->buffers(), root);
+  broadcast_tensors(*group_, wrapped_->buffers(), root, "DistributedDataParallel: the buffers");
 }
 
 void DistributedDataParallelBase::broadcast_all(int root) {
   std::vector<Tensor> all = wrapped_->parameters();
   for (const Tensor& buffer : wrapped_->buffers()) all.push_back(buffer);
-  broadcast_tensors(*group_, all, root);
+  broadcast_tensors(*group_, all, root, "DistributedDataParallel: parameters and buffers");
 }
 
 void DistributedDataParallelBase::before_forward() {

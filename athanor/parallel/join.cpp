@@ -1,6 +1,7 @@
 #include "athanor/parallel/join.h"
 
 #include "athanor/ops/factory.h"
+#include "athanor/parallel/agreement.h"
 
 namespace athanor::nn::parallel {
 
@@ -25,7 +26,7 @@ void Join::count(bool active) {
   const NoGradGuard off;
   Tensor flags = zeros({group_->size()}, kByte);
   flags.data_ptr<std::uint8_t>()[group_->rank()] = active;
-  group_->all_reduce(flags);
+  group_->all_reduce(flags, distributed::ReduceOp::SUM, false, call_for("Join: which ranks have inputs left"));
   active_.clear();
   for (int r = 0; r < group_->size(); ++r)
     if (flags.data_ptr<std::uint8_t>()[r] != 0) active_.push_back(r);

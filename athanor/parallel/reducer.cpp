@@ -10,6 +10,7 @@
 #include "athanor/base/parallel.h"
 #include "athanor/ops/factory.h"
 #include "athanor/ops/history.h"
+#include "athanor/parallel/agreement.h"
 
 namespace athanor::nn::parallel {
 
@@ -153,7 +154,7 @@ bool Reducer::want_overlap() const {
     bytes += static_cast<std::size_t>(bucket.flat.numel()) * item_size(bucket.flat.dtype());
   const bool crowded = group_->size() * get_num_threads() >= usable_cpus();
   Tensor wanted = full({1}, shared_ && (crowded || bytes < kLittle) ? 0 : 1, kByte);
-  group_->all_reduce(wanted, ReduceOp::MAX);
+  group_->all_reduce(wanted, ReduceOp::MAX, false, call_for("DistributedDataParallel: how to reduce"));
   return wanted.item<std::uint8_t>() != 0;
 }
 
@@ -343,7 +344,19 @@ void Reducer::start(std::size_t index) {
     bucket.marks.copy_(athanor::tensor(marks, TensorOptions(kDouble)));
   }
   const ReduceOp op = divisor_ > 0 ? ReduceOp::premul_sum(1.0 / divisor_) : ReduceOp(ReduceOp::AVG);
-  bucket.work = group_->all_reduce(bucket.flat, op, overlap_);
+  if (!bucket.purpose) bucket.purpose = call_for(purpose_of(index));
+  bucket.work = group_->all_reduce(bucket.flat, op, overlap_, *bucket.purpose);
+}
+
+// "DistributedDataParallel's backward, bucket 0 (0.weight, 0.bias and 3 more)".
+std::string Reducer::purpose_of(std::size_t index) const {
+  constexpr std::size_t kShown = 2;
+  const std::vector<std::size_t>& members = buckets_[index].members;
+  std::string names;
+  for (std::size_t i = 0; i < members.size() && i < kShown; ++i)
+    names += athanor::detail::str(i > 0 ? ", " : "", slots_[members[i]].name);
+  if (members.size() > kShown) names += athanor::detail::str(" and ", members.size() - kShown, " more");
+  return athanor::detail::str("DistributedDataParallel's backward, bucket ", index, " (", names, ")");
 }
 
 // ---- at its end
@@ -417,7 +430,7 @@ std::vector<bool> Reducer::collect_results() {
     std::vector<std::int64_t> own;
     for (const Slot& slot : slots_) own.push_back(slot.used);
     marks = athanor::tensor(own, TensorOptions(kByte));
-    group_->all_reduce(marks, ReduceOp::MAX);
+    group_->all_reduce(marks, ReduceOp::MAX, false, call_for("DistributedDataParallel's backward: unused parameters"));
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];

@@ -80,6 +80,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     Tensor flat;  ///< gradients, then a mark per member that tells whether this rank has one
     Tensor gradients, marks;
     std::size_t missing = 0;
+    std::optional<distributed::CallSite> purpose;
     distributed::WorkPtr work;
     std::future<Tensor> result;
   };
@@ -94,6 +95,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void mark_ready(std::size_t index);
   void launch();
   void start(std::size_t bucket);
+  std::string purpose_of(std::size_t bucket) const;
   void finish(bool joining);
   void fill_in(Slot& slot, bool joining);
   std::vector<bool> collect_results();

@@ -5,6 +5,7 @@
 #include "athanor/distributed/groups.h"
 #include "athanor/ops/factory.h"
 #include "athanor/ops/history.h"
+#include "athanor/parallel/agreement.h"
 
 namespace athanor::nn {
 
@@ -47,7 +48,7 @@ Statistics gather_statistics(const Tensor& input, distributed::ProcessGroup& gro
     mine.narrow(0, channels, channels).copy_((x - along_channels(mean, x)).square_().sum(dims));
   }
   Tensor all = empty({group.size(), 2 * channels + 1}, kDouble);
-  group.all_gather_into_tensor(all, mine);
+  group.all_gather_into_tensor(all, mine, false, parallel::call_for("SyncBatchNorm's forward"));
   Statistics s;
   const Tensor counts = all.narrow(1, 2 * channels, 1);
   s.count = counts.sum().item<double>();
@@ -96,7 +97,7 @@ class SyncBatchNormBackward final : public Node {
     if (needs(1)) out[1] = sums[1] * inverse_;
     if (needs(2)) out[2] = sums[0].clone();
     // Other ranks' gradients need these sums even if this rank's does not.
-    group_->all_reduce(sums);
+    group_->all_reduce(sums, distributed::ReduceOp::SUM, false, parallel::call_for("SyncBatchNorm's backward"));
     if (!needs(0)) return;
     Tensor scale = inverse_;
     if (weight_.defined()) scale = scale * Tensor(weight_.get(this)).to(dtype);

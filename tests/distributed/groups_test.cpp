@@ -10,6 +10,7 @@
 #include "athanor/distributed/spawn.h"
 #include "athanor/distributed/store/tcp_store.h"
 #include "distributed/ranks.h"
+#include "tests/distributed/processes.h"
 
 namespace athanor::distributed {
 namespace {
@@ -213,6 +214,47 @@ TEST(Groups, OfDifferentRanksOnDifferentRanksAreRefused) {
   in_processes(2, [](int rank) {
     const std::string error = error_of([&] { new_group(rank == 0 ? std::vector<int>{0, 1} : std::vector<int>{1, 0}); });
     REQUIRE_SUBSTRING(error, "in the same order with the same ranks");
+  });
+}
+
+TEST(Groups, AreNotWaitedForWhenAMemberIsGone) {
+  TCPStoreOptions server;
+  server.port = 0;
+  server.is_server = true;
+  const TCPStore store("127.0.0.1", server);
+  const auto ends = run_processes(
+      3,
+      [&](int rank) {
+        TCPStoreOptions client;
+        client.port = store.port();
+        ProcessGroupOptions options;
+        options.rank = rank;
+        options.size = 3;
+        options.name = "parent";
+        options.timeout = std::chrono::seconds(50);
+        const auto parent = std::make_shared<ProcessGroup>(std::make_shared<TCPStore>("127.0.0.1", client), options);
+        Tensor x = ones({1});
+        parent->all_reduce(x);
+        if (rank == 1) ::kill(::getpid(), SIGKILL);
+        const std::string error = error_of([&] { split_group(parent, {2, 1, 0}, {}); });
+        REQUIRE_SUBSTRING(error, "rank 1 is gone");
+        REQUIRE_SUBSTRING(error, "2 of 3 members");
+        REQUIRE_SUBSTRING(error, "rank 1 did not");
+      },
+      std::chrono::seconds(40));
+  for (const int rank : {0, 2}) EXPECT_TRUE(ends[static_cast<std::size_t>(rank)].good()) << ends[rank].error;
+}
+
+TEST(Groups, NameTheMembersThatDoNotCall) {
+  in_processes(3, [](int rank) {
+    if (rank != 1) {
+      GroupOptions options;
+      options.timeout = milliseconds(200);
+      const std::string error = error_of([&] { split_group(nullptr, {0, 1, 2}, options); });
+      REQUIRE_SUBSTRING(error, "rank 1");
+      REQUIRE_SUBSTRING(error, "did not");
+    }
+    barrier();
   });
 }
 

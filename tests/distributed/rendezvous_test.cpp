@@ -15,6 +15,7 @@
 #include "athanor/distributed/error.h"
 #include "athanor/distributed/net/interfaces.h"
 #include "athanor/distributed/net/socket.h"
+#include "athanor/distributed/rendezvous/slurm.h"
 #include "athanor/distributed/store/hash_store.h"
 #include "athanor/distributed/store/tcp_store.h"
 #include "distributed/helpers.h"
@@ -189,7 +190,12 @@ TEST(FileRendezvous, TooFewAndTooManyAreErrors) {
   auto few = ranks({-1, -1, -1}, milliseconds(200));
   few.resize(2);
   for (const Outcome& outcome : meet("file://" + folder / "few", few))
-    EXPECT_NE(outcome.error.find("2 of 3 processes came"), std::string::npos) << outcome.error;
+    EXPECT_NE(outcome.error.find("2 of 3 processes came before"), std::string::npos) << outcome.error;
+  auto known = ranks({2, 0, -1}, milliseconds(200));
+  known.resize(2);
+  for (const Outcome& outcome : meet("file://" + folder / "known", known))
+    EXPECT_NE(outcome.error.find("2 of 3 processes came (rank 0, 2; missing: rank 1)"), std::string::npos)
+        << outcome.error;
   auto many = ranks({-1, -1, -1}, milliseconds(5000));
   for (auto& options : many) options.world_size = 2;
   int refused = 0;
@@ -240,6 +246,7 @@ TEST_P(Multicast, LonelyProcessGivesUpAtTheDeadline) {
   const auto outcomes = meet(url_, options);
   if (unsupported(outcomes)) GTEST_SKIP() << outcomes[0].error;
   EXPECT_NE(outcomes[0].error.find("1 of 2 processes announced themselves"), std::string::npos) << outcomes[0].error;
+  EXPECT_NE(outcomes[0].error.find("one without a rank at "), std::string::npos) << outcomes[0].error;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Multicast, testing::Values("239.77.77.77", "[ff02::7777]"),
@@ -251,10 +258,10 @@ std::string in_child(const std::map<std::string, std::string>& environment, cons
   EXPECT_EQ(::pipe(pipe), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    for (const char* name :
-         {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
-          "SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
-          "JOB_COMPLETION_INDEX", "TORCHELASTIC_USE_AGENT_STORE"})
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                             "SLURM_PROCID", "SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS",
+                             "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JOB_COMPLETION_INDEX", "TORCHELASTIC_USE_AGENT_STORE",
+                             "LOCAL_RANK", "PET_NPROC_PER_NODE", "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"})
       ::unsetenv(name);
     for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
     std::string outcome = "ok";
@@ -322,6 +329,59 @@ TEST(EnvRendezvous, WhatIsMissingIsNamed) {
   EXPECT_NE(run({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).find("rank 2 in a world of 2"), std::string::npos);
 }
 
+TEST(EnvRendezvous, TheUrlHasTheLastWord) {
+  const std::map<std::string, std::string> job = {
+      {"RANK", "7"}, {"WORLD_SIZE", "9"}, {"MASTER_PORT", std::to_string(free_port())}};
+  EXPECT_EQ(in_child(job,
+                     [] {
+                       const auto result = rendezvous("env://?rank=0&world_size=1");
+                       ATHANOR_CHECK(result.rank == 0 && result.world_size == 1, "wrong rank");
+                     }),
+            "ok");
+  EXPECT_NE(in_child(job, [] { rendezvous("env://", ranks({0})[0]); }).find("RANK=7"), std::string::npos);
+}
+
+TEST(EnvRendezvous, NumbersOfNodesAreNotTakenForRanks) {
+  std::map<std::string, std::string> pod = {
+      {"RANK", "0"}, {"WORLD_SIZE", "4"}, {"PET_NPROC_PER_NODE", "2"}, {"MASTER_PORT", std::to_string(free_port())}};
+  const std::string said = in_child(pod, [] { rendezvous("env://"); });
+  EXPECT_NE(said.find("PET_NPROC_PER_NODE=2"), std::string::npos) << said;
+  EXPECT_NE(said.find("athanor run"), std::string::npos) << said;
+  pod["WORLD_SIZE"] = "1";
+  pod["LOCAL_RANK"] = "0";  // a launcher has been here
+  EXPECT_EQ(in_child(pod, [] { rendezvous("env://"); }), "ok");
+  pod.erase("LOCAL_RANK");
+  pod["PET_NPROC_PER_NODE"] = "1";
+  EXPECT_EQ(in_child(pod, [] { rendezvous("env://"); }), "ok");
+}
+
+TEST(Slurm, TheFirstHostIsReadFromAnyList) {
+  const auto first = [](const std::string& list) {
+    return in_child({{"SLURM_STEP_NODELIST", list}}, [] { throw std::runtime_error(slurm::first_host()); });
+  };
+  EXPECT_EQ(first("node1"), "node1");
+  EXPECT_EQ(first("a,b[1-2]"), "a");
+  EXPECT_EQ(first("gnode[10,20-23],other"), "gnode10");
+  EXPECT_EQ(first("node[1-2]-ib"), "node1-ib");
+  EXPECT_EQ(first("node[1-2]-ib,login"), "node1-ib");
+  EXPECT_EQ(first("rack[03-04]node[001,007]"), "rack03node001");
+  EXPECT_EQ(first("broken[7"), "broken7");
+}
+
+TEST(Slurm, TasksOfEachNodeAreReadFromTheirList) {
+  const auto all = [](const std::string& list) {
+    std::vector<int> tasks;
+    for (int node = 0; node < 4; ++node) tasks.push_back(slurm::tasks_of_node(list, node).value_or(-1));
+    return tasks;
+  };
+  EXPECT_EQ(all("4"), (std::vector<int>{4, -1, -1, -1}));
+  EXPECT_EQ(all("2,1"), (std::vector<int>{2, 1, -1, -1}));
+  EXPECT_EQ(all("2(x3),1"), (std::vector<int>{2, 2, 2, 1}));
+  EXPECT_EQ(all("1,3(x3)"), (std::vector<int>{1, 3, 3, 3}));
+  for (const char* nonsense : {"", "x", "2(x", "2(x)", "0", "-1(x4)"})
+    EXPECT_EQ(all(nonsense), std::vector<int>(4, -1)) << nonsense;
+}
+
 // A rank that was killed and started again, as pods are.
 class RestartedRank : public testing::Test {
  protected:
@@ -333,6 +393,10 @@ class RestartedRank : public testing::Test {
     options.timeout = kPatience;
     store_ = std::make_unique<TCPStore>("localhost", options);
   }
+  static void meet_in(Store& store, int rank, int size) {
+    const Deadline deadline = Deadline::after(kPatience);
+    meeting::meet_all(store, meeting::claim_place(store, rank, size, deadline, "test"), rank, size, deadline, "test");
+  }
   /// A process that claims rank 1 of `size` and is killed once it has.
   void claim_and_die(int size) {
     const pid_t child = ::fork();
@@ -342,7 +406,7 @@ class RestartedRank : public testing::Test {
       options.port = store_->port();
       TCPStore store("localhost", options);
       try {
-        meeting::meet_all(store, 1, size, Deadline::after(kPatience), "test");
+        meet_in(store, 1, size);
       } catch (const std::exception&) {
       }
       while (true) ::pause();
@@ -362,7 +426,7 @@ class RestartedRank : public testing::Test {
   }
   std::string meet_as(int rank, int size) {
     try {
-      meeting::meet_all(*store_, rank, size, Deadline::after(kPatience), "test");
+      meet_in(*store_, rank, size);
     } catch (const std::exception& error) {
       return error.what();
     }
@@ -408,7 +472,10 @@ TEST(EnvRendezvous, JoinsTheAgentsStoreAsAClient) {
                       {"MASTER_ADDR", "localhost"},
                       {"MASTER_PORT", std::to_string(store.port())},
                       {"TORCHELASTIC_USE_AGENT_STORE", "True"}},
-                     [] { rendezvous("env://").store->set("from the worker", "hello"); }),
+                     [] {
+                       const auto own = std::dynamic_pointer_cast<PrefixStore>(rendezvous("env://").store);
+                       own->underlying_store()->set("from the worker", "hello");
+                     }),
             "ok");
   store.set_timeout(std::chrono::seconds(5));
   EXPECT_EQ(store.get_text("athanor/0/0/from the worker"), "hello");

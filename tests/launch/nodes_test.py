@@ -301,6 +301,15 @@ class Schedulers(LaunchTest):
                                           "SLURM_LOCALID": str(i % 2)} for i in range(4))),
                          [(0, 4, 0, 2), (1, 4, 1, 2), (2, 4, 0, 2), (3, 4, 1, 2)])
 
+    def test_slurm_with_unequal_numbers_of_tasks(self):
+        job = 20000 + os.getpid() % 7000
+        common = {"SLURM_JOB_ID": str(job), "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "3",
+                  "SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_TASKS_PER_NODE": "2,1"}
+        places = [(0, 0), (0, 1), (1, 0)]
+        self.assertEqual(self.world_of(*({**common, "SLURM_NODEID": str(node), "SLURM_PROCID": str(i),
+                                          "SLURM_LOCALID": str(local)} for i, (node, local) in enumerate(places))),
+                         [(0, 3, 0, 2), (1, 3, 1, 2), (2, 3, 0, 1)])
+
     def test_a_slurm_batch_script_runs_one_node_and_says_so(self):
         status, out, err = self.run_agent(self.worker, "meet", SLURM_JOB_ID="7", SLURM_NNODES="2", SLURM_NODEID="0",
                                           SLURM_PROCID="0", SLURM_JOB_NODELIST="a[1-2]")

@@ -173,6 +173,7 @@ class NativeBackend final : public Backend {
     return memory;
   }
 
+  std::vector<int> lost_ranks() override { return mesh_.lost_ranks(); }
   void abort(const std::string& reason) noexcept override { mesh_.abort(reason); }
   void shutdown() noexcept override {
     if (!left_) mesh_.say_goodbye();

@@ -17,14 +17,26 @@
 #include "athanor/base/interrupt.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
+#include "athanor/distributed/net/forks.h"
 
 namespace athanor::distributed {
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
 void Descriptor::reset(int fd) {
-  if (fd_ >= 0) ::close(fd_);
+  if (const int old = release(); old >= 0) ::close(old);
   fd_ = fd;
+}
+
+int Descriptor::release() {
+  if (std::exchange(own_, false)) share_with_children(fd_);
+  return std::exchange(fd_, -1);
+}
+
+void Descriptor::keep_from_children() {
+  if (fd_ < 0 || own_) return;
+  distributed::keep_from_children(fd_);
+  own_ = true;
 }
 
 bool wait_for(int fd, short events, Deadline deadline) {
@@ -65,6 +77,7 @@ Descriptor start_connect(const Address& to, int& error) {
     error = errno;
     return fd;
   }
+  fd.keep_from_children();
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to.storage), to.length) != 0 && errno != EINPROGRESS) {
     error = errno;
     return Descriptor();
@@ -128,7 +141,10 @@ Descriptor race(const std::vector<Address>& addresses, Deadline deadline,
 
 }  // namespace
 
-Socket::Socket(Descriptor fd) : fd_(std::move(fd)) { peer_ = peer_text(); }
+Socket::Socket(Descriptor fd) : fd_(std::move(fd)) {
+  fd_.keep_from_children();
+  peer_ = peer_text();
+}
 
 Socket Socket::connect(const Endpoint& to, Deadline deadline) {
   const auto start = Deadline::Clock::now();
@@ -292,6 +308,7 @@ namespace {
 Descriptor listen_on(const Address& address, bool both_families, int& error) {
   error = 0;
   Descriptor fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  fd.keep_from_children();
   const int on = 1, off = 0;
   if (fd && address.family() != AF_UNIX) {
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -333,6 +350,7 @@ Address any_address(int family, int port) {
 }  // namespace
 
 Listener::Listener(Descriptor fd) : fd_(std::move(fd)) {
+  fd_.keep_from_children();
   ::fcntl(fd_.get(), F_SETFL, ::fcntl(fd_.get(), F_GETFL) | O_NONBLOCK);
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "athanor/base/deadline.h"
@@ -18,22 +19,23 @@ class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
   ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)), own_(std::exchange(other.own_, false)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
-    if (this != &other) reset(other.release());
+    std::swap(fd_, other.fd_);
+    std::swap(own_, other.own_);
+    if (this != &other) other.reset();
     return *this;
   }
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
-  int release() {
-    const int fd = fd_;
-    fd_ = -1;
-    return fd;
-  }
+  int release();
   void reset(int fd = -1);
+  /// Forked children do not get it (see forks.h).
+  void keep_from_children();
 
  private:
   int fd_;
+  bool own_ = false;  // kept from children
 };
 
 /// A socket address of any family. Its text is "10.0.0.1:80", "[::1]:80", "@abstract-name" or "/path".

@@ -28,7 +28,8 @@ constexpr const char* kRankNames[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"
 constexpr const char* kSizeNames[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS",
                                       "SLURM_NTASKS"};
 
-int number(std::span<const char* const> names, int given, const char* what) {
+int number(const RendezvousUrl& url, std::span<const char* const> names, int given, const char* what) {
+  if (url.query.contains(what)) return given;  // the URL has the last word
   // The environment and an argument may both speak, as long as they say the same.
   for (const char* name : names)
     if (const auto value = env::integer(name, 0, INT32_MAX)) {
@@ -41,6 +42,18 @@ int number(std::span<const char* const> names, int given, const char* what) {
       " is not set. Start the program with a launcher (athanor run), or set RANK, WORLD_SIZE, MASTER_ADDR "
       "and MASTER_PORT");
   return given;
+}
+
+// Operators that expect a launcher in each pod count pods in RANK and all processes in WORLD_SIZE: without the
+// launcher, ranks would be missing for ever.
+void refuse_number_of_node(const RendezvousUrl& url, const RendezvousOptions& given) {
+  if (given.rank >= 0 || url.query.contains("rank") || env::text("LOCAL_RANK") || !env::text("RANK")) return;
+  const auto processes = parse_integer(env::text("PET_NPROC_PER_NODE").value_or(""));
+  if (!processes || *processes < 2) return;
+  ATHANOR_THROW(ValueError, "init_method 'env://': PET_NPROC_PER_NODE=", *processes,
+                " without LOCAL_RANK: RANK=", *env::text("RANK"),
+                " is the number of this node, and nothing has started its ", *processes,
+                " processes. Start the program with `athanor run`, which does");
 }
 
 // What all processes of an mpirun share and others do not; empty if there is no mpirun, or some of them are elsewhere.
@@ -66,8 +79,9 @@ RendezvousResult meeting::rendezvous_env(const RendezvousUrl& url, const Rendezv
   ATHANOR_CHECK_VALUE(given.group_name.empty(), "init_method 'env://' takes no group_name, got '", given.group_name,
                       "': the launcher already keeps jobs apart");
   RendezvousOptions options = given;
-  options.rank = number(kRankNames, given.rank, "rank");
-  options.world_size = number(kSizeNames, given.world_size, "world_size");
+  refuse_number_of_node(url, given);
+  options.rank = number(url, kRankNames, given.rank, "rank");
+  options.world_size = number(url, kSizeNames, given.world_size, "world_size");
   check_rank(url, options, false);
   const Deadline deadline = Deadline::after(options.timeout);
   std::string host = env::text("MASTER_ADDR").value_or(slurm::first_host());
@@ -86,18 +100,17 @@ RendezvousResult meeting::rendezvous_env(const RendezvousUrl& url, const Rendezv
   TCPStoreOptions store_options;
   store_options.port = static_cast<int>(*port);
   store_options.is_server = options.rank == 0 && !agent;
+  store_options.multi_tenant = true;  // a group that somebody still holds may have left one here
   store_options.timeout = options.timeout;
   store_options.secret = options.secret;
   ATHANOR_LOG(Debug, "env://: ", store_options.is_server ? "serving" : "looking for", " the store at ",
               Endpoint{host, store_options.port}.text(), agent ? " (the launcher's)" : "");
-  std::shared_ptr<Store> store = std::make_shared<TCPStore>(host, store_options);
   // A store that outlives a restarted set of workers must not show them their predecessors' keys, nor those of a group
   // that these processes have destroyed since.
   static std::atomic<int> meetings = 0;
   const int meeting_number = agent ? meetings.fetch_add(1) : 0;
-  store = std::make_shared<PrefixStore>(str("athanor/", restart, "/", meeting_number), store);
-  meet_all(*store, options.rank, options.world_size, deadline, "init_method 'env://'");
-  return {store, options.rank, options.world_size};
+  return meet_at(host, store_options, str("athanor/", restart, "/", meeting_number), options.rank, options.world_size,
+                 deadline, "init_method 'env://'");
 }
 
 }  // namespace athanor::distributed

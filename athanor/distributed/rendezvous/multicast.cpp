@@ -64,6 +64,8 @@ class Meeting {
   void announce();
   const std::string& id() const { return id_; }
   std::string interfaces() const;
+  /// "rank 0 at 10.0.0.1, one without a rank at 10.0.0.2".
+  static std::string listed(const std::map<std::string, Member>& members);
 
  private:
   void join(const Interface& interface);
@@ -78,6 +80,7 @@ class Meeting {
   std::vector<Interface> interfaces_;
   Announcement mine_{};
   std::string id_, secret_;
+  std::string not_sent_;  // why the last announcement could not leave
 };
 
 Meeting::Meeting(const RendezvousUrl& url, const RendezvousOptions& options, const Endpoint& group, int port)
@@ -153,8 +156,9 @@ void Meeting::announce() {
       ::setsockopt(socket_.get(), IPPROTO_IP, IP_MULTICAST_IF, &request, sizeof request);
     }
     // A lost datagram is sent again; an interface that cannot send is made up for by the others.
-    static_cast<void>(::sendto(socket_.get(), &mine_, sizeof mine_, MSG_NOSIGNAL,
-                               reinterpret_cast<const sockaddr*>(&group_.storage), group_.length));
+    if (::sendto(socket_.get(), &mine_, sizeof mine_, MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&group_.storage),
+                 group_.length) < 0)
+      not_sent_ = str("sending on ", interface.name, " failed: ", error_text(errno));
   }
 }
 
@@ -188,6 +192,14 @@ void Meeting::receive(std::map<std::string, Member>& members) {
   }
 }
 
+std::string Meeting::listed(const std::map<std::string, Member>& members) {
+  std::string text;
+  for (const auto& [id, member] : members)
+    text += str(text.empty() ? "" : ", ", member.rank < 0 ? "one without a rank" : str("rank ", member.rank), " at ",
+                member.host);
+  return text.empty() ? "not even this one was heard" : text;
+}
+
 std::map<std::string, Member> Meeting::collect(Deadline deadline) {
   std::map<std::string, Member> members;
   const auto world = static_cast<std::size_t>(options_.world_size);
@@ -202,7 +214,8 @@ std::map<std::string, Member> Meeting::collect(Deadline deadline) {
                       ATHANOR_WHERE);
     if (deadline.expired())
       throw DistError(str(what(), ": ", members.size(), " of ", world, " processes announced themselves within ",
-                          options_.timeout.count(), " ms (listening on ", interfaces(),
+                          options_.timeout.count(), " ms: ", listed(members), " (listening on ", interfaces(),
+                          not_sent_.empty() ? "" : "; ", not_sent_,
                           "). Does the network carry multicast? If not, use tcp://host:port with ranks"),
                       ATHANOR_WHERE);
     std::erase_if(members, [](const auto& entry) { return Deadline::Clock::now() - entry.second.heard > kSilence; });
@@ -261,7 +274,8 @@ RendezvousResult meeting::rendezvous_multicast(const RendezvousUrl& url, const R
     store_options.secret = options.secret;
     auto store = std::make_shared<TCPStore>(rank == 0 ? "localhost" : master.host, store_options);
     result.store = std::make_shared<PrefixStore>(str("athanor/", options.group_name), store);
-    meet_all(*result.store, rank, options.world_size, deadline, what);
+    const Place place = claim_place(*result.store, rank, options.world_size, deadline, what);
+    meet_all(*result.store, place, rank, options.world_size, deadline, what);
   } catch (...) {
     met = true;
     announcer.join();

@@ -19,6 +19,8 @@
 
 namespace athanor::distributed {
 
+struct TCPStoreOptions;
+
 struct RendezvousOptions {
   int rank = -1;        ///< -1: from the URL or the environment, or to be assigned
   int world_size = -1;  ///< -1: from the URL or the environment
@@ -33,6 +35,9 @@ struct RendezvousResult {
   std::shared_ptr<Store> store;
   int rank = -1;
   int world_size = -1;
+  /// To be called when this process leaves the group: it, or its successor, may then come to the same place again, even
+  /// while others are still in this group. May be empty.
+  std::function<void()> leave = {};
 };
 
 /// Meets the other processes. Throws ValueError for a URL or options that cannot work (naming them), DistError when not
@@ -61,8 +66,24 @@ RendezvousResult rendezvous_file(const RendezvousUrl& url, const RendezvousOptio
 RendezvousResult rendezvous_multicast(const RendezvousUrl& url, const RendezvousOptions& options);
 /// Rank and size must be whole and fit each other. `self_assigned`: rank -1 is allowed.
 void check_rank(const RendezvousUrl& url, const RendezvousOptions& options, bool self_assigned);
-/// Waits until each rank has left its name in the store; throws DistError listing those that did not.
-void meet_all(Store& store, int rank, int world_size, Deadline deadline, const std::string& how);
+/// This rank's place in a meeting.
+struct Place {
+  std::int64_t meeting = 0;  ///< counts those that this store has served
+  std::string name;          ///< what this rank is called there
+};
+/// Leaves this rank's name in the store. If this rank of an earlier meeting there has left, while others have not,
+/// waits for the next meeting, which rank 0 begins, until the deadline.
+Place claim_place(Store& store, int rank, int world_size, Deadline deadline, const std::string& how);
+/// Waits until each rank has left its name; throws DistError listing those that did not. Returns a word that no other
+/// meeting has.
+std::string meet_all(Store& store, const Place& place, int rank, int world_size, Deadline deadline,
+                     const std::string& how);
+/// For RendezvousResult::leave.
+std::function<void()> leaver(const std::shared_ptr<Store>& store, const Place& place, int rank);
+/// Both of the above at a TCPStore, of which rank 0 is the server if `options` says so. Waits for a new server while
+/// that of an earlier meeting is about to go.
+RendezvousResult meet_at(const std::string& host, const TCPStoreOptions& options, const std::string& prefix, int rank,
+                         int world_size, Deadline deadline, const std::string& how);
 }  // namespace meeting
 
 }  // namespace athanor::distributed

@@ -21,10 +21,8 @@ RendezvousResult meeting::rendezvous_tcp(const RendezvousUrl& url, const Rendezv
   store_options.multi_tenant = true;  // groups of several names, one after the other, at one address
   store_options.timeout = options.timeout;
   store_options.secret = options.secret;
-  std::shared_ptr<Store> store = std::make_shared<TCPStore>(endpoint.host, store_options);
-  store = std::make_shared<PrefixStore>(str("athanor/", options.group_name), store);
-  meet_all(*store, options.rank, options.world_size, deadline, str("init_method '", url.text, "'"));
-  return {store, options.rank, options.world_size};
+  return meet_at(endpoint.host, store_options, str("athanor/", options.group_name), options.rank, options.world_size,
+                 deadline, str("init_method '", url.text, "'"));
 }
 
 }  // namespace athanor::distributed

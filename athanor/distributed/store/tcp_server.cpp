@@ -14,6 +14,7 @@
 #include "athanor/base/env.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
+#include "athanor/distributed/net/forks.h"
 #include "athanor/distributed/store/tcp_protocol.h"
 
 namespace athanor::distributed {
@@ -39,12 +40,29 @@ struct TCPStoreServer::Connection {
   std::size_t out_sent = 0;
   bool validated = false;
   bool trusted = false;
+  bool guest = true;     // counted as one that has not yet said who it is
   bool writing = false;  // epoll waits for room to write
-  bool corked = false;   // answers of one batch of requests leave together
+  bool stalled = false;  // requests in `in` wait until `out` has left; nothing is read meanwhile
+  std::uint32_t watched = EPOLLIN;
+  bool corked = false;  // answers of one batch of requests leave together
   bool gone = false;
   std::string client_nonce, server_nonce;  // between the two steps of authentication
   std::set<std::string> missing;           // keys a Wait still lacks
+  const Deadline::Clock::time_point came = Deadline::Clock::now();
+
+  bool known() const { return trusted && validated; }
+  std::size_t unsent() const { return out.size() - out_sent; }
 };
+
+namespace {
+
+// While so many have not said who they are, their time is shorter, and further ones wait.
+constexpr std::chrono::milliseconds kCrowdedPatience{1000};
+constexpr std::size_t kMostGuests = 1024;
+// A client that does not read what it has asked for is not answered any further.
+constexpr std::size_t kMostUnsent = std::size_t{4} << 20;
+
+}  // namespace
 
 // Reads a request from what has arrived. `whole` turns false when more must come, `bad` when it never can be right.
 class TCPStoreServer::Request {
@@ -91,8 +109,12 @@ class TCPStoreServer::Request {
   std::size_t at_ = 0;
 };
 
-TCPStoreServer::TCPStoreServer(Listener listener, std::string secret)
-    : secret_(std::move(secret)), listener_(std::move(listener)), port_(listener_.port()) {
+TCPStoreServer::TCPStoreServer(Listener listener, std::string secret, std::chrono::milliseconds guest_patience)
+    : secret_(std::move(secret)),
+      guest_patience_(guest_patience),
+      listener_(std::move(listener)),
+      bound_(Endpoint::parse(listener_.address().text(), "TCPStore")),
+      port_(bound_.port) {
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   ATHANOR_CHECK(epoll_ && wake_, "TCPStore server: ", error_text(errno));
@@ -106,6 +128,10 @@ TCPStoreServer::TCPStoreServer(Listener listener, std::string secret)
 }
 
 TCPStoreServer::~TCPStoreServer() {
+  if (generation_ != fork_generation()) {  // a forked child has no such thread
+    thread_.detach();
+    return;
+  }
   {
     const std::lock_guard lock(asked_mutex_);
     stop_ = true;
@@ -137,22 +163,21 @@ std::shared_ptr<TCPStoreServer> TCPStoreServer::shared(int port, const std::stri
   static std::mutex mutex;
   static std::map<int, std::weak_ptr<TCPStoreServer>> servers;
   const std::lock_guard lock(mutex);
-  if (auto found = servers[port].lock()) return found;
+  if (auto found = servers[port].lock(); found && found->generation_ == fork_generation()) return found;
   auto made = std::make_shared<TCPStoreServer>(make_listener(), secret);
   servers[made->port()] = made;
   return made;
 }
 
 Endpoint TCPStoreServer::local_endpoint() const {
-  const Endpoint bound = Endpoint::parse(listener_.address().text(), "TCPStore");
-  const bool any = bound.host == "0.0.0.0" || bound.host == "::";
-  return {any ? "127.0.0.1" : bound.host, port_};
+  const bool any = bound_.host == "0.0.0.0" || bound_.host == "::";
+  return {any ? "127.0.0.1" : bound_.host, port_};
 }
 
 void TCPStoreServer::run() {
   epoll_event events[64];
   while (true) {
-    const int count = ::epoll_wait(epoll_.get(), events, 64, -1);
+    const int count = ::epoll_wait(epoll_.get(), events, 64, guests_ > 0 ? 500 : -1);
     if (count < 0 && errno != EINTR) return;
     for (int i = 0; i < count; ++i) {
       const int fd = events[i].data.fd;
@@ -166,9 +191,13 @@ void TCPStoreServer::run() {
       }
       const auto found = connections_.find(fd);
       if (found == connections_.end()) continue;
-      if ((events[i].events & EPOLLOUT) != 0) writable(*found->second);
-      if ((events[i].events & ~EPOLLOUT) != 0 && !found->second->gone) readable(*found->second);
+      Connection& connection = *found->second;
+      if ((events[i].events & EPOLLOUT) != 0) writable(connection);
+      if ((events[i].events & EPOLLOUT) != 0 && connection.stalled && connection.unsent() == 0)
+        answer_requests(connection);
+      if ((events[i].events & ~EPOLLOUT) != 0) readable(connection);
     }
+    if (guests_ > 0) drop_silent_guests();
     for (const int fd : dropped_) drop(fd);
     dropped_.clear();
   }
@@ -176,12 +205,14 @@ void TCPStoreServer::run() {
 
 void TCPStoreServer::accept_all() {
   while (true) {
+    if (guests_ >= kMostGuests) return pause_accepting(true, "too many strangers knock");
     Descriptor fd(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
       // Out of descriptors: those who wait are let in when others leave.
-      if (errno == EMFILE || errno == ENFILE) pause_accepting(true);
+      if (errno == EMFILE || errno == ENFILE) pause_accepting(true, "out of file descriptors");
       return;
     }
+    fd.keep_from_children();
     const int number = fd.get();
     // Without it an answer in two parts waits 40 ms for the other side's delayed acknowledgement.
     tune_tcp(number);
@@ -190,7 +221,9 @@ void TCPStoreServer::accept_all() {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = number;
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, number, &event) == 0) connections_[number] = std::move(connection);
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, number, &event) != 0) continue;
+    connections_[number] = std::move(connection);
+    ++guests_;
   }
 }
 
@@ -198,14 +231,38 @@ void TCPStoreServer::drop(int fd) {
   const auto found = connections_.find(fd);
   if (found == connections_.end()) return;
   forget_waits(*found->second);
+  if (found->second->guest) --guests_;
   connections_.erase(found);
   pause_accepting(false);
 }
 
-void TCPStoreServer::pause_accepting(bool pause) {
+void TCPStoreServer::end(Connection& connection) {
+  if (connection.gone) return;
+  connection.gone = true;
+  dropped_.push_back(connection.fd.get());
+}
+
+void TCPStoreServer::trust_if_known(Connection& connection) {
+  if (!connection.guest || !connection.known()) return;
+  connection.guest = false;
+  --guests_;
+  if (guests_ < kMostGuests) pause_accepting(false);
+}
+
+void TCPStoreServer::drop_silent_guests() {
+  const auto patience = guests_ < kMostGuests ? guest_patience_ : std::min(guest_patience_, kCrowdedPatience);
+  const auto oldest = Deadline::Clock::now() - patience;
+  for (const auto& [fd, connection] : connections_)
+    if (connection->guest && !connection->gone && connection->came < oldest) {
+      refused("did not say who it is");
+      end(*connection);
+    }
+}
+
+void TCPStoreServer::pause_accepting(bool pause, const char* why) {
   if (paused_ == pause) return;
   paused_ = pause;
-  if (pause) ATHANOR_LOG(Warning, "TCPStore on port ", port_, ": out of file descriptors, new connections wait");
+  if (pause) ATHANOR_LOG(Warning, "TCPStore on port ", port_, ": ", why, ", new connections wait");
   epoll_event event{};
   if (!pause) event.events = EPOLLIN;
   event.data.fd = listener_.fd();
@@ -213,26 +270,36 @@ void TCPStoreServer::pause_accepting(bool pause) {
 }
 
 void TCPStoreServer::readable(Connection& connection) {
+  if (connection.gone) return;
+  if (connection.stalled) return end(connection);  // nothing is to be read, so this is the end, or an error
   char buffer[65536];
   const ssize_t got = ::recv(connection.fd.get(), buffer, sizeof buffer, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  bool keep = got > 0;
-  if (keep) connection.in.append(buffer, static_cast<std::size_t>(got));
-  std::size_t done = 0;
-  connection.corked = true;
-  while (keep && done < connection.in.size()) {
-    Request request(std::string_view(connection.in).substr(done));
-    keep = connection.trusted && connection.validated ? answer(connection, request) : authenticate(connection, request);
-    if (!request.whole || !keep) break;
-    done += request.used();
-  }
-  connection.in.erase(0, done);
-  connection.corked = false;
-  if (!connection.out.empty()) writable(connection);
-  if (!keep && !connection.gone) {
-    connection.gone = true;
-    dropped_.push_back(connection.fd.get());
-  }
+  if (got <= 0) return end(connection);
+  connection.in.append(buffer, static_cast<std::size_t>(got));
+  answer_requests(connection);
+}
+
+void TCPStoreServer::answer_requests(Connection& connection) {
+  bool keep = true;
+  do {
+    connection.stalled = false;
+    std::size_t done = 0;
+    connection.corked = true;
+    while (keep && done < connection.in.size() && !connection.stalled) {
+      Request request(std::string_view(connection.in).substr(done));
+      keep = connection.known() ? answer(connection, request) : authenticate(connection, request);
+      if (!request.whole || !keep) break;
+      done += request.used();
+      connection.stalled = connection.unsent() > kMostUnsent;
+    }
+    connection.in.erase(0, done);
+    connection.corked = false;
+    trust_if_known(connection);
+    if (!connection.out.empty()) writable(connection);
+  } while (keep && connection.stalled && !connection.gone && connection.unsent() == 0);
+  if (!keep) return end(connection);
+  watch(connection, connection.writing);
 }
 
 // Strangers may knock all day: only the first few are worth a line.
@@ -451,23 +518,25 @@ void TCPStoreServer::writable(Connection& connection) {
       watch(connection, true);
       return;
     }
-    if (sent < 0) {
-      connection.gone = true;
-      dropped_.push_back(connection.fd.get());
-      return;
-    }
+    if (sent < 0) return end(connection);
     connection.out_sent += static_cast<std::size_t>(sent);
   }
-  connection.out.clear();
   connection.out_sent = 0;
+  if (connection.out.size() > kMostUnsent)
+    connection.out = std::string();  // and its memory
+  else
+    connection.out.clear();
   watch(connection, false);
 }
 
 void TCPStoreServer::watch(Connection& connection, bool write) {
-  if (connection.writing == write) return;
   connection.writing = write;
+  std::uint32_t wanted = connection.stalled ? 0U : static_cast<std::uint32_t>(EPOLLIN);
+  if (write) wanted |= EPOLLOUT;
+  if (connection.watched == wanted) return;
+  connection.watched = wanted;
   epoll_event event{};
-  event.events = write ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  event.events = wanted;
   event.data.fd = connection.fd.get();
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.fd.get(), &event);
 }

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "athanor/distributed/net/forks.h"
 #include "athanor/distributed/net/socket.h"
 #include "athanor/distributed/store/store.h"
 
@@ -20,7 +21,9 @@ namespace athanor::distributed {
 
 class TCPStoreServer {
  public:
-  TCPStoreServer(Listener listener, std::string secret);
+  /// Connections that do not say within `guest_patience` what they are, with the secret if there is one, are ended.
+  TCPStoreServer(Listener listener, std::string secret,
+                 std::chrono::milliseconds guest_patience = std::chrono::seconds(8));
   /// Ends the thread and all connections.
   ~TCPStoreServer();
   TCPStoreServer(const TCPStoreServer&) = delete;
@@ -44,9 +47,13 @@ class TCPStoreServer {
   bool do_asked();
   void accept_all();
   void readable(Connection& connection);
+  void answer_requests(Connection& connection);
   void writable(Connection& connection);
+  void end(Connection& connection);
   void drop(int fd);
-  void pause_accepting(bool pause);
+  void drop_silent_guests();
+  void trust_if_known(Connection& connection);
+  void pause_accepting(bool pause, const char* why = "");
   void refused(const char* why);
   bool authenticate(Connection& connection, Request& request);
   bool answer(Connection& connection, Request& request);
@@ -61,13 +68,17 @@ class TCPStoreServer {
   void watch(Connection& connection, bool write);
 
   std::string secret_;
+  std::chrono::milliseconds guest_patience_;
   Listener listener_;
+  Endpoint bound_;
   int port_ = 0;
+  unsigned generation_ = fork_generation();
   Descriptor epoll_, wake_;
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<int, std::unique_ptr<Connection>> connections_;
   std::unordered_map<std::string, std::set<int>> waiting_;  // key -> connections that wait for it
   std::vector<int> dropped_;
+  std::size_t guests_ = 0;  // connections that have not yet said who they are
   bool paused_ = false;
   int refused_ = 0;
   // What other threads ask of the serving one.

@@ -67,6 +67,10 @@ class TCPStore::Call {
       : store_(store), deadline_(Deadline::after(timeout).sooner(StoreDeadline::of_this_thread())) {
     {
       const std::lock_guard lock(store.mutex_);
+      if (store.generation_ != fork_generation()) {  // what is open belongs to the parent
+        store.idle_.clear();
+        store.generation_ = fork_generation();
+      }
       if (!store.idle_.empty()) {
         socket_ = std::move(store.idle_.back());
         store.idle_.pop_back();

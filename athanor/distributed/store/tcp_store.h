@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 
+#include "athanor/distributed/net/forks.h"
 #include "athanor/distributed/net/socket.h"
 #include "athanor/distributed/store/store.h"
 
@@ -73,6 +74,7 @@ class TCPStore final : public Store {
   std::shared_ptr<TCPStoreServer> server_;
   std::mutex mutex_;
   std::vector<Socket> idle_;  // connections no call is using
+  unsigned generation_ = fork_generation();
 };
 
 }  // namespace athanor::distributed

@@ -120,6 +120,14 @@ bool Mesh::sleep(Bell bell, std::span<pollfd> extra, Deadline deadline) {
   return ready > 0;
 }
 
+std::vector<int> Mesh::lost_ranks() {
+  watch_controls();
+  std::vector<int> lost;
+  for (int r = 0; r < size_; ++r)
+    if (peers_[static_cast<std::size_t>(r)].closed.load(std::memory_order_relaxed)) lost.push_back(r);
+  return lost;
+}
+
 void Mesh::look() {
   watch_controls();
   check();

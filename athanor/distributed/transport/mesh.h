@@ -67,6 +67,8 @@ class Mesh {
   bool broken() const { return broken_.load(std::memory_order_acquire); }
   /// Breaks the group: every wait of every rank ends with this reason. The first reason counts.
   void abort(const std::string& reason) noexcept;
+  /// The ranks whose control connection has ended. Looks at all of them, without waiting.
+  std::vector<int> lost_ranks();
   /// Whether that rank said good-bye.
   bool has_left(int rank) const { return peers_[static_cast<std::size_t>(rank)].left.load(std::memory_order_acquire); }
   /// "rank 3 has left the process group (destroy_process_group)", and after which error if one had happened to it.
@@ -120,7 +122,7 @@ class Mesh {
   std::vector<Store::Value> all_ranks_values(const BackendOptions& options, const std::string& name,
                                              Deadline deadline) const;
   void connect(const BackendOptions& options, SegmentSize segment_size);
-  std::string lost_ranks();
+  std::string lost_ranks_text();
   void wait_for_word(int rank, Deadline deadline);
   void with_peer(int rank, const std::function<void(Peer&)>& act);
   void watch_controls();

@@ -156,7 +156,8 @@ void Mesh::read_cards(const BackendOptions& options, Greeter& greeter, std::vect
     cards[r] = Card::parse({texts[r].begin(), texts[r].end()}, static_cast<int>(r));
   // The token reaches only who may read the store; with the secret it makes the key to this group's doors.
   greeter.open(
-      options.secret + "/" + cards[0].token, [this] { return lost_ranks(); }, [this](int r) { notes_.waits_for(r); });
+      options.secret + "/" + cards[0].token, [this] { return lost_ranks_text(); },
+      [this](int r) { notes_.waits_for(r); });
 }
 
 // What every rank has left in the store under this name and its number.
@@ -167,6 +168,7 @@ std::vector<Store::Value> Mesh::all_ranks_values(const BackendOptions& options, 
   try {
     options.store->wait(keys, deadline.remaining());
   } catch (const DistStoreError&) {
+    const StoreDeadline limit(Deadline::after(std::chrono::seconds(1)));
     std::string missing;
     for (int r = 0; r < size_; ++r)
       if (!options.store->check({keys[static_cast<std::size_t>(r)]}))
@@ -181,7 +183,7 @@ std::vector<Store::Value> Mesh::all_ranks_values(const BackendOptions& options, 
 
 // While the group is being made, a rank that hangs up without a word of good-bye is gone or has given up. One that gave
 // up in order has left a note.
-std::string Mesh::lost_ranks() {
+std::string Mesh::lost_ranks_text() {
   std::string lost;
   int count = 0;
   for (int r = 0; r < size_; ++r) {

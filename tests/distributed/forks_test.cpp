@@ -1,0 +1,153 @@
+// A process that dies is gone for the others, whatever children of it live on.
+#include <dirent.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "athanor/distributed/error.h"
+#include "athanor/distributed/net/socket.h"
+#include "athanor/distributed/process_group.h"
+#include "athanor/distributed/store/tcp_store.h"
+#include "athanor/ops/tensor.h"
+#include "tests/distributed/processes.h"
+
+namespace athanor::distributed {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// The pipes of the test would keep it waiting.
+void close_pipes() {
+  std::vector<int> pipes;
+  DIR* folder = ::opendir("/proc/self/fd");
+  for (const dirent* entry = nullptr; (entry = ::readdir(folder)) != nullptr;) {
+    const int fd = std::atoi(entry->d_name);
+    char to[64] = "";
+    if (fd > 2 && ::readlinkat(::dirfd(folder), entry->d_name, to, sizeof to - 1) > 0 &&
+        std::string(to).starts_with("pipe:"))
+      pipes.push_back(fd);
+  }
+  ::closedir(folder);
+  for (const int fd : pipes) ::close(fd);
+}
+
+// A child that lives until it is killed, though not for ever. Its process id.
+pid_t start_survivor() {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  close_pipes();
+  ::alarm(60);
+  while (true) ::pause();
+}
+
+class KilledParent : public testing::TestWithParam<const char*> {};
+
+TEST_P(KilledParent, IsGoneForItsPeersThoughAChildLives) {
+  TCPStoreOptions server;
+  server.port = 0;
+  server.is_server = true;
+  TCPStore store("127.0.0.1", server);
+  constexpr int kVictim = 1;
+  const auto ends = run_processes(3, [&](int rank) {
+    ::setenv("ATHANOR_TRANSPORT", GetParam(), 1);
+    TCPStoreOptions client;
+    client.port = store.port();
+    ProcessGroupOptions options;
+    options.rank = rank;
+    options.size = 3;
+    options.name = "forks";
+    options.timeout = seconds(40);
+    ProcessGroup group(std::make_shared<TCPStore>("127.0.0.1", client), options);
+    Tensor x = ones({4});
+    group.all_reduce(x);
+    if (rank == kVictim) {
+      const pid_t survivor = start_survivor();
+      TCPStore("127.0.0.1", client).set("survivor", std::to_string(survivor));
+      ::kill(::getpid(), SIGKILL);
+    }
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      group.all_reduce(x);
+    } catch (const std::exception& error) {
+      const auto took = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start);
+      throw Error(athanor::detail::str(took.count(), " ms: ", error.what()));
+    }
+  });
+  ::kill(std::stoi(store.get_text("survivor")), SIGKILL);
+  for (const std::size_t rank : {0, 2}) {
+    const std::string& said = ends[rank].error;
+    EXPECT_NE(said.find("rank 1 is gone"), std::string::npos) << said;
+    EXPECT_NE(said.find("all_reduce"), std::string::npos) << said;
+    EXPECT_NE(said.find("rank 1: it is gone"), std::string::npos) << "its record was waited for: " << said;
+    EXPECT_LT(std::atoi(said.c_str()), 10'000) << said;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KilledParent, testing::Values("auto", "tcp"),
+                         [](const auto& info) { return info.index == 0 ? "shared" : "sockets"; });
+
+TEST(Forks, APortIsFreeWhenItsProcessEndsThoughAChildLives) {
+  int told[2];
+  ASSERT_EQ(::pipe(told), 0);
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    TCPStoreOptions options;
+    options.port = 0;
+    options.is_server = true;
+    const TCPStore store("127.0.0.1", options);
+    const int said[2] = {store.port(), start_survivor()};
+    static_cast<void>(!::write(told[1], said, sizeof said));
+    while (true) ::pause();
+  }
+  int said[2] = {0, 0};
+  ASSERT_EQ(::read(told[0], said, sizeof said), static_cast<ssize_t>(sizeof said));
+  ::kill(parent, SIGKILL);
+  ::waitpid(parent, nullptr, 0);
+  // The child may not have run yet, and lets go when it does.
+  std::string taken = "?";
+  for (const Deadline deadline = Deadline::after(seconds(20)); !taken.empty() && !deadline.expired();) {
+    try {
+      Listener::on_port(said[0]);
+      taken.clear();
+    } catch (const DistNetworkError& error) {
+      taken = error.what();
+      std::this_thread::yield();
+    }
+  }
+  EXPECT_EQ(taken, "");
+  ::kill(said[1], SIGKILL);
+  ::close(told[0]);
+  ::close(told[1]);
+}
+
+TEST(Forks, AChildUsesAStoreOverConnectionsOfItsOwn) {
+  TCPStoreOptions options;
+  options.port = 0;
+  options.is_server = true;
+  TCPStore store("127.0.0.1", options);
+  store.set("from", "parent");
+  const auto ends = run_processes(2, [&](int rank) {
+    for (int i = 0; i < 50; ++i) store.add("sum", 1);
+    ATHANOR_CHECK(store.get_text("from") == "parent", "wrong value");
+    store.set(athanor::detail::str("child ", rank), "was here");
+  });
+  for (const RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.error;
+  EXPECT_EQ(store.add("sum", 0), 100);
+  EXPECT_EQ(store.get_text("child 1"), "was here");
+}
+
+TEST(Forks, AChildMayEndWithTheStoreThatItsParentServes) {
+  TCPStoreOptions options;
+  options.port = 0;
+  options.is_server = true;
+  auto store = std::make_unique<TCPStore>("127.0.0.1", options);
+  const auto ends = run_processes(
+      1, [&](int) { store.reset(); }, seconds(20));
+  EXPECT_TRUE(ends[0].good()) << ends[0].error;
+  store->set("still", "there");
+  EXPECT_EQ(store->get_text("still"), "there");
+}
+
+}  // namespace
+}  // namespace athanor::distributed
