@@ -129,11 +129,14 @@ void print(const Json& report) {
 }  // namespace
 
 int env(int argc, const char* const* argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--backends") == 0) return env_backends();
   const bool json = argc == 2 && std::strcmp(argv[1], "--json") == 0;
   if (argc > 1 && !json) {
     const bool help = std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0;
-    std::fputs("Usage: athanor env [--json]\n\nTells what is built in, found and usable on this machine.\n",
-               help ? stdout : stderr);
+    std::fputs(
+        "Usage: athanor env [--json | --backends]\n\nTells what is built in, found and usable on this machine.\n"
+        "--backends tries out what each backend of process groups does, and prints a table.\n",
+        help ? stdout : stderr);
     return help ? 0 : 2;
   }
   const Json all = report();

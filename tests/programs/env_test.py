@@ -31,6 +31,17 @@ class Env(unittest.TestCase):
         for key in ("athanor ", "processor ", "backends", "variables"):
             self.assertTrue(any(line.startswith(key) for line in done.stdout.splitlines()), (key, done.stdout))
 
+    def test_backends_are_tried_out(self):
+        done = run("--backends", ATHANOR_NUM_THREADS="1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()]
+        table = {row[0]: dict(zip(rows[0], row)) for row in rows[2:]}
+        self.assertEqual(table["all_reduce"]["tcp"], "all")
+        self.assertEqual(table["send, recv"]["tcp"], "all")
+        self.assertNotIn("uint8", table["operator AVG"]["tcp"])
+        self.assertIn("float32", table["operator AVG"]["tcp"])
+        self.assertNotIn("fails", done.stdout)
+
     def test_wrong_flags_are_refused(self):
         self.assertEqual(run("--yaml").returncode, 2)
         self.assertIn("Usage", run("--help").stdout)

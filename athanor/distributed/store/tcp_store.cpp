@@ -76,7 +76,7 @@ class TCPStore::Call {
         store.idle_.pop_back();
       }
     }
-    if (!socket_) socket_ = store.connect(deadline_);
+    if (!socket_) translate([&] { socket_ = store_.connect(deadline_); });
   }
   ~Call() {
     if (!done_) return;

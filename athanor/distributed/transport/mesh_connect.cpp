@@ -167,12 +167,18 @@ std::vector<Store::Value> Mesh::all_ranks_values(const BackendOptions& options, 
   for (int r = 0; r < size_; ++r) keys.push_back(str(name, r));
   try {
     options.store->wait(keys, deadline.remaining());
-  } catch (const DistStoreError&) {
-    const StoreDeadline limit(Deadline::after(std::chrono::seconds(1)));
+  } catch (const DistStoreError& error) {
     std::string missing;
-    for (int r = 0; r < size_; ++r)
-      if (!options.store->check({keys[static_cast<std::size_t>(r)]}))
-        missing += str(missing.empty() ? "" : ", ", rank_text(r));
+    try {
+      const StoreDeadline limit(Deadline::after(std::chrono::seconds(1)));
+      for (int r = 0; r < size_; ++r)
+        if (!options.store->check({keys[static_cast<std::size_t>(r)]}))
+          missing += str(missing.empty() ? "" : ", ", rank_text(r));
+    } catch (const DistStoreError&) {
+      throw DistError(str("process group '", name_, "': the store in which its ranks meet is gone (", error.what(),
+                          "). Did the rank that serves it die?"),
+                      ATHANOR_WHERE);
+    }
     if (missing.empty()) throw;
     throw DistError(str("process group '", name_, "': ", missing, " of ", size_, " ranks did not come within ",
                         options.timeout.count(), " ms. Did every rank make this group, or did one die before?"),
