@@ -11,6 +11,8 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 #include "athanor/base/interrupt.h"
@@ -58,18 +60,52 @@ std::shared_ptr<::gloo::transport::Device> make_device() {
 
 milliseconds left_of(const Call& call) { return std::max(call.deadline.remaining(), milliseconds(1)); }
 
+// Goes before the values of a message: Gloo's own thread ends the process when more comes than there is room for.
+struct Announcement {
+  std::uint64_t bytes = 0;
+  std::uint32_t dtype = 0, number = 0;  // which of the sender's messages, where the values follow
+};
+
+// What a message is and between whom.
+struct Message {
+  bool sends;
+  Span data;
+  int peer;
+  std::uint32_t tag, number;
+  std::string what;
+  milliseconds timeout;
+  GroupWatch* watch;
+};
+
 // Gloo waits in the thread that asks and gives up only by closing everything, so that a request has a thread.
 class GlooRequest final : public P2pRequest {
  public:
-  GlooRequest(std::unique_ptr<::gloo::transport::UnboundBuffer> buffer, bool sends, std::string what,
-              milliseconds timeout)
-      : buffer_(std::move(buffer)), sends_(sends), what_(std::move(what)), thread_([this, timeout] { run(timeout); }) {}
+  // Throws what Gloo throws.
+  GlooRequest(std::shared_ptr<::gloo::Context> context, Message message)
+      : context_(std::move(context)),
+        message_(std::move(message)),
+        first_(context_->createUnboundBuffer(&announced_, sizeof announced_)) {
+    const auto slot = ::gloo::Slot::build(kAnnouncements, message_.tag);
+    if (message_.sends) {
+      announced_ = {message_.data.bytes(), static_cast<std::uint32_t>(message_.data.dtype), message_.number};
+      first_->send(message_.peer, slot);
+      post(message_.data.data, message_.data.bytes(), message_.peer);
+    } else if (message_.peer == kAnySource) {
+      std::vector<int> others;
+      for (int r = 0; r < context_->size; ++r)
+        if (r != context_->rank) others.push_back(r);
+      first_->recv(others, slot);
+    } else {
+      first_->recv(message_.peer, slot);
+    }
+    thread_ = std::thread([this] { run(); });
+  }
   ~GlooRequest() override {
-    if (!done_) {
-      if (sends_)
-        buffer_->abortWaitSend();
-      else
-        buffer_->abortWaitRecv();
+    {
+      const std::lock_guard lock(mutex_);
+      given_up_ = true;
+      for (const auto& buffer : {first_.get(), values_.get()})
+        if (!done_ && buffer != nullptr) message_.sends ? buffer->abortWaitSend() : buffer->abortWaitRecv();
     }
     thread_.join();
   }
@@ -85,34 +121,85 @@ class GlooRequest final : public P2pRequest {
            !deadline.expired()) {
       lock.unlock();
       check_interrupt();
+      if (message_.watch != nullptr) message_.watch->look();
       lock.lock();
     }
     if (!done())
-      throw DistBackendError(str(what_, ": ", sends_ ? "it was not received" : "no such message came", " in time"),
-                             ATHANOR_WHERE);
+      throw DistBackendError(
+          str(message_.what, ": ", message_.sends ? "it was not received" : "no such message came", " in time"),
+          ATHANOR_WHERE);
     lock.unlock();
     test();
   }
   int source_rank() const override { return source_; }
 
  private:
-  void run(milliseconds timeout) {
+  static constexpr std::uint8_t kAnnouncements = 0x40, kValues = 0x41;
+
+  // The values, if there are any, under a number of their own: messages of one tag must not take each other's.
+  void post(void* data, std::size_t bytes, int peer) {
+    if (bytes == 0) return;
+    const std::lock_guard lock(mutex_);
+    if (given_up_) return;
+    values_ = context_->createUnboundBuffer(data, bytes);
+    const auto slot = ::gloo::Slot::build(kValues, announced_.number);
+    message_.sends ? values_->send(peer, slot) : values_->recv(peer, slot);
+  }
+  bool wait_for(::gloo::transport::UnboundBuffer* buffer, int* source) const {
+    if (buffer == nullptr) return true;
+    return message_.sends ? buffer->waitSend(message_.timeout) : buffer->waitRecv(source, message_.timeout);
+  }
+  // Empty if it came whole.
+  std::string move() {
+    if (!wait_for(first_.get(), &source_)) return message_.what + ": given up";
+    if (message_.sends) return wait_for(values_.get(), nullptr) ? "" : message_.what + ": given up";
+    const Span& wanted = message_.data;
+    const auto dtype = static_cast<DType>(announced_.dtype);
+    if (announced_.bytes == wanted.bytes() && dtype == wanted.dtype) {
+      post(wanted.data, wanted.bytes(), source_);
+      return wait_for(values_.get(), nullptr) ? "" : message_.what + ": given up";
+    }
+    const std::string error =
+        str(message_.what, ": rank ", source_, " sent ", announced_.bytes / item_size(dtype), " × ", dtype,
+            ", expected ", wanted.count, " × ", wanted.dtype, ". Both sides must agree");
+    std::vector<char> nowhere(announced_.bytes);  // or its sender would wait for ever
+    post(nowhere.data(), nowhere.size(), source_);
+    wait_for(values_.get(), nullptr);
+    return error;
+  }
+  // Gloo only tells of connections that ended.
+  std::string why() const {
+    const Deadline patience = Deadline::after(milliseconds(500));
     try {
-      const bool ended = sends_ ? buffer_->waitSend(timeout) : buffer_->waitRecv(&source_, timeout);
-      if (!ended) error_ = what_ + ": given up";
-    } catch (const std::exception& error) {
-      error_ = str(what_, ": ", error.what());
+      while (message_.watch != nullptr && !given_up_ && !patience.expired()) {
+        message_.watch->look();
+        std::this_thread::sleep_for(milliseconds(5));
+      }
+    } catch (const std::exception& reason) {
+      return str(": ", reason.what());
+    }
+    return {};
+  }
+  void run() {
+    std::string error;
+    try {
+      error = move();
+    } catch (const std::exception& failure) {
+      error = str(message_.what, ": ", failure.what(), why());
     }
     const std::lock_guard lock(mutex_);
+    error_ = std::move(error);
     done_ = true;
     ended_.notify_all();
   }
 
-  std::unique_ptr<::gloo::transport::UnboundBuffer> buffer_;
-  bool sends_;
-  std::string what_, error_;
+  std::shared_ptr<::gloo::Context> context_;
+  const Message message_;
+  Announcement announced_;
+  std::unique_ptr<::gloo::transport::UnboundBuffer> first_, values_;
+  std::string error_;
   int source_ = -1;
-  std::atomic<bool> done_{false};
+  std::atomic<bool> done_{false}, given_up_{false};
   std::mutex mutex_;
   std::condition_variable ended_;
   std::thread thread_;
@@ -268,23 +355,11 @@ class GlooBackend final : public Backend {
   }
 
   std::unique_ptr<P2pRequest> isend(const Call& call, Span data, int to, std::uint32_t tag) override {
-    auto buffer = context_->createUnboundBuffer(data.data, data.bytes());
-    buffer->send(to, ::gloo::Slot::build(kMessages, tag));
-    return std::make_unique<GlooRequest>(std::move(buffer), true, call.text(), left_of(call));
+    return message(call, {true, data, to, tag, ++sent_, call.text(), left_of(call), call.watch});
   }
 
   std::unique_ptr<P2pRequest> irecv(const Call& call, Span data, int from, std::uint32_t tag) override {
-    auto buffer = context_->createUnboundBuffer(data.data, data.bytes());
-    const auto slot = ::gloo::Slot::build(kMessages, tag);
-    if (from == kAnySource) {
-      std::vector<int> others;
-      for (int r = 0; r < size(); ++r)
-        if (r != rank()) others.push_back(r);
-      buffer->recv(others, slot);
-    } else {
-      buffer->recv(from, slot);
-    }
-    return std::make_unique<GlooRequest>(std::move(buffer), false, call.text(), left_of(call));
+    return message(call, {false, data, from, tag, 0, call.text(), left_of(call), call.watch});
   }
 
   // Gloo has a thread of its own.
@@ -300,9 +375,13 @@ class GlooBackend final : public Backend {
   }
 
  private:
-  static constexpr std::uint8_t kMessages = 0x40;
-
   static std::uint32_t tag(const Call& call) { return static_cast<std::uint32_t>(call.sequence); }
+
+  std::unique_ptr<P2pRequest> message(const Call& call, Message message) {
+    std::unique_ptr<P2pRequest> request;
+    run(call, [&] { request = std::make_unique<GlooRequest>(context_, std::move(message)); });
+    return request;
+  }
 
   template <class T>
   void sum_up_as(const Call& call, const Span& values, const ReduceOp& op) {
@@ -347,6 +426,7 @@ class GlooBackend final : public Backend {
   }
 
   std::shared_ptr<::gloo::Context> context_;
+  std::atomic<std::uint32_t> sent_{0};
 };
 
 }  // namespace

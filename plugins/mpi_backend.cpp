@@ -8,8 +8,11 @@
 #include <atomic>
 #include <climits>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "athanor/base/interrupt.h"
 #include "athanor/base/log.h"
@@ -87,37 +90,8 @@ Function function_for(cpu::Combine combine, DType dtype) {
   }
 }
 
-thread_local const ReduceOp* user_op = nullptr;
-thread_local DType user_dtype = DType::Float;
-void combine_by_user(void* in, void* inout, int* count, MPI_Datatype*) {
-  user_op->function()(inout, in, *count, user_dtype);
-}
-
-class Operator {
- public:
-  Operator(const ReduceOp& op, DType dtype) {
-    const bool users = op == ReduceOp::USER;
-    if (users) {
-      user_op = &op;
-      user_dtype = dtype;
-    }
-    check(MPI_Op_create(users ? &combine_by_user : function_for(combine_of(op.kind()), dtype), 1, &op_),
-          "MPI_Op_create");
-  }
-  ~Operator() {
-    MPI_Op_free(&op_);
-    user_op = nullptr;
-  }
-  Operator(const Operator&) = delete;
-  Operator& operator=(const Operator&) = delete;
-  MPI_Op get() const { return op_; }
-
- private:
-  MPI_Op op_ = MPI_OP_NULL;
-};
-
 // Starts MPI if the program has not, and ends it with the process. Threads beside each other need MPI_THREAD_MULTIPLE;
-// with less, one call at a time enters MPI.
+// with MPI_THREAD_SERIALIZED one call at a time enters MPI.
 class Library {
  public:
   static Library& get() {
@@ -126,6 +100,17 @@ class Library {
   }
   std::unique_lock<std::mutex> enter() {
     return multiple_ ? std::unique_lock<std::mutex>() : std::unique_lock<std::mutex>(mutex_);
+  }
+  /// Made when first asked for, and kept.
+  MPI_Op operation(cpu::Combine combine, DType dtype) {
+    const std::lock_guard lock(operations_mutex_);
+    MPI_Op& op = operations_[static_cast<std::size_t>(combine)][static_cast<std::size_t>(dtype)];
+    if (op == MPI_OP_NULL) make(function_for(combine, dtype), op);
+    return op;
+  }
+  void make(Function function, MPI_Op& op) {
+    const auto turn = enter();
+    check(MPI_Op_create(function, 1, &op), "MPI_Op_create");
   }
 
  private:
@@ -142,9 +127,17 @@ class Library {
     } else {
       MPI_Query_thread(&provided);
     }
+    if (provided < MPI_THREAD_SERIALIZED)
+      throw DistError(str("backend 'mpi': MPI runs with ",
+                          provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SINGLE",
+                          ", but groups call it from threads of their own. Start it with MPI_Init_thread and at least "
+                          "MPI_THREAD_SERIALIZED, or leave that to init_process_group"),
+                      ATHANOR_WHERE);
     multiple_ = provided == MPI_THREAD_MULTIPLE;
     if (!multiple_)
       ATHANOR_LOG(Warning, "backend 'mpi': this MPI does not let several threads in at once; they take turns");
+    for (auto& of_combine : operations_)
+      for (MPI_Op& op : of_combine) op = MPI_OP_NULL;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   }
 
@@ -154,43 +147,138 @@ class Library {
 
  private:
   bool multiple_ = false;
-  std::mutex mutex_;
+  std::mutex mutex_, operations_mutex_;
+  MPI_Op operations_[8][kNumDTypes];
 };
 
-enum class Wait { Collective, Background, Message };
+// User-defined operators. MPI gives an operator's function nothing that would tell one call from another, and runs it
+// in whatever thread is in MPI at the time: every call under way has a slot with a function of its own.
+struct Slot {
+  std::optional<ReduceOp> reduce;  // nothing: the slot is free
+  DType dtype{};
+  MPI_Op op = MPI_OP_NULL;
+  std::mutex mutex;
+  std::exception_ptr error;
+
+  // An exception must not go through MPI.
+  void combine(void* in, void* inout, int count) noexcept {
+    try {
+      reduce->function()(inout, in, count, dtype);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+    }
+  }
+};
+constexpr std::size_t kSlots = 64;
+Slot slots[kSlots];
+std::mutex slots_mutex;
+
+template <std::size_t kSlot>
+void combine_by_slot(void* in, void* inout, int* count, MPI_Datatype*) {
+  slots[kSlot].combine(in, inout, *count);
+}
+template <std::size_t... kSlot>
+Function function_of(std::size_t slot, std::index_sequence<kSlot...>) {
+  constexpr Function functions[] = {&combine_by_slot<kSlot>...};
+  return functions[slot];
+}
+
+// The operator of one call.
+class Operator {
+ public:
+  Operator(const ReduceOp& op, DType dtype) {
+    if (!(op == ReduceOp::USER)) {
+      op_ = Library::get().operation(combine_of(op.kind()), dtype);
+      return;
+    }
+    const std::lock_guard lock(slots_mutex);
+    for (Slot& slot : slots) {
+      if (slot.reduce) continue;
+      if (slot.op == MPI_OP_NULL)
+        Library::get().make(function_of(static_cast<std::size_t>(&slot - slots), std::make_index_sequence<kSlots>()),
+                            slot.op);
+      slot.reduce = op;
+      slot.dtype = dtype;
+      slot.error = nullptr;
+      slot_ = &slot;
+      op_ = slot.op;
+      return;
+    }
+    throw DistBackendError(str("backend 'mpi': more than ", kSlots, " calls with user-defined operators at once"),
+                           ATHANOR_WHERE);
+  }
+  // What failed may still be under way: its slot is not used again.
+  ~Operator() {
+    if (slot_ == nullptr || std::uncaught_exceptions() > exceptions_) return;
+    const std::lock_guard lock(slots_mutex);
+    slot_->reduce.reset();
+  }
+  Operator(const Operator&) = delete;
+  Operator& operator=(const Operator&) = delete;
+  MPI_Op get() const { return op_; }
+  /// After the call: throws what the operator has thrown.
+  void check_thrown() const {
+    if (slot_ == nullptr) return;
+    const std::lock_guard lock(slot_->mutex);
+    if (slot_->error) std::rethrow_exception(slot_->error);
+  }
+
+ private:
+  MPI_Op op_ = MPI_OP_NULL;
+  Slot* slot_ = nullptr;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+// Of a call or a message, for as long as it waits.
+struct Wait {
+  enum Kind { Collective, Background, Message };
+  Kind kind;
+  std::string what;
+  GroupWatch* watch;
+  const std::atomic<bool>& aborted;
+};
 
 // Asks until it is done. Throws at the deadline; the request is left to MPI, which has no way to give it up. A message
 // can be given up by who waits for it: nothing else is at its memory.
-void finish(MPI_Request& request, MPI_Status* status, Deadline deadline, Wait wait, const std::string& what,
-            const std::atomic<bool>& aborted) {
-  Patience patience(true, wait == Wait::Background);
+void finish(MPI_Request& request, MPI_Status* status, Deadline deadline, const Wait& wait) {
+  Patience patience(true, wait.kind == Wait::Background);
   Deadline next_look = Deadline::after(kInterruptPeriod);
   while (true) {
     int done = 0;
     {
       const auto turn = Library::get().enter();
-      check(MPI_Test(&request, &done, status), what.c_str());
+      check(MPI_Test(&request, &done, status), wait.what.c_str());
     }
     if (done != 0) return;
-    if (aborted) throw DistBackendError(str("backend 'mpi': ", what, ": the group was aborted"), ATHANOR_WHERE);
+    if (wait.aborted)
+      throw DistBackendError(str("backend 'mpi': ", wait.what, ": the group was aborted"), ATHANOR_WHERE);
     if (deadline.expired()) {
       Library::broken = true;
       throw DistBackendError(
-          str("backend 'mpi': ", what, ": not done in time; another rank did not come, hangs or is gone"),
+          str("backend 'mpi': ", wait.what, ": not done in time; another rank did not come, hangs or is gone"),
           ATHANOR_WHERE);
     }
-    if (wait == Wait::Message && next_look.expired()) {
+    if (wait.kind == Wait::Message && next_look.expired()) {
       check_interrupt();
       next_look = Deadline::after(kInterruptPeriod);
     }
-    if (!patience.endure()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (patience.endure()) continue;
+    try {
+      if (wait.watch != nullptr) wait.watch->look();
+    } catch (const Error&) {
+      Library::broken = true;
+      throw;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
 
 class MpiRequest final : public P2pRequest {
  public:
-  MpiRequest(MPI_Request request, std::string what, const std::atomic<bool>& aborted)
-      : request_(request), what_(std::move(what)), aborted_(aborted) {}
+  /// `expected`: the bytes of a receive.
+  MpiRequest(MPI_Request request, const Call& call, const std::atomic<bool>& aborted, int expected = -1)
+      : request_(request), wait_{Wait::Message, call.text(), call.watch, aborted}, expected_(expected) {}
   ~MpiRequest() override {
     if (done_) return;
     const auto turn = Library::get().enter();
@@ -201,20 +289,33 @@ class MpiRequest final : public P2pRequest {
     if (done_) return true;
     const auto turn = Library::get().enter();
     int done = 0;
-    check(MPI_Test(&request_, &done, &status_), what_.c_str());
-    return done_ = done != 0;
+    check(MPI_Test(&request_, &done, &status_), wait_.what.c_str());
+    done_ = done != 0;
+    check_size();
+    return done_;
   }
   void wait(Deadline deadline) override {
-    if (!done_) finish(request_, &status_, deadline, Wait::Message, what_, aborted_);
+    if (done_) return;
+    finish(request_, &status_, deadline, wait_);
     done_ = true;
+    check_size();
   }
   int source_rank() const override { return status_.MPI_SOURCE; }
 
  private:
+  // MPI itself refuses only what is too long.
+  void check_size() const {
+    int got = 0;
+    if (!done_ || expected_ < 0 || MPI_Get_count(&status_, MPI_BYTE, &got) != MPI_SUCCESS || got == expected_) return;
+    throw DistBackendError(str("backend 'mpi': ", wait_.what, ": rank ", status_.MPI_SOURCE, " sent ", got,
+                               " bytes, expected ", expected_, ". Both sides must agree"),
+                           ATHANOR_WHERE);
+  }
+
   MPI_Request request_;
   MPI_Status status_{};
-  std::string what_;
-  const std::atomic<bool>& aborted_;
+  Wait wait_;
+  int expected_;
   bool done_ = false;
 };
 
@@ -240,7 +341,8 @@ struct Layout {
 class MpiBackend final : public Backend {
  public:
   explicit MpiBackend(const BackendOptions& options) : Backend(options.rank, options.size) {
-    Library::get();
+    // All members come here at one time, so that nobody waits for the turn of one who waits for him.
+    const auto turn = Library::get().enter();
     int world_size = 0, world_rank = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
@@ -266,7 +368,9 @@ class MpiBackend final : public Backend {
   ~MpiBackend() override {
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (finalized == 0 && !Library::broken && !aborted_) MPI_Comm_free(&communicator_);
+    if (finalized != 0 || Library::broken || aborted_) return;
+    const auto turn = Library::get().enter();
+    MPI_Comm_free(&communicator_);
   }
 
   std::string name() const override { return "mpi"; }
@@ -302,6 +406,7 @@ class MpiBackend final : public Backend {
                             : MPI_Ireduce(values.data, nullptr, count, mpi_type(values.dtype), operation.get(), root,
                                           communicator_, request);
     });
+    operation.check_thrown();
     if (rank() == root) prepared.finish(data, size());
   }
 
@@ -355,6 +460,7 @@ class MpiBackend final : public Backend {
       return MPI_Ireduce_scatter(values.data, mine.data(), counts.data(), mpi_type(values.dtype), operation.get(),
                                  communicator_, request);
     });
+    operation.check_thrown();
     // The values are in their wide form still: what is left is what finish does to a whole result.
     prepared.finish_part({mine.data(), out.count, values.dtype}, out, size());
   }
@@ -375,16 +481,17 @@ class MpiBackend final : public Backend {
     check(MPI_Isend(data.data, int_count(static_cast<std::int64_t>(data.bytes()), call), MPI_BYTE, to,
                     static_cast<int>(tag), communicator_, &request),
           "MPI_Isend");
-    return std::make_unique<MpiRequest>(request, call.text(), aborted_);
+    return std::make_unique<MpiRequest>(request, call, aborted_);
   }
 
   std::unique_ptr<P2pRequest> irecv(const Call& call, Span data, int from, std::uint32_t tag) override {
     MPI_Request request = MPI_REQUEST_NULL;
+    const int bytes = int_count(static_cast<std::int64_t>(data.bytes()), call);
     const auto turn = Library::get().enter();
-    check(MPI_Irecv(data.data, int_count(static_cast<std::int64_t>(data.bytes()), call), MPI_BYTE,
-                    from == kAnySource ? MPI_ANY_SOURCE : from, static_cast<int>(tag), communicator_, &request),
+    check(MPI_Irecv(data.data, bytes, MPI_BYTE, from == kAnySource ? MPI_ANY_SOURCE : from, static_cast<int>(tag),
+                    communicator_, &request),
           "MPI_Irecv");
-    return std::make_unique<MpiRequest>(request, call.text(), aborted_);
+    return std::make_unique<MpiRequest>(request, call, aborted_, bytes);
   }
 
   void progress(milliseconds patience) override {
@@ -409,6 +516,7 @@ class MpiBackend final : public Backend {
       return MPI_Iallreduce(MPI_IN_PLACE, values.data, count, mpi_type(values.dtype), operation.get(), communicator_,
                             request);
     });
+    operation.check_thrown();
   }
 
   template <class Start>
@@ -418,8 +526,8 @@ class MpiBackend final : public Backend {
       const auto turn = Library::get().enter();
       check(start(&request), op_name(call.op));
     }
-    finish(request, MPI_STATUS_IGNORE, call.deadline, call.background ? Wait::Background : Wait::Collective,
-           call.text(), aborted_);
+    finish(request, MPI_STATUS_IGNORE, call.deadline,
+           {call.background ? Wait::Background : Wait::Collective, call.text(), call.watch, aborted_});
   }
 
   MPI_Comm communicator_ = MPI_COMM_NULL;

@@ -1,5 +1,7 @@
 #include "athanor/distributed/backend.h"
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -74,6 +76,9 @@ std::string Call::text() const {
   else if (root >= 0)
     out += str(" with root ", root);
   if (op != OpType::Barrier) out += str(" of ", dtype_name(dtype), " ", IntArrayRef(shape.data(), shape.size()));
+  const auto list = op == OpType::AllToAll ? parts.first(parts.size() / 2) : parts;
+  if (std::adjacent_find(list.begin(), list.end(), std::not_equal_to<>()) != list.end())
+    out += str(" with parts of ", IntArrayRef(list.data(), list.size()), " elements");
   if (sequence != 0) out += str(", number ", sequence, " of the group");
   const std::string_view file = where.file_name();
   if (where.line() == 0 && !file.empty()) out += str(", in ", file);  // not a line, but what is done there

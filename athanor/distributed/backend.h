@@ -47,6 +47,16 @@ enum class OpType : std::uint8_t {
 /// "all_reduce".
 const char* op_name(OpType op);
 
+/// What a group knows of its ranks while one of them waits.
+class GroupWatch {
+ public:
+  /// Throws DistBackendError if a rank is known to be gone, or has broken the group. From any thread.
+  virtual void look() = 0;
+
+ protected:
+  ~GroupWatch() = default;
+};
+
 /// One call of a collective, as its rank sees it. Ranks whose calls of one sequence number differ in what
 /// `fingerprint` covers have called different things.
 struct Call {
@@ -61,12 +71,20 @@ struct Call {
   Deadline deadline{Deadline::Clock::time_point::max()};
   std::chrono::milliseconds timeout{0};  ///< what the deadline was made from, for messages
   std::span<const std::int64_t> shape;   ///< of the caller's tensor
+  /// Of lists: the elements of each rank's part. Of all_to_all: of what each rank is sent, then of what comes from
+  /// each.
+  std::span<const std::int64_t> parts;
+  GroupWatch* watch = nullptr;  ///< or null; lives as long as the group
   /// Runs on the group's own thread beside the program's, which its waits should leave the processor to.
   bool background = false;
   CallSite where;  ///< the line that called
 
   /// "all_reduce(SUM) of float32 [3, 4], number 17 of the group, at train.cpp:42".
   std::string text() const;
+  /// For backends to call now and then while they wait by means of their own.
+  void look() const {
+    if (watch != nullptr) watch->look();
+  }
 };
 
 /// A send or receive under way. Destroying it before it is done gives it up: the memory is not touched afterwards.
@@ -95,8 +113,8 @@ class Backend {
   int rank() const { return rank_; }
   int size() const { return size_; }
   virtual std::string name() const = 0;
-  /// Whether calls that do not match are reported by the backend itself. Otherwise the process group compares
-  /// fingerprints before it enters the backend.
+  /// Whether the backend itself reports calls that do not match and ranks that are gone. Otherwise the process group
+  /// keeps a control channel beside it, over which all ranks compare their calls before they enter the backend.
   virtual bool compares_fingerprints() const { return false; }
   /// By default all but user-defined operators where they have a meaning.
   virtual bool supports(const ReduceOp& op, DType dtype) const;

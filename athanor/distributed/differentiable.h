@@ -24,7 +24,7 @@ std::vector<Tensor> all_gather(const Tensor& tensor, const ProcessGroupPtr& grou
 std::vector<Tensor> gather(const Tensor& tensor, int dst = 0, const ProcessGroupPtr& group = nullptr);
 /// This rank's part of the source's list. The others' tensors give shape and dtype.
 Tensor scatter(const std::vector<Tensor>& tensors, int src = 0, const ProcessGroupPtr& group = nullptr);
-/// The combination of all ranks' `input_list[rank]`; SUM or AVG.
+/// The combination of all ranks' `input_list[rank]`, by the operators of all_reduce.
 Tensor reduce_scatter(const std::vector<Tensor>& input_list, const ReduceOp& op = ReduceOp::SUM,
                       const ProcessGroupPtr& group = nullptr);
 /// Result r is rank r's `input_tensor_list[rank]`; `output_tensor_list` gives the shapes.

@@ -38,8 +38,8 @@ std::string host_backend(const std::string& text) {
   return found;
 }
 
-std::unique_ptr<Backend> backend_for(const ProcessGroupOptions& options, const std::shared_ptr<Store>& store,
-                                     const std::vector<int>& global_ranks) {
+BackendOptions backend_options(const ProcessGroupOptions& options, const std::shared_ptr<Store>& store,
+                               const std::vector<int>& global_ranks) {
   BackendOptions wanted;
   wanted.store = std::make_shared<PrefixStore>("backend", store);
   wanted.rank = options.rank;
@@ -48,7 +48,16 @@ std::unique_ptr<Backend> backend_for(const ProcessGroupOptions& options, const s
   wanted.group_name = options.name;
   wanted.timeout = options.timeout;
   wanted.secret = options.secret;
-  return make_backend(host_backend(options.backend), wanted);
+  return wanted;
+}
+
+// Without it the ranks need not reach each other but by the backend and the store.
+std::unique_ptr<ControlChannel> control_for(const Backend& backend, BackendOptions options,
+                                            const std::shared_ptr<Store>& store) {
+  if (backend.compares_fingerprints() || backend.size() == 1 || !env::flag("ATHANOR_CHECK_COLLECTIVES", true))
+    return nullptr;
+  options.store = std::make_shared<PrefixStore>("control", store);
+  return make_control_channel(options);
 }
 
 std::vector<int> ranks_or_all(const ProcessGroupOptions& options) {
@@ -77,15 +86,15 @@ Deadline deadline_soon(std::chrono::milliseconds timeout) {
 
 // ---- Impl
 
-ProcessGroup::Impl::Impl(ProcessGroup& group, std::shared_ptr<Store> group_store, std::unique_ptr<Backend> made)
+ProcessGroup::Impl::Impl(ProcessGroup& group, std::shared_ptr<Store> group_store, std::unique_ptr<Backend> made,
+                         std::unique_ptr<ControlChannel> channel)
     : rank(group.rank_),
       size(group.size_),
       name(group.name_),
       timeout(group.timeout_),
       store(std::move(group_store)),
       backend(std::move(made)),
-      compare_over_store(!backend->compares_fingerprints() && group.size_ > 1 &&
-                         env::flag("ATHANOR_CHECK_COLLECTIVES", true)),
+      control(std::move(channel)),
       debug(env::flag("ATHANOR_DISTRIBUTED_DEBUG", false)),
       generation(fork_generation()),
       recorder(group.name_, group.rank_, group.size_) {}
@@ -101,6 +110,7 @@ Call ProcessGroup::Impl::describe(OpType op, const Tensor* tensor, std::int64_t 
   call.user_operator = reduce.user_name();
   call.count = count;
   call.where = where;
+  call.watch = control.get();
   if (tensor) {
     call.dtype = tensor->scalar_type();
     call.shape = {tensor->sizes().data(), tensor->sizes().size()};
@@ -109,6 +119,8 @@ Call ProcessGroup::Impl::describe(OpType op, const Tensor* tensor, std::int64_t 
                                static_cast<std::uint64_t>(static_cast<std::uint32_t>(root)) << 16);
   h = mix(h, static_cast<std::uint64_t>(count));
   call.fingerprint = mix(h, reduce.identity());
+  // Parts of lists may differ between ranks.
+  if (op <= OpType::Reduce || op == OpType::Gather || op == OpType::Scatter) agree_on(call, tensor->sizes());
   return call;
 }
 
@@ -123,8 +135,26 @@ void ProcessGroup::Impl::throw_unusable(const Call& call) const {
                   ATHANOR_WHERE);
 }
 
+// Another library tells of a connection that broke or a wait that was too long, not of the rank that is gone.
+std::string ProcessGroup::Impl::why_failed() const {
+  constexpr std::chrono::milliseconds kPatience{500};
+  if (!control) return {};
+  try {
+    throw;
+  } catch (const DistBackendError&) {
+    try {
+      control->look_for(kPatience);
+    } catch (const DistBackendError& reason) {
+      return reason.what();
+    }
+  } catch (const std::exception&) {  // no matter of the ranks
+  }
+  return {};
+}
+
 void ProcessGroup::Impl::call_failed(const Call& call, std::uint64_t ticket) {
   recorder.ended(ticket, false);
+  const std::string why = why_failed();
   const auto broke = [&](const char* what) {
     const std::lock_guard lock(failure_mutex);
     if (unusable.load()) return false;
@@ -133,56 +163,25 @@ void ProcessGroup::Impl::call_failed(const Call& call, std::uint64_t ticket) {
     return true;
   };
   const auto report = [&](const char* what) {
-    backend->abort(str("rank ", rank, ": ", what));
-    const std::string text = str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
-                                 internals::merged_flight_report(*store, recorder, size, backend->lost_ranks(),
-                                                                 std::min(timeout, kReportPatience)));
+    const std::string reason = str("rank ", rank, ": ", what);
+    backend->abort(reason);
+    if (control) control->abort(reason);
+    const std::string text =
+        str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
+            internals::merged_flight_report(*store, recorder, size, lost_ranks(), std::min(timeout, kReportPatience)));
     ATHANOR_LOG(Info, "collective failed: ", what, "\n", text);
     return text;
   };
   try {
     throw;
   } catch (Error& error) {
+    if (!why.empty() && std::string_view(error.what()).find(why) == std::string_view::npos) error.add_context(why);
     if (broke(error.what())) error.add_context(report(error.what()));
     throw;
   } catch (const std::exception& error) {
     if (broke(error.what())) report(error.what());
     throw;
   }
-}
-
-void ProcessGroup::Impl::compare(const Call& call) {
-  const std::string key = str("check/", call.sequence, "/");
-  const auto bytes = [](const std::string& text) { return Store::Value(text.begin(), text.end()); };
-  const std::string mark = str(call.fingerprint, " ");
-  const std::string own = str("rank ", rank, " called ", call.text());
-  const auto held = store->compare_set(key + "first", {}, bytes(mark + own));
-  const std::string first(held.begin(), held.end());
-  if (!first.starts_with(mark)) {
-    const std::string verdict = str("the ranks called different things: ", first.substr(first.find(' ') + 1), ", but ",
-                                    own, ". All ranks of a group must make the same calls in the same order");
-    store->set(key + "verdict", verdict);
-    throw DistError(verdict, ATHANOR_WHERE);
-  }
-  if (store->add(key + "came", 1) == size) {
-    store->set(key + "verdict", "ok");
-    // All have read the verdict before.
-    const std::string before = str("check/", call.sequence - 1, "/");
-    for (const char* part : {"first", "came", "verdict"}) store->delete_key(before + part);
-    return;
-  }
-  std::string verdict;
-  try {
-    const auto value = store->get(key + "verdict", call.deadline.remaining());
-    verdict.assign(value.begin(), value.end());
-  } catch (const DistStoreError&) {
-    if (!call.deadline.expired()) throw;
-    const StoreDeadline limit(Deadline::after(kReportPatience));
-    throw DistError(str("timed out after ", timeout.count(), " ms: ", store->add(key + "came", 0), " of ", size,
-                        " ranks have come to ", call.text()),
-                    ATHANOR_WHERE);
-  }
-  if (verdict != "ok") throw DistError(verdict, ATHANOR_WHERE);
 }
 
 void ProcessGroup::Impl::abort(const std::string& reason) noexcept {
@@ -194,6 +193,7 @@ void ProcessGroup::Impl::abort(const std::string& reason) noexcept {
     unusable.store(true, std::memory_order_release);
   }
   backend->abort(reason);
+  if (control) control->abort(reason);
   try {
     internals::leave_flight_record(*store, recorder);
   } catch (const std::exception&) {  // the others will say that it is missing
@@ -215,7 +215,9 @@ void ProcessGroup::Impl::shutdown() {
     unusable.store(true, std::memory_order_release);
   }
   give_up_messages("its process group was destroyed");
-  if (well) backend->shutdown();
+  if (!well) return;
+  backend->shutdown();
+  if (control) control->shutdown();
 }
 
 // ---- ProcessGroup
@@ -234,7 +236,10 @@ ProcessGroup::ProcessGroup(std::shared_ptr<Store> store, const ProcessGroupOptio
                       timeout_.count(), " ms");
   ATHANOR_CHECK_VALUE(store != nullptr, "process group '", name_, "': the store is null");
   store_ = std::make_shared<PrefixStore>(name_, std::move(store));
-  impl_ = std::make_unique<Impl>(*this, store_, backend_for(options, store_, global_ranks_));
+  const BackendOptions wanted = backend_options(options, store_, global_ranks_);
+  auto backend = make_backend(backend_name_, wanted);
+  auto control = control_for(*backend, wanted, store_);
+  impl_ = std::make_unique<Impl>(*this, store_, std::move(backend), std::move(control));
 }
 
 ProcessGroup::ProcessGroup(OutsiderTag, const ProcessGroupOptions& options)
@@ -276,7 +281,7 @@ bool ProcessGroup::usable() const { return impl_ && !impl_->unusable.load() && i
 
 std::vector<int> ProcessGroup::lost_ranks() const {
   if (!impl_ || impl_->generation != fork_generation()) return {};
-  return impl_->backend->lost_ranks();
+  return impl_->lost_ranks();
 }
 
 const FlightRecorder& ProcessGroup::flight_recorder() const {

@@ -72,16 +72,26 @@ std::int64_t total(TensorList list) {
                          [](std::int64_t sum, const Tensor& t) { return sum + t.numel(); });
 }
 
-// One span per rank of contiguous memory, of equal or given sizes.
-std::vector<Span> split(Span whole, int size, const std::vector<std::int64_t>& counts) {
+// The elements of each part, as Call::parts wants them.
+std::vector<std::int64_t> counts_of(TensorList list) {
+  std::vector<std::int64_t> counts;
+  counts.reserve(2 * list.size());
+  for (const Tensor& t : list) counts.push_back(t.numel());
+  return counts;
+}
+
+// One span per rank of contiguous memory.
+std::vector<Span> split(Span whole, IntArrayRef counts) {
   std::vector<Span> parts;
   char* at = static_cast<char*>(whole.data);
-  for (int r = 0; r < size; ++r) {
-    const std::int64_t n = counts.empty() ? whole.count / size : counts[static_cast<std::size_t>(r)];
+  for (const std::int64_t n : counts) {
     parts.push_back({at, n, whole.dtype});
     at += parts.back().bytes();
   }
   return parts;
+}
+std::vector<Span> split(Span whole, int size) {
+  return split(whole, std::vector<std::int64_t>(static_cast<std::size_t>(size), whole.count / size));
 }
 
 // Elements per rank from rows per rank.
@@ -90,7 +100,7 @@ std::vector<std::int64_t> elements(const char* name, const Tensor& t, IntArrayRe
   if (rows.empty()) {
     ATHANOR_CHECK_VALUE(t.dim() > 0 && height % size == 0, "all_to_all_single: the first dimension of ", name, " ", t,
                         " should be divisible by the group's size ", size, ", or split sizes be given");
-    return {};
+    return std::vector<std::int64_t>(static_cast<std::size_t>(size), t.numel() / size);
   }
   ATHANOR_CHECK_VALUE(rows.size() == static_cast<std::size_t>(size), "all_to_all_single: ", rows.size(),
                       " split sizes for ", name, ", expected one per rank, ", size);
@@ -181,12 +191,16 @@ WorkPtr ProcessGroup::all_gather(TensorList output, const Tensor& input, bool as
   check_same_shape("all_gather", own, str("output[", rank_, "]"), input, "the input");
   wrote(output);
   Call call = impl_->describe(OpType::AllGather, &input, total(output), -1, ReduceOp(), where);
-  return impl_->submit(call, async_op, output, [out = output.vec(), in = input](Backend& b, const Call& c) {
-    StagedList parts(out, Staged::Out);
-    const Staged own_part(in, Staged::In);
-    b.all_gather(c, parts.parts(), own_part.span());
-    parts.write_back();
-  });
+  for (const Tensor& part : output) Impl::agree_on(call, part.sizes());
+  auto counts = counts_of(output);
+  call.parts = counts;
+  return impl_->submit(call, async_op, output,
+                       [out = output.vec(), in = input, held = std::move(counts)](Backend& b, const Call& c) {
+                         StagedList parts(out, Staged::Out);
+                         const Staged own_part(in, Staged::In);
+                         b.all_gather(c, parts.parts(), own_part.span());
+                         parts.write_back();
+                       });
 }
 
 WorkPtr ProcessGroup::gather(TensorList output, const Tensor& input, int root, bool async_op, Where where) {
@@ -246,12 +260,16 @@ WorkPtr ProcessGroup::reduce_scatter(const Tensor& output, TensorList input, con
   ATHANOR_REDUCES("reduce_scatter", op, output);
   wrote(output);
   Call call = impl_->describe(OpType::ReduceScatter, &output, total(input), -1, op, where);
-  return impl_->submit(call, async_op, output, [out = output, in = input.vec(), op](Backend& b, const Call& c) {
-    const StagedList parts(in, Staged::In);
-    Staged own_part(out, Staged::Out);
-    b.reduce_scatter(c, own_part.span(), parts.parts(), op);
-    own_part.write_back();
-  });
+  for (const Tensor& part : input) Impl::agree_on(call, part.sizes());
+  auto counts = counts_of(input);
+  call.parts = counts;
+  return impl_->submit(call, async_op, output,
+                       [out = output, in = input.vec(), op, held = std::move(counts)](Backend& b, const Call& c) {
+                         const StagedList parts(in, Staged::In);
+                         Staged own_part(out, Staged::Out);
+                         b.reduce_scatter(c, own_part.span(), parts.parts(), op);
+                         own_part.write_back();
+                       });
 }
 
 WorkPtr ProcessGroup::all_to_all(TensorList output, TensorList input, bool async_op, Where where) {
@@ -264,12 +282,16 @@ WorkPtr ProcessGroup::all_to_all(TensorList output, TensorList input, bool async
   wrote(output);
   // Every pair of ranks may exchange another number of elements.
   Call call = impl_->describe(OpType::AllToAll, &input[0], 0, -1, ReduceOp(), where);
-  return impl_->submit(call, async_op, output, [out = output.vec(), in = input.vec()](Backend& b, const Call& c) {
-    const StagedList from(in, Staged::In);
-    StagedList to(out, Staged::Out);
-    b.all_to_all(c, to.parts(), from.parts());
-    to.write_back();
-  });
+  auto counts = counts_of(input);
+  for (const Tensor& part : output) counts.push_back(part.numel());
+  call.parts = counts;
+  return impl_->submit(call, async_op, output,
+                       [out = output.vec(), in = input.vec(), held = std::move(counts)](Backend& b, const Call& c) {
+                         const StagedList from(in, Staged::In);
+                         StagedList to(out, Staged::Out);
+                         b.all_to_all(c, to.parts(), from.parts());
+                         to.write_back();
+                       });
 }
 
 WorkPtr ProcessGroup::barrier(bool async_op, Where where) {
@@ -288,10 +310,11 @@ WorkPtr ProcessGroup::all_gather_into_tensor(const Tensor& output, const Tensor&
                 " times the elements of the input ", input);
   wrote(output);
   Call call = impl_->describe(OpType::AllGather, &input, output.numel(), -1, ReduceOp(), where);
+  for (int r = 0; r < size_; ++r) Impl::agree_on(call, input.sizes());
   return impl_->submit(call, async_op, output, [out = output, in = input, n = size_](Backend& b, const Call& c) {
     Staged whole(out, Staged::Out);
     const Staged own_part(in, Staged::In);
-    b.all_gather(c, split(whole.span(), n, {}), own_part.span());
+    b.all_gather(c, split(whole.span(), n), own_part.span());
     whole.write_back();
   });
 }
@@ -308,10 +331,11 @@ WorkPtr ProcessGroup::reduce_scatter_tensor(const Tensor& output, const Tensor& 
   ATHANOR_REDUCES(name, op, output);
   wrote(output);
   Call call = impl_->describe(OpType::ReduceScatter, &output, input.numel(), -1, op, where);
+  for (int r = 0; r < size_; ++r) Impl::agree_on(call, output.sizes());
   return impl_->submit(call, async_op, output, [out = output, in = input, op, n = size_](Backend& b, const Call& c) {
     const Staged whole(in, Staged::In);
     Staged own_part(out, Staged::Out);
-    b.reduce_scatter(c, own_part.span(), split(whole.span(), n, {}), op);
+    b.reduce_scatter(c, own_part.span(), split(whole.span(), n), op);
     own_part.write_back();
   });
 }
@@ -329,14 +353,18 @@ WorkPtr ProcessGroup::all_to_all_single(const Tensor& output, const Tensor& inpu
   auto from = elements("the input", input, input_split_sizes, size_);
   wrote(output);
   Call call = impl_->describe(OpType::AllToAll, &input, 0, -1, ReduceOp(), where);
-  return impl_->submit(
-      call, async_op, output,
-      [out = output, in = input, to = std::move(to), from = std::move(from), n = size_](Backend& b, const Call& c) {
-        const Staged source(in, Staged::In);
-        Staged target(out, Staged::Out);
-        b.all_to_all(c, split(target.span(), n, to), split(source.span(), n, from));
-        target.write_back();
-      });
+  std::vector<std::int64_t> counts = from;
+  counts.insert(counts.end(), to.begin(), to.end());
+  call.parts = counts;
+  return impl_->submit(call, async_op, output,
+                       [out = output, in = input, counts = std::move(counts)](Backend& b, const Call& c) {
+                         const IntArrayRef all = counts;
+                         const Staged source(in, Staged::In);
+                         Staged target(out, Staged::Out);
+                         const std::size_t n = all.size() / 2;
+                         b.all_to_all(c, split(target.span(), all.slice(n)), split(source.span(), all.slice(0, n)));
+                         target.write_back();
+                       });
 }
 
 std::shared_ptr<void> ProcessGroup::allocate_shared(std::size_t bytes, Where where) {

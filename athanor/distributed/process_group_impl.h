@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "athanor/distributed/backend.h"
+#include "athanor/distributed/backend/native.h"
 #include "athanor/distributed/call_queue.h"
 #include "athanor/distributed/flight_recorder.h"
 #include "athanor/distributed/net/forks.h"
@@ -23,7 +23,8 @@ class P2pWork;
 Deadline deadline_soon(std::chrono::milliseconds timeout);
 
 struct ProcessGroup::Impl {
-  Impl(ProcessGroup& group, std::shared_ptr<Store> store, std::unique_ptr<Backend> backend);
+  Impl(ProcessGroup& group, std::shared_ptr<Store> store, std::unique_ptr<Backend> backend,
+       std::unique_ptr<ControlChannel> control);
   ~Impl();
 
   // ---- collectives
@@ -31,6 +32,11 @@ struct ProcessGroup::Impl {
   /// The description of a call, its fingerprint still without the call's number.
   Call describe(OpType op, const Tensor* tensor, std::int64_t count, int root, const ReduceOp& reduce,
                 const Where& where) const;
+  /// Makes a shape part of what the ranks must agree on.
+  static void agree_on(Call& call, IntArrayRef shape) {
+    call.fingerprint = mix(call.fingerprint, shape.size());
+    for (const std::int64_t size : shape) call.fingerprint = mix(call.fingerprint, static_cast<std::uint64_t>(size));
+  }
   /// Carries the call out by `run(backend, call)`: here and now if it blocks and nothing is under way, else by the
   /// queue. `results` is what Work::result() returns.
   template <class Run>
@@ -63,7 +69,7 @@ struct ProcessGroup::Impl {
     const profiler::detail::Scope scope({.fixed_name = op_name(call.op), .kind = profiler::EventKind::Collective});
     try {
       check_usable(call);
-      if (compare_over_store) compare(call);
+      if (control) control->compare(call);
       run(*backend, static_cast<const Call&>(call));
     } catch (...) {
       call_failed(call, ticket);
@@ -78,8 +84,9 @@ struct ProcessGroup::Impl {
   [[noreturn]] void throw_unusable(const Call& call) const;
   /// In a handler: breaks the group and rethrows with the call and what all ranks were doing.
   [[noreturn]] void call_failed(const Call& call, std::uint64_t ticket);
-  /// Before the backend: all ranks tell each other what they are about to do.
-  void compare(const Call& call);
+  std::vector<int> lost_ranks() { return control ? control->lost_ranks() : backend->lost_ranks(); }
+  /// In a handler: what the control channel knows of why the backend failed; nothing if there is none.
+  std::string why_failed() const;
   void monitored(Call& call, std::chrono::milliseconds patience, bool wait_all_ranks);
   void abort(const std::string& reason) noexcept;
   static std::uint64_t mix(std::uint64_t h, std::uint64_t value) {
@@ -102,8 +109,8 @@ struct ProcessGroup::Impl {
   const std::chrono::milliseconds timeout;
   std::shared_ptr<Store> store;  ///< the group's own
   std::unique_ptr<Backend> backend;
-  bool compare_over_store;
-  bool debug;  ///< ATHANOR_DISTRIBUTED_DEBUG
+  std::unique_ptr<ControlChannel> control;  ///< beside a backend that does not compare calls itself, or null
+  bool debug;                               ///< ATHANOR_DISTRIBUTED_DEBUG
   unsigned generation;
   FlightRecorder recorder;
 

@@ -72,7 +72,6 @@ TEST(ConformanceSuite, FindsOneWrongElement) {
   register_backend("wrong", [](const BackendOptions& options) { return std::make_unique<WrongBackend>(options); });
   ProcessGroupOptions options;
   options.backend = "wrong";
-  options.timeout = std::chrono::milliseconds(500);
   const RankErrors errors = errors_of_ranks(
       2, [](ProcessGroup& group) { conformance::checks()[1].run(group, kInt); }, options);
   EXPECT_THAT(errors[1], testing::HasSubstr("all_reduce(SUM) of 17 int32: element 16 is"));

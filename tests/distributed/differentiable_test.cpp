@@ -16,6 +16,15 @@ Tensor weights_for(const Tensor& t, int rank, int which) {
   return (arange(t.numel()).to(kDouble) * 0.7 + (rank + 1.3 * which)).cos().view(t.sizes());
 }
 
+std::string thrown_by(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
 // Nonlinear in the results, so that the second derivative is not zero.
 Tensor loss_of(const std::vector<Tensor>& results, int rank) {
   Tensor loss = zeros({}, kDouble);
@@ -119,7 +128,7 @@ TEST(DifferentiableCollectives, BroadcastGatherScatter) {
 }
 
 TEST(DifferentiableCollectives, ReduceScatterAndAllToAll) {
-  for (const auto kind : {ReduceOp::SUM, ReduceOp::AVG})
+  for (const auto kind : {ReduceOp::SUM, ReduceOp::AVG, ReduceOp::PRODUCT, ReduceOp::MIN, ReduceOp::MAX})
     check(
         [&](const std::vector<Tensor>& in, const ProcessGroupPtr& g) -> std::vector<Tensor> {
           return {nn::functional::reduce_scatter(in, kind, g)};
@@ -149,10 +158,50 @@ TEST(DifferentiableCollectives, EqualMaximaShareTheGradientAndZerosHaveTheirProd
   });
 }
 
+TEST(DifferentiableCollectives, ReduceScatterSharesTheGradientOfEqualMaximaOverUnevenParts) {
+  run_ranks(3, [](ProcessGroup& group) {
+    const ProcessGroupPtr g = group.shared_from_this();
+    std::vector<Tensor> in;
+    for (int r = 0; r < 3; ++r) in.push_back(full({r + 1}, g->rank() == 0 ? 1.0 : 4.0).requires_grad_());
+    const Tensor out = nn::functional::reduce_scatter(in, ReduceOp::MAX, g);
+    EXPECT_EQ(out.numel(), g->rank() + 1);
+    (out * (g->rank() + 1.0)).sum().backward();
+    for (int r = 0; r < 3; ++r)
+      EXPECT_TRUE(in[static_cast<std::size_t>(r)].grad().equal(full({r + 1}, g->rank() == 0 ? 0.0 : (r + 1) / 2.0)));
+  });
+}
+
+// The derivative of a sum needs no values; those of the others are no longer known after an in-place change.
+TEST(DifferentiableCollectives, WhatChangedInPlaceBeforeBackwardIsSaid) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const ProcessGroupPtr g = group.shared_from_this();
+    const auto forward = [&](const ReduceOp& op, int which, const Tensor& x) {
+      if (which == 0) return nn::functional::all_reduce(x, op, g);
+      if (which == 1) return nn::functional::reduce(x, 0, op, g);
+      return nn::functional::reduce_scatter({x, x}, op, g);
+    };
+    for (const int which : {0, 1, 2}) {
+      for (const auto kind : {ReduceOp::PRODUCT, ReduceOp::MIN, ReduceOp::MAX}) {
+        const Tensor leaf = full({2}, 2.0 + g->rank()).requires_grad_();
+        Tensor x = leaf * 1.0;
+        const Tensor y = forward(kind, which, x);
+        x.add_(1);
+        // Before any rank calls anything of the other's.
+        EXPECT_THAT(thrown_by([&] { y.sum().backward(); }), testing::HasSubstr("modified by an inplace operation"));
+      }
+      const Tensor leaf = full({2}, 2.0 + g->rank()).requires_grad_();
+      Tensor x = leaf * 1.0;
+      const Tensor y = forward(ReduceOp::SUM, which, x);
+      x.add_(1);
+      EXPECT_EQ(thrown_by([&] { y.sum().backward(); }), "");
+    }
+  });
+}
+
 TEST(DifferentiableCollectives, RefuseOperatorsWithoutGradient) {
   run_ranks(1, [](ProcessGroup& group) {
     EXPECT_ANY_THROW(nn::functional::all_reduce(ones({1}, kInt), ReduceOp::BAND, group.shared_from_this()));
-    EXPECT_ANY_THROW(nn::functional::reduce_scatter({ones({1})}, ReduceOp::MAX, group.shared_from_this()));
+    EXPECT_ANY_THROW(nn::functional::reduce_scatter({ones({1}, kInt)}, ReduceOp::BOR, group.shared_from_this()));
     EXPECT_ANY_THROW(nn::functional::scatter({}, 0, group.shared_from_this()));
   });
 }

@@ -1,4 +1,5 @@
 // N ranks train as one process does on the whole batch.
+#include "athanor/distributed/backend.h"
 #include "athanor/parallel/ddp.h"
 #include "parallel/world.h"
 
@@ -148,6 +149,19 @@ TEST_P(Equality, RanksTrainAsOneProcessOnTheWholeBatch) {
   });
 }
 INSTANTIATE_TEST_SUITE_P(DistributedDataParallel, Equality, testing::Values(1, 2, 3, 4));
+
+TEST(DistributedDataParallelOverGloo, RanksTrainAsOneProcessOnTheWholeBatch) {
+  if (!distributed::is_backend_available("gloo")) GTEST_SKIP() << "backend gloo is not here";
+  Case all;
+  all.uneven = all.clip = all.accumulate = all.frozen = all.shared = all.unused = true;
+  all.bucket_mb = 1e-5;  // a bucket per parameter
+  run_world(
+      2,
+      [&](const ProcessGroupPtr& group) {
+        for (const Case& c : {Case(), all}) train_side_by_side(group, c);
+      },
+      "auto", "gloo");
+}
 
 TEST(DistributedDataParallel, RanksWithoutSharedMemoryTrainAsOneProcess) {
   run_world(

@@ -1,5 +1,5 @@
 #pragma once
-/// Ranks that are processes, each with its process group of the native backend.
+/// Ranks that are processes, each with its process group, of the native backend unless another is named.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using distributed::ProcessGroupPtr;
 /// Calls body(group) in `ranks` processes. What a rank throws is its RankEnd's error.
 inline std::vector<distributed::RankEnd> ends_of_world(int ranks,
                                                        const std::function<void(const ProcessGroupPtr&)>& body,
-                                                       const char* transport = "auto") {
+                                                       const char* transport = "auto", const char* backend = "tcp") {
   distributed::TCPStoreOptions store;
   store.is_server = true;
   store.port = 0;
@@ -34,6 +34,7 @@ inline std::vector<distributed::RankEnd> ends_of_world(int ranks,
     ::setenv("ATHANOR_TRANSPORT", transport, 1);
     set_num_threads(1);
     distributed::ProcessGroupOptions options;
+    options.backend = backend;
     options.rank = rank;
     options.size = ranks;
     options.name = "test";
@@ -47,8 +48,8 @@ inline std::vector<distributed::RankEnd> ends_of_world(int ranks,
 
 /// The same where all ranks should end well.
 inline void run_world(int ranks, const std::function<void(const ProcessGroupPtr&)>& body,
-                      const char* transport = "auto") {
-  const auto ends = ends_of_world(ranks, body, transport);
+                      const char* transport = "auto", const char* backend = "tcp") {
+  const auto ends = ends_of_world(ranks, body, transport, backend);
   for (std::size_t rank = 0; rank < ends.size(); ++rank)
     EXPECT_TRUE(ends[rank].good()) << "rank " << rank << " of " << ranks << " ended with status " << ends[rank].status
                                    << ": " << ends[rank].error;

@@ -1,6 +1,7 @@
 #include "athanor/distributed/algorithms/exchange.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "athanor/base/interrupt.h"
 
@@ -34,14 +35,15 @@ Exchange::Lane& Exchange::lane(int rank) {
     if (lane.rank == rank) return lane;
   Lane& lane = lanes_.emplace_back();
   lane.rank = rank;
-  lane.mine = {call_.sequence, call_.fingerprint};
+  lane.mine = {call_.sequence, call_.fingerprint, 0};
   return lane;
 }
 
 void Exchange::send(int to, const void* data, std::size_t bytes, const std::size_t* ready) {
   Lane& lane = this->lane(to);
+  lane.mine.bytes += bytes;
   if (lane.out.empty()) {
-    lane.first.assign(reinterpret_cast<const char*>(&lane.mine), sizeof lane.mine);
+    lane.first.resize(sizeof lane.mine);  // the greeting, once it is known
     if (ready == nullptr && bytes <= kLittle && bytes > 0) {
       lane.first.append(static_cast<const char*>(data), bytes);
       bytes = 0;
@@ -53,12 +55,14 @@ void Exchange::send(int to, const void* data, std::size_t bytes, const std::size
 
 void Exchange::recv(int from, void* data, std::size_t bytes, std::size_t* progress) {
   Lane& lane = this->lane(from);
+  lane.expected += bytes;
   if (lane.in.empty()) lane.in.push_back({nullptr, sizeof(Greeting), nullptr, nullptr});
   if (bytes > 0) lane.in.push_back({static_cast<char*>(data), bytes, nullptr, progress});
 }
 
 void Exchange::recv(int from, Window& window) {
   Lane& lane = this->lane(from);
+  lane.expected += window.total;
   if (lane.in.empty()) lane.in.push_back({nullptr, sizeof(Greeting), nullptr, nullptr});
   if (window.total > 0) lane.in.push_back({nullptr, window.total, &window, &window.received});
 }
@@ -127,7 +131,7 @@ bool Exchange::pump_in(Lane& lane) {
     if (item.progress != nullptr) *item.progress = lane.received;
     const bool turn = item.progress != nullptr;
     if (lane.received == item.bytes) {
-      if (lane.receiving == 0 && lane.theirs.fingerprint != call_.fingerprint) links_.mesh().mismatch(lane.rank, call_);
+      if (lane.receiving == 0) check_greeting(lane);
       ++lane.receiving;
       lane.received = 0;
     }
@@ -135,6 +139,19 @@ bool Exchange::pump_in(Lane& lane) {
     if (turn) break;
   }
   return moved;
+}
+
+void Exchange::check_greeting(const Lane& lane) {
+  Mesh& mesh = links_.mesh();
+  if (lane.theirs.fingerprint != call_.fingerprint) mesh.mismatch(lane.rank, call_);
+  if (lane.theirs.bytes != lane.expected)
+    mesh.sizes_differ(lane.rank, mesh.rank(), static_cast<std::int64_t>(lane.theirs.bytes),
+                      static_cast<std::int64_t>(lane.expected), call_);
+}
+
+void Exchange::write_greetings() {
+  for (Lane& lane : lanes_)
+    if (!lane.out.empty()) std::memcpy(lane.first.data(), &lane.mine, sizeof lane.mine);
 }
 
 bool Exchange::done() const {

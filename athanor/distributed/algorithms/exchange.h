@@ -30,7 +30,8 @@ struct Window {
   const std::size_t* consumed = nullptr;  ///< how far what was received may be overwritten
 };
 
-/// One collective's traffic. Every rank that receives from another finds out first whether that one called the same.
+/// One collective's traffic. Every rank that receives from another finds out first whether that one called the same,
+/// and sends as much as is expected. All is queued before run().
 class Exchange {
  public:
   Exchange(Links& links, const Call& call);
@@ -44,6 +45,7 @@ class Exchange {
   template <class Work>
   void run(Work&& work) {
     Patience patience = fresh_patience();
+    write_greetings();
     while (true) {
       bool moved = pump();
       moved = work() || moved;
@@ -60,7 +62,7 @@ class Exchange {
 
  private:
   struct Greeting {
-    std::uint64_t sequence, fingerprint;
+    std::uint64_t sequence, fingerprint, bytes;  // what follows it
   };
   struct Outgoing {
     const char* data;
@@ -79,13 +81,16 @@ class Exchange {
     std::vector<Incoming> in;
     std::size_t sending = 0, sent = 0, receiving = 0, received = 0;
     Greeting mine{}, theirs{};
-    std::string first;  // the greeting and little more, in one piece
+    std::uint64_t expected = 0;  // bytes, after the greeting
+    std::string first;           // the greeting and little more, in one piece
   };
 
   Lane& lane(int rank);
   bool pump();
   bool pump_out(Lane& lane);
   bool pump_in(Lane& lane);
+  void write_greetings();
+  void check_greeting(const Lane& lane);
   bool done() const;
   static std::size_t may_send(const Lane& lane);
   static bool may_receive(const Lane& lane);

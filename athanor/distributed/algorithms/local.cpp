@@ -200,20 +200,31 @@ void LocalCollectives::reduce_scatter(const Call& call, Span out, Parts in, cons
   } while (offset < most);
 }
 
+// Each rank knows its own parts only: all show theirs, in bytes, to see whether they agree and how many steps there
+// are.
+std::size_t LocalCollectives::largest_of_all(const Call& call, Parts out, Parts in) {
+  const std::uint64_t agreement = arena_.next_step();
+  const int room = arena_.claim_room(call);
+  auto* own = reinterpret_cast<std::int64_t*>(arena_.room(arena_.me(), room));
+  for (const Parts parts : {in, out})
+    for (const Span& part : parts) *own++ = static_cast<std::int64_t>(part.bytes());
+  arena_.publish(agreement, call);
+  arena_.await_all(agreement, call);
+  std::vector<const std::int64_t*> rows;
+  std::int64_t most = 0;
+  for (int place = 0; place < arena_.ranks(); ++place) {
+    rows.push_back(reinterpret_cast<const std::int64_t*>(arena_.room(place, room)));
+    most = std::max(most, *std::max_element(rows.back(), rows.back() + in.size()));
+  }
+  arena_.mesh().check_pairs(rows, call);
+  arena_.free_room_at(agreement + 1);
+  return static_cast<std::size_t>(most);
+}
+
 void LocalCollectives::all_to_all(const Call& call, Parts out, Parts in) {
   const int n = arena_.ranks(), me = arena_.me();
   const std::size_t piece = Arena::kRoom / static_cast<std::size_t>(n) / 64 * 64;
-  // Each rank knows its own parts only: the largest of all decides how many steps there are.
-  std::uint64_t most = largest(in);
-  const std::uint64_t agreement = arena_.next_step();
-  arena_.publish(agreement, call, &most, sizeof most);
-  for (int place = 0; place < n; ++place) {
-    if (place == me) continue;
-    arena_.await(place, agreement, call);
-    std::uint64_t theirs = 0;
-    std::memcpy(&theirs, arena_.payload(place, agreement), sizeof theirs);
-    most = std::max(most, theirs);
-  }
+  const std::size_t most = largest_of_all(call, out, in);
   if (direct(most)) return direct_all_to_all(call, out, in);
   copy_own(out[static_cast<std::size_t>(me)], in[static_cast<std::size_t>(me)], false);
   for (std::size_t offset = 0; offset < most; offset += piece) {

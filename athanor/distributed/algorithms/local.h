@@ -48,6 +48,7 @@ class LocalCollectives {
   // who need it have read it. Who fails on the way says so before its memory can become something else.
   class Shown;
   bool direct(std::size_t bytes) const;
+  std::size_t largest_of_all(const Call& call, Parts out, Parts in);
   void direct_broadcast(const Call& call, Span data, int root);
   void direct_all_reduce(const Call& call, Span data, const Reduction& reduction);
   void direct_all_gather(const Call& call, Parts out, Span in);

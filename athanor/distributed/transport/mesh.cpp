@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::uint32_t kAbort = 1, kGoodbye = 2, kNote = 3, kWait = 4;
 constexpr std::size_t kLongestReason = 4096;
+constexpr const char* kNoMatch = "the ranks' calls do not match: ";
 
 std::string frame(std::uint32_t kind, std::string text) {
   text.resize(std::min(text.size(), kLongestReason));
@@ -143,6 +144,7 @@ void Mesh::watch_controls() {
 void Mesh::listen_to(int rank) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   std::vector<std::pair<std::uint32_t, std::string>> frames;
+  std::string finding;
   bool over = false;
   {
     const std::lock_guard lock(mutex_);
@@ -161,6 +163,7 @@ void Mesh::listen_to(int rank) {
       peer.unread.erase(0, sizeof head + head[1]);
     }
     if (over) {
+      finding = finding_;
       peer.closed.store(true, std::memory_order_relaxed);
       ::epoll_ctl(controls_.get(), EPOLL_CTL_DEL, peer.control.fd(), nullptr);
     }
@@ -168,7 +171,7 @@ void Mesh::listen_to(int rank) {
   for (const auto& [kind, text] : frames) understand(rank, kind, text);
   if (over && !peer.left.load(std::memory_order_relaxed))
     abort(str(rank_text(rank), " is gone: its process ended, or was killed, without leaving the process group '", name_,
-              "'"));
+              "'", finding.empty() ? "" : ". Before that, ", finding));
   if (over) {
     ring(rank_, Bell::Collective);
     ring(rank_, Bell::Messages);
@@ -203,18 +206,44 @@ std::string Mesh::note_of(int rank) {
 
 void Mesh::mismatch(int rank, const Call& call) {
   const std::string mine = call.text();
+  const auto text = [&](const std::string& theirs) {
+    return str(kNoMatch, rank_text(rank_), " called ", mine, "; ", rank_text(rank), " called ",
+               theirs.empty() ? "something else" : theirs,
+               ". All ranks of a group must make the same calls in the same order");
+  };
   {
     const std::lock_guard lock(mutex_);
+    finding_ = text({});
     send_now(peers_[static_cast<std::size_t>(rank)].control, frame(kNote, mine));
   }
   // The other rank has, or will have, the same problem, unless it only sends.
   const Deadline deadline = call.deadline.sooner(Deadline::after(std::chrono::seconds(1)));
   while (note_of(rank).empty() && !broken() && !deadline.expired()) sleep(Bell::Collective, {}, deadline);
-  const std::string theirs = note_of(rank);
-  abort(str("the ranks' calls do not match: ", rank_text(rank_), " called ", mine, "; ", rank_text(rank), " called ",
-            theirs.empty() ? "something else" : theirs,
-            ". All ranks of a group must make the same calls in the same order"));
+  const std::string finding = text(note_of(rank));
+  {
+    const std::lock_guard lock(mutex_);
+    finding_.clear();
+    // The end of that rank may have been seen before its call was.
+    if (broken_.load(std::memory_order_relaxed) && reason_.find(kNoMatch) == std::string::npos)
+      reason_ += str(". Before that, ", finding);
+  }
+  abort(finding);
   throw_broken();
+}
+
+void Mesh::sizes_differ(int from, int to, std::int64_t sent, std::int64_t expected, const Call& call) {
+  const auto item = static_cast<std::int64_t>(item_size(call.dtype));
+  abort(str(kNoMatch, rank_text(from), " sends ", rank_text(to), " ", sent / item, " elements (", sent, " bytes), but ",
+            rank_text(to), " expects ", expected / item, " (", expected, " bytes) from it, in ", call.text()));
+  throw_broken();
+}
+
+void Mesh::check_pairs(std::span<const std::int64_t* const> rows, const Call& call) {
+  const std::size_t n = rows.size();
+  for (std::size_t from = 0; from < n; ++from)
+    for (std::size_t to = 0; to < n; ++to)
+      if (rows[from][to] != rows[to][n + from])
+        sizes_differ(static_cast<int>(from), static_cast<int>(to), rows[from][to], rows[to][n + from], call);
 }
 
 // An error of the connection says which rank it was.

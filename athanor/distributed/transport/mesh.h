@@ -97,6 +97,11 @@ class Mesh {
   /// Breaks the group because this rank and another have called different things. Each tells the other what it called,
   /// so that the error of both names both.
   [[noreturn]] void mismatch(int rank, const Call& call);
+  /// Breaks the group because `from` sends `to` another number of bytes than that one expects.
+  [[noreturn]] void sizes_differ(int from, int to, std::int64_t sent, std::int64_t expected, const Call& call);
+  /// The same for the first such pair, if there is one. `rows`, by rank: the bytes it sends to each, then the bytes it
+  /// expects from each.
+  void check_pairs(std::span<const std::int64_t* const> rows, const Call& call);
   /// For those who wait in `call`: joins in if another rank has found out first.
   void answer_accusation(const Call& call) {
     if (const int rank = accuser_.load(std::memory_order_acquire); rank >= 0 && !broken()) mismatch(rank, call);
@@ -146,6 +151,7 @@ class Mesh {
   std::atomic<int> accuser_{-1};  // a rank that says its call differs from ours
   mutable std::mutex mutex_;      // of what follows, and of the control connections once they are watched
   std::string reason_, failure_;
+  std::string finding_;  // what is known of a mismatch whose other side has not answered yet
 };
 
 }  // namespace athanor::distributed
