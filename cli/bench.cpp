@@ -287,6 +287,7 @@ int run_here(const Arguments& arguments) {
   using namespace distributed;
   Listener listener = Listener::on_port(0, "127.0.0.1");
   const int port = listener.port();
+  Descriptor listening(listener.release());  // a Listener would keep it from the children
   std::vector<pid_t> children;
   for (int rank = 0; rank < arguments.ranks; ++rank) {
     const pid_t child = ::fork();
@@ -300,7 +301,7 @@ int run_here(const Arguments& arguments) {
       TCPStoreOptions options;
       options.port = port;
       options.is_server = rank == 0;
-      if (rank == 0) options.master_listen_fd = listener.release();
+      if (rank == 0) options.master_listen_fd = listening.release();
       const auto store = std::make_shared<TCPStore>("127.0.0.1", options);
       run_rank(arguments, store, rank, arguments.ranks);
     } catch (const std::exception& error) {
@@ -310,7 +311,7 @@ int run_here(const Arguments& arguments) {
     std::fflush(nullptr);
     ::_exit(status);
   }
-  listener.close();
+  listening.reset();
   int worst = 0;
   for (const pid_t child : children) {
     int status = 0;

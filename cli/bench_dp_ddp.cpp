@@ -186,16 +186,17 @@ Figures distributed_all(const Arguments& a) {
   using namespace athanor::distributed;
   Listener listener = Listener::on_port(0, "127.0.0.1");
   const int port = listener.port();
+  Descriptor listening(listener.release());  // a Listener would keep it from the children
   std::vector<Child> ranks;
   for (int rank = 0; rank < a.replicas; ++rank)
     ranks.emplace_back([&, rank] {
       TCPStoreOptions options;
       options.port = port;
       options.is_server = rank == 0;
-      if (rank == 0) options.master_listen_fd = listener.release();
+      if (rank == 0) options.master_listen_fd = listening.release();
       return distributed_rank(a, std::make_shared<TCPStore>("127.0.0.1", options), rank);
     });
-  listener.close();
+  listening.reset();
   Figures all;
   for (const Child& rank : ranks) {
     const Figures f = rank.result();

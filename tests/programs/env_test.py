@@ -1,4 +1,4 @@
-"""`athanor env`: the report a bug report starts with."""
+"""`athanor env`, the report a bug report starts with, and that `athanor bench` measures."""
 
 import json
 import os
@@ -45,6 +45,16 @@ class Env(unittest.TestCase):
     def test_wrong_flags_are_refused(self):
         self.assertEqual(run("--yaml").returncode, 2)
         self.assertIn("Usage", run("--help").stdout)
+
+
+class Bench(unittest.TestCase):
+    def test_collectives_are_measured_between_processes(self):
+        done = subprocess.run([ATHANOR, "bench", "collectives", "--ops", "all_reduce", "--sizes", "8", "--ranks", "2",
+                               "--rounds", "1"], env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True,
+                              text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        line = next(line.split() for line in done.stdout.splitlines() if line.startswith("all_reduce"))
+        self.assertEqual((line[1], line[-1]), ("8", "0"), done.stdout)
 
 
 if __name__ == "__main__":
