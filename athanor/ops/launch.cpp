@@ -31,6 +31,7 @@ OwnedView Capture::capture(const TensorBase& t, const View& view) {
   Queue* home = queue_of(t.device());
   if (is_output) {
     task_->writes.push_back({storage.validity(), t.nbytes() == storage.nbytes(), home == queue_});
+    if (kind_ == kUpdates) task_->reads.push_back(storage.validity());
   } else {
     task_->reads.push_back(storage.validity());
     sources_.push_back(&storage);

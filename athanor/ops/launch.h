@@ -79,8 +79,9 @@ struct OwnedViews {
 /// Captures operands for a queued call and notes what it reads, writes and waits for.
 class Capture {
  public:
-  /// The first `outputs` tensors are written.
-  Capture(Queue* queue, Task* task, int outputs) : queue_(queue), task_(task), outputs_left_(outputs) {}
+  /// The first `outputs` tensors are written, or updated.
+  Capture(Queue* queue, Task* task, int outputs, KernelOutputs kind)
+      : queue_(queue), task_(task), outputs_left_(outputs), kind_(kind) {}
   OwnedView operator()(const TensorBase& t);
   OwnedView operator()(const Stored& s);
   OwnedViews operator()(const TensorBaseList& list);
@@ -111,6 +112,7 @@ class Capture {
   std::vector<IntrusivePtr<Storage>> foreign_;
   SmallVector<Storage*, 4> sources_;
   int outputs_left_;
+  KernelOutputs kind_;
   bool exposed_ = false;
   bool host_output_ = false;
 };
@@ -139,7 +141,7 @@ template <int Outputs, class K, class... Args>
   Queue* queue = queue_of(where->device);
   using TaskType = KernelTask<typename K::Function, decltype(std::declval<Capture&>()(args))...>;
   auto task = std::make_unique<TaskType>(kernel.name(), kernel.get(queue->kernels()));
-  Capture capture(queue, task.get(), Outputs);
+  Capture capture(queue, task.get(), Outputs, kernel.outputs());
   // Braces: the order of captures is the order of arguments.
   task->arguments.reset(new std::tuple<decltype(std::declval<Capture&>()(args))...>{capture(args)...});
   if (capture.host_output()) {
@@ -155,7 +157,8 @@ template <int Outputs, class K, class... Args>
 
 }  // namespace detail
 
-/// The first `Outputs` arguments are written. Undefined tensors become undefined views.
+/// The first `Outputs` arguments are written (or updated, where the kernel says so). Undefined tensors become undefined
+/// views.
 template <int Outputs = 1, class K, class... Args>
 inline void launch(const K& kernel, const Args&... args) {
   const TensorImpl* queued = nullptr;

@@ -56,7 +56,7 @@ Registry& registry() {
 thread_local int current_cuda = 0;
 
 void before_fork() {
-  detail::lock_hidden_layouts();
+  detail::lock_storages();
   registry().mutex.lock();
   // In the order in which other threads take them: who frees or allocates may wait for a kernel.
   registry().for_each([](Queue& q) { q.hold_memory(); });
@@ -66,7 +66,7 @@ void before_fork() {
 void after_fork(bool child) {
   registry().for_each([&](Queue& q) { q.after_fork(child); });
   registry().mutex.unlock();
-  detail::unlock_hidden_layouts();
+  detail::unlock_storages();
 }
 
 void stop_all() {

@@ -50,6 +50,8 @@ void Stream::wait(const Event& event) const {
     queue->enqueue(std::make_unique<WaitTask>(event.point_));
 }
 
+void Stream::wait_stream(const Stream& other) const { wait(other.record_event()); }
+
 Event Stream::record_event() const {
   Event event;
   event.record(*this);

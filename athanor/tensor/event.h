@@ -22,6 +22,8 @@ class Stream {
   void synchronize() const;
   /// Work enqueued from now on runs after `event`. The caller does not wait, unless the stream is the host's.
   void wait(const Event& event) const;
+  /// Work enqueued from now on runs after what `other` was given so far.
+  void wait_stream(const Stream& other) const;
   Event record_event() const;
   friend bool operator==(const Stream& a, const Stream& b) { return a.device_ == b.device_; }
 

@@ -45,9 +45,9 @@ class HiddenLayout : public RefCounted {
 };
 
 namespace detail {
-/// The lock of restorations, held while the process forks.
-void lock_hidden_layouts();
-void unlock_hidden_layouts();
+/// The locks of storages, held while the process forks.
+void lock_storages();
+void unlock_storages();
 }  // namespace detail
 
 }  // namespace athanor

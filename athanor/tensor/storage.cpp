@@ -11,7 +11,9 @@ namespace athanor {
 namespace {
 
 constexpr std::size_t kHeader = 64;
-std::mutex hidden_mutex;  // guards who holds a hidden layout; held for moments, so one lock serves all storages
+// Held for moments, so that one lock serves all storages.
+std::mutex hidden_mutex;   // guards who holds a hidden layout
+std::mutex foreign_mutex;  // guards the lists of uses by other queues
 
 /// Restores in the queue's order. Reads the block by address: whatever reuses it runs later in the same queue.
 struct RestoreTask final : Task {
@@ -28,8 +30,14 @@ struct RestoreTask final : Task {
 
 static_assert(sizeof(Storage) <= kHeader);
 
-void detail::lock_hidden_layouts() { hidden_mutex.lock(); }
-void detail::unlock_hidden_layouts() { hidden_mutex.unlock(); }
+void detail::lock_storages() {
+  hidden_mutex.lock();
+  foreign_mutex.lock();
+}
+void detail::unlock_storages() {
+  foreign_mutex.unlock();
+  hidden_mutex.unlock();
+}
 
 HiddenLayout::HiddenLayout(Device device, const ChannelBlocks& blocks, Restore restore)
     : device_(device),
@@ -73,7 +81,7 @@ IntrusivePtr<Storage> Storage::borrow(void* data, std::size_t bytes, std::functi
   s->data_ = data;
   s->nbytes_ = bytes;
   s->data_apart_ = true;
-  s->host_exposed_ = true;
+  s->host_exposed_.store(true, std::memory_order_relaxed);
   if (deleter) s->extra().deleter = std::move(deleter);
   return result;
 }
@@ -92,19 +100,19 @@ IntrusivePtr<Storage> Storage::with_hidden(Device device, IntrusivePtr<HiddenLay
 IntrusivePtr<HiddenLayout> Storage::hidden() const {
   if (!is_hidden()) return nullptr;
   const std::lock_guard lock(hidden_mutex);
-  return extra_->hidden;
+  return extra_or_null()->hidden;
 }
 
 void Storage::destroy(Storage* s) {
-  if (s->extra_ && s->extra_->deleter) s->extra_->deleter(s->data_);
+  Extra* extra = s->extra_or_null();
+  if (extra && extra->deleter) extra->deleter(s->data_);
   if (s->data_apart_) {
     if (s->block_bytes_) {
       if (s->device_.is_host())
         host_deallocate(s->data_, s->block_bytes_);
       else
         detail::queue_of(s->device_)
-            ->deallocate(s->data_, s->block_bytes_,
-                         s->extra_ ? std::move(s->extra_->foreign) : std::vector<QueuePoint>());
+            ->deallocate(s->data_, s->block_bytes_, extra ? std::move(extra->foreign) : std::vector<QueuePoint>());
     }
     s->~Storage();
     host_deallocate(s, kHeader);
@@ -115,7 +123,10 @@ void Storage::destroy(Storage* s) {
   host_deallocate(s, block);
 }
 
-Storage::~Storage() { IntrusivePtr<KeptForms>::adopt(kept_.load(std::memory_order_relaxed)); }
+Storage::~Storage() {
+  IntrusivePtr<KeptForms>::adopt(kept_.load(std::memory_order_relaxed));
+  delete extra_.load(std::memory_order_relaxed);
+}
 
 KeptForms& Storage::kept_forms() {
   KeptForms* present = kept_.load(std::memory_order_acquire);
@@ -126,8 +137,12 @@ KeptForms& Storage::kept_forms() {
 }
 
 Storage::Extra& Storage::extra() {
-  if (!extra_) extra_ = std::make_unique<Extra>();
-  return *extra_;
+  Extra* present = extra_or_null();
+  if (present) return *present;
+  auto made = std::make_unique<Extra>();
+  if (!device_.is_host()) made->validity = make_intrusive<Validity>();
+  if (!extra_.compare_exchange_strong(present, made.get(), std::memory_order_acq_rel)) return *present;
+  return *made.release();
 }
 
 void Storage::restore_plain() {
@@ -138,7 +153,7 @@ void Storage::restore_plain() {
     data_ = plain;
     block_bytes_ = nbytes_;
     is_hidden_.store(false, std::memory_order_release);
-    extra_->hidden.reset();
+    extra().hidden.reset();
   };
   if (device_.is_host()) {
     void* plain = host_allocate(nbytes_);
@@ -162,33 +177,31 @@ void Storage::restore_plain() {
 }
 
 void Storage::expose_to_host() {
-  if (host_exposed_) return;
+  if (host_exposed()) return;
   data();  // what restores it joins the queue before the host waits
   if (!device_.is_host()) {
     synchronize(device_);
     for (const QueuePoint& e : pending_foreign_uses()) e.synchronize();
     check_valid();
   }
-  host_exposed_ = true;
+  host_exposed_.store(true, std::memory_order_release);
 }
 
-const IntrusivePtr<Validity>& Storage::validity() {
-  auto& v = extra().validity;
-  if (!v) v = make_intrusive<Validity>();
-  return v;
-}
+const IntrusivePtr<Validity>& Storage::validity() { return extra().validity; }
 
 void Storage::wait_for_values() {
   if (device_.is_host()) return;
   data();  // what restores it is a write
-  if (!extra_ || !extra_->validity) return;
-  detail::queue_of(device_)->wait(extra_->validity->last_write.load(std::memory_order_relaxed));
+  const Extra* extra = extra_or_null();
+  if (!extra) return;
+  detail::queue_of(device_)->wait(extra->validity->last_write.load(std::memory_order_relaxed));
   check_valid();
 }
 
 void Storage::check_valid() const {
-  if (!extra_ || !extra_->validity || !extra_->validity->invalid.load(std::memory_order_relaxed)) return;
-  const auto why = extra_->validity->failure();
+  const Extra* extra = extra_or_null();
+  if (!extra || !extra->validity->invalid.load(std::memory_order_relaxed)) return;
+  const auto why = extra->validity->failure();
   ATHANOR_THROW(Error, "the values of a tensor on ", device_,
                 " were read, but the call that should have made them failed; compute or fill it again. What failed: ",
                 why ? *why : "");
@@ -196,14 +209,17 @@ void Storage::check_valid() const {
 
 void Storage::add_foreign_use(QueuePoint point) {
   auto& list = extra().foreign;
+  const std::lock_guard lock(foreign_mutex);
   std::erase_if(list, [](const QueuePoint& e) { return e.query(); });
   list.push_back(point);
 }
 
 std::vector<QueuePoint> Storage::pending_foreign_uses() {
-  if (!extra_) return {};
-  std::erase_if(extra_->foreign, [](const QueuePoint& e) { return e.query(); });
-  return extra_->foreign;
+  Extra* extra = extra_or_null();
+  if (!extra) return {};
+  const std::lock_guard lock(foreign_mutex);
+  std::erase_if(extra->foreign, [](const QueuePoint& e) { return e.query(); });
+  return extra->foreign;
 }
 
 }  // namespace athanor

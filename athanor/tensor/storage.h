@@ -47,7 +47,7 @@ class Storage : public RefCounted {
     if (!address_known_.load(std::memory_order_relaxed)) address_known_.store(true, std::memory_order_relaxed);
   }
   /// Whether changes() sees every write.
-  bool is_followed() const { return !host_exposed_ && !address_known_.load(std::memory_order_relaxed); }
+  bool is_followed() const { return !host_exposed() && !address_known_.load(std::memory_order_relaxed); }
   /// The forms kept of these bytes. Any number of threads may ask at once.
   KeptForms& kept_forms();
 
@@ -56,29 +56,30 @@ class Storage : public RefCounted {
   IntrusivePtr<HiddenLayout> hidden() const;
 
   /// The host holds a raw pointer to the bytes: ops that touch them finish before returning.
-  bool host_exposed() const { return host_exposed_; }
-  /// Waits for pending work, then marks the storage as exposed.
+  bool host_exposed() const { return host_exposed_.load(std::memory_order_acquire); }
+  /// Waits for pending work, then marks the storage as exposed. Any number of threads may ask at once.
   void expose_to_host();
-  /// Queued devices only: the mark shared with tasks.
+  /// Queued devices only: the mark shared with tasks. Any number of threads may ask at once.
   const IntrusivePtr<Validity>& validity();
   /// Waits for the last write on this storage's queue, not for work enqueued after it; a no-op on the host. Throws the
   /// device's pending failure, or Error if the call that should have made the values failed.
   void wait_for_values();
-  /// Notes that `point`'s queue, not this storage's own, uses the bytes until then.
+  /// Notes that `point`'s queue, not this storage's own, uses the bytes until then. Thread-safe.
   void add_foreign_use(QueuePoint point);
-  /// Later work on this storage's queue waits for these.
+  /// Later work on this storage's queue waits for these. Thread-safe.
   std::vector<QueuePoint> pending_foreign_uses();
 
  private:
   struct Extra {
     std::function<void(void*)> deleter;
     IntrusivePtr<HiddenLayout> hidden;
-    IntrusivePtr<Validity> validity;
+    IntrusivePtr<Validity> validity;  // from the start, on a queued device
     std::vector<QueuePoint> foreign;
   };
   Storage() = default;
   ~Storage();
   Extra& extra();
+  Extra* extra_or_null() const { return extra_.load(std::memory_order_acquire); }
   void check_valid() const;
   void restore_plain();
 
@@ -87,11 +88,11 @@ class Storage : public RefCounted {
   std::size_t nbytes_ = 0;
   std::size_t block_bytes_ = 0;  // 0: not ours
   Device device_;
-  bool host_exposed_ = false;
+  std::atomic<bool> host_exposed_{false};
   std::atomic<bool> is_hidden_{false};  // false once data_ is set
   bool data_apart_ = false;             // the data is a block of its own
   std::atomic<bool> address_known_{false};
-  std::unique_ptr<Extra> extra_;
+  std::atomic<Extra*> extra_{nullptr};  // once made, stays
   std::atomic<KeptForms*> kept_{nullptr};
 };
 

@@ -39,6 +39,22 @@ TEST_F(QueuedDevice, AStreamThatWaitsForAnEventRunsLaterWorkAfterIt) {
   EXPECT_EQ(raw[0], 5.0F);
 }
 
+TEST_F(QueuedDevice, AStreamThatWaitsForAnotherRunsLaterWorkAfterItsWork) {
+  const Tensor x = ones({4}, options_on(0));
+  synchronize(on(0));
+  close();  // cpu:1
+  Stream(on(0)).wait_stream(Stream(on(1)));
+  Stream(on(0)).wait_stream(Stream(on(0)));     // says nothing new
+  Stream(on(0)).wait_stream(Stream(Device()));  // the host's work is done
+  x.fill_(5);
+  const float* raw = static_cast<const float*>(x.storage()->data());
+  EXPECT_FALSE(Stream(on(0)).query());
+  EXPECT_EQ(raw[0], 1.0F);
+  latch_->count_down();
+  Stream(on(0)).synchronize();
+  EXPECT_EQ(raw[0], 5.0F);
+}
+
 TEST_F(QueuedDevice, ElapsedTimeIsThatOfTheWorkBetweenTwoEvents) {
   using Clock = std::chrono::steady_clock;
   Event begin(true), end(true);

@@ -160,6 +160,7 @@ class Checker {
   void check_inplace(const Case& c, const Sample& s, DType t);
   void check_out(const Case& c, const Sample& s, DType t);
   void check_queue(const Case& c, const Sample& s, DType t, Device queue);
+  void check_unmade(const Case& c, const Sample& s, DType t, Device queue);
   void check_queues();
   void check_gradients(const Case& c, const Sample& s);
   void check_low_precision_gradients(const Case& c, const Sample& s);
@@ -267,6 +268,34 @@ void Checker::check_queue(const Case& c, const Sample& s, DType t, Device queue)
       if (!m.empty()) fault("queued, ", name_of(l), ": result ", i, ": ", m);
     }
   }
+}
+
+/// In place on values that a failed call left unmade: they stay unreadable, unless the op writes all of them and does
+/// not look at them.
+void Checker::check_unmade(const Case& c, const Sample& s, DType t, Device queue) {
+  const Tensors in = inputs_of(s, t);
+  Tensors here = in, there;
+  here[0] = in[0].clone();
+  try {
+    c.inplace(here[0], here);
+  } catch (const Error&) {
+    return;  // the result does not fit into self
+  }
+  for (const Tensor& x : in) there.push_back(x.to(TensorOptions(queue)));
+  Tensor self = there[0] = full(in[0].sizes(), 77, there[0].options());
+  synchronize(queue);
+  const char* mark = "never made";
+  self.storage()->validity()->set(std::make_shared<const std::string>(mark));
+  Tensor read;
+  try {
+    c.inplace(self, there);
+    read = self.to(TensorOptions(Device()));
+  } catch (const Error& e) {
+    if (std::string(e.what()).find(mark) == std::string::npos) throw;
+    return;
+  }
+  if (const std::string m = same_results(read, here[0]); !m.empty())
+    fault("in place: values that were never made can be read: ", m);
 }
 
 Tensors leaves(const Sample& s, DType t, Layout l = Layout::Contiguous) {
@@ -445,8 +474,10 @@ void Checker::check_queues() {
         for (std::size_t k = 0; k < c.samples.size() && checked < most; ++k)
           if (const Sample& s = c.samples[k]; takes(s, t) && (s.inputs.empty() || s.inputs[0].array.numel() <= 5000)) {
             ++checked;
-            guarded(detail::str(queue, ", ", c.name, " ", dtype_name(t), ", sample ", k),
-                    [&] { check_queue(c, s, t, queue); });
+            guarded(detail::str(queue, ", ", c.name, " ", dtype_name(t), ", sample ", k), [&] {
+              check_queue(c, s, t, queue);
+              if (c.inplace && s.inputs[0].array.numel() > 0) check_unmade(c, s, t, queue);
+            });
           }
       }
     guarded(detail::str("work left on ", queue), [&] { synchronize(queue); });

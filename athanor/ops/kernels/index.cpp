@@ -4,22 +4,22 @@
 
 namespace athanor {
 
-#define ATHANOR_KERNEL(name) \
-  constinit decltype(name##_kernel) name##_kernel { #name }
+#define ATHANOR_KERNEL(name, ...) \
+  constinit decltype(name##_kernel) name##_kernel { #name __VA_OPT__(, ) __VA_ARGS__ }
 ATHANOR_KERNEL(index_select);
 ATHANOR_KERNEL(gather);
-ATHANOR_KERNEL(scatter);
-ATHANOR_KERNEL(scatter_value);
-ATHANOR_KERNEL(index_add);
-ATHANOR_KERNEL(index_copy);
-ATHANOR_KERNEL(index_fill);
-ATHANOR_KERNEL(index_reduce);
+ATHANOR_KERNEL(scatter, kUpdates);
+ATHANOR_KERNEL(scatter_value, kUpdates);
+ATHANOR_KERNEL(index_add, kUpdates);
+ATHANOR_KERNEL(index_copy, kUpdates);
+ATHANOR_KERNEL(index_fill, kUpdates);
+ATHANOR_KERNEL(index_reduce, kUpdates);
 ATHANOR_KERNEL(index);
-ATHANOR_KERNEL(index_put);
+ATHANOR_KERNEL(index_put, kUpdates);
 ATHANOR_KERNEL(take);
-ATHANOR_KERNEL(put);
+ATHANOR_KERNEL(put, kUpdates);
 ATHANOR_KERNEL(masked_fill);
-ATHANOR_KERNEL(masked_scatter);
+ATHANOR_KERNEL(masked_scatter, kUpdates);
 ATHANOR_KERNEL(masked_select);
 ATHANOR_KERNEL(nonzero_count);
 ATHANOR_KERNEL(nonzero);
@@ -32,7 +32,7 @@ ATHANOR_KERNEL(tril);
 ATHANOR_KERNEL(triu);
 ATHANOR_KERNEL(embedding);
 ATHANOR_KERNEL(embedding_backward);
-ATHANOR_KERNEL(embedding_renorm);
+ATHANOR_KERNEL(embedding_renorm, kUpdates);
 ATHANOR_KERNEL(one_hot);
 #undef ATHANOR_KERNEL
 

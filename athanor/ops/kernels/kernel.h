@@ -8,6 +8,7 @@
 ///     // device/cpu/softmax.cpp:      ATHANOR_REGISTER_KERNEL(softmax_kernel, CPU, &softmax_cpu);
 ///
 /// A kernel receives outputs already allocated and fills them; parameters are plain values, so a call can be queued.
+/// One that leaves parts of its outputs as they are, or computes with what is there, says so: {"index_add", kUpdates}.
 
 #include <cstdint>
 
@@ -18,6 +19,10 @@
 
 namespace athanor {
 
+/// What a kernel does with its outputs. Values that a failed call left unmade are made by writing all of them, not by
+/// updating them.
+enum KernelOutputs : bool { kWrites = false, kUpdates = true };
+
 template <class Signature>
 class Kernel;
 
@@ -25,8 +30,9 @@ template <class... Args>
 class Kernel<void(Args...)> {
  public:
   using Function = void (*)(Args...);
-  constexpr explicit Kernel(const char* name) : name_(name) {}
+  constexpr explicit Kernel(const char* name, KernelOutputs outputs = kWrites) : name_(name), outputs_(outputs) {}
   const char* name() const { return name_; }
+  KernelOutputs outputs() const { return outputs_; }
   bool has(DeviceType device) const { return functions_[static_cast<int>(device)] != nullptr; }
   void set(DeviceType device, Function function) { functions_[static_cast<int>(device)] = function; }
   /// The function for `device`; throws NotImplementedError naming the kernel and device if there is none.
@@ -40,6 +46,7 @@ class Kernel<void(Args...)> {
 
  private:
   const char* name_;
+  KernelOutputs outputs_;
   Function functions_[2] = {nullptr, nullptr};
 };
 
@@ -50,7 +57,8 @@ struct KernelRegistration {
   }
 };
 
-#define ATHANOR_REGISTER_KERNEL(kernel, device, function) \
-  static const ::athanor::KernelRegistration kernel##_##device##_registration(kernel, ::athanor::DeviceType::device, function)
+#define ATHANOR_REGISTER_KERNEL(kernel, device, function)                                                            \
+  static const ::athanor::KernelRegistration kernel##_##device##_registration(kernel, ::athanor::DeviceType::device, \
+                                                                              function)
 
 }  // namespace athanor
