@@ -34,31 +34,35 @@ ForkTask::ForkTask() : state_(std::make_unique<State>()) {}
 ForkTask::~ForkTask() = default;
 bool ForkTask::done() const { return state_->done.load(std::memory_order_acquire); }
 
-// Made at the first fork. A forked process makes its own: the parent's threads are not there.
+// Made at the first fork. A forked process makes its own: the parent's threads are not there. It outlives the threads,
+// which end with the process: what is forked from then on runs where it is forked.
 class ForkPool {
  public:
   static ForkPool& get();
 
   ForkPool() : threads_count_(wanted()) {}
-  ~ForkPool() {
-    {
-      const std::lock_guard lock(mutex_);
-      ends_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~ForkPool() = delete;
   ForkPool(const ForkPool&) = delete;
   ForkPool& operator=(const ForkPool&) = delete;
 
   void add(std::shared_ptr<ForkTask> task) {
-    {
-      const std::lock_guard lock(mutex_);
-      task->state_->pool = this;
-      tasks_.push_back(std::move(task));
-      if (idle_ == 0 && static_cast<int>(threads_.size()) < threads_count_) threads_.emplace_back([this] { work(); });
-    }
+    std::unique_lock lock(mutex_);
+    task->state_->pool = this;
+    if (ends_) return run(*task, lock);
+    tasks_.push_back(std::move(task));
+    // A thread that was woken for an earlier task is idle until it has the lock.
+    if (tasks_.size() > idle_ && threads_.size() < static_cast<std::size_t>(threads_count_))
+      threads_.emplace_back([this] { work(); });
+    lock.unlock();
     changed_.notify_one();
+  }
+
+  void end() {
+    std::unique_lock lock(mutex_);
+    ends_ = true;
+    lock.unlock();
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
   }
 
   void wait_for(const ForkTask& task) {
@@ -132,7 +136,8 @@ class ForkPool {
   std::condition_variable changed_;
   std::deque<std::shared_ptr<ForkTask>> tasks_;
   std::vector<std::thread> threads_;
-  int threads_count_, idle_ = 0;
+  const int threads_count_;
+  std::size_t idle_ = 0;
   bool ends_ = false;
 };
 
@@ -140,7 +145,9 @@ ForkPool& ForkPool::get() {
   static std::mutex mutex;
   static bool hooked = false;
   struct Owner {
-    ~Owner() { delete present().exchange(nullptr); }
+    ~Owner() {
+      if (ForkPool* pool = present().load()) pool->end();
+    }
   };
   static Owner owner;
   if (ForkPool* pool = present().load(std::memory_order_acquire)) return *pool;

@@ -90,7 +90,7 @@ class Future {
   std::shared_ptr<detail::ForkResult<Result>> task_;
 };
 
-/// Runs f(args...) on another thread; the arguments are copied or moved into the task.
+/// Runs f(args...) on another thread, or here once the process ends; the arguments are copied or moved into the task.
 template <class F, class... Args>
 auto fork(F&& f, Args&&... args) {
   using Result = std::decay_t<std::invoke_result_t<std::decay_t<F>&, std::decay_t<Args>&...>>;

@@ -6,8 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
 #include <thread>
+#include <vector>
 
 #include "athanor/autograd/autograd.h"
 #include "athanor/base/deadline.h"
@@ -103,6 +108,75 @@ TEST(Fork, TheNumberOfThreadsIsFixedOnceTheyRun) {
   EXPECT_GE(get_num_interop_threads(), 1);
   EXPECT_THROW(set_num_interop_threads(0), ValueError);
   EXPECT_THROW(set_num_interop_threads(3), Error);
+}
+
+/// `n` tasks that go on only when all of them run; nobody who could run one waits.
+bool all_meet(int n) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int here = 0, over = 0;
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  const auto meet = [&] {
+    std::unique_lock lock(mutex);
+    ++here;
+    changed.notify_all();
+    const bool met = changed.wait_until(lock, deadline.at(), [&] { return here == n; });
+    ++over;
+    changed.notify_all();
+    return met;
+  };
+  std::vector<Future<bool>> tasks;
+  for (int i = 0; i < n; ++i) tasks.push_back(fork(meet));
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return over == n; });
+  lock.unlock();
+  return std::all_of(tasks.begin(), tasks.end(), [](const auto& task) { return task.wait(); });
+}
+
+TEST(Fork, TasksAtOnceDoNotShareAnIdleThread) {
+  const pid_t child = ::fork();  // for a pool without threads
+  if (child == 0) {
+    ::alarm(60);
+    set_num_interop_threads(6);
+    bool all = true;
+    for (int n = 1; n <= 6; ++n) {
+      all = all && all_meet(n);
+      for (int i = 0; i < 10; ++i) std::this_thread::yield();  // the round's threads may go to sleep, or not
+    }
+    ::_exit(all ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+std::atomic<bool> begun{false}, main_has_ended{false}, ran_at_once{false};
+
+TEST(ForkAtExit, TasksForkTheirOwnInTheirOwnThread) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        ::alarm(60);
+        std::atexit([] { ::_exit(ran_at_once ? 7 : 3); });  // after the pool's end
+        set_num_interop_threads(2);
+        wait(fork([] {}));
+        std::atexit([] { main_has_ended = true; });  // before it
+        fork([] {
+          begun = true;
+          const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+          while (!main_has_ended) std::this_thread::yield();
+          // The pool ends when it likes; what it has not begun by then is dropped.
+          while (!ran_at_once && !deadline.expired()) {
+            const auto id = fork([] { return std::this_thread::get_id(); });
+            const Deadline soon = Deadline::after(std::chrono::milliseconds(50));
+            while (!id.done() && !soon.expired()) std::this_thread::yield();
+            ran_at_once = id.done() && id.wait() == std::this_thread::get_id();
+          }
+        });
+        while (!begun) std::this_thread::yield();
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(7), "^$");
 }
 
 TEST(Fork, AForkedProcessHasAPoolOfItsOwn) {
