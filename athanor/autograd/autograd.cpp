@@ -17,7 +17,10 @@ std::vector<TensorBase> root_gradients(const variable_list& tensors, const varia
     if (i < given.size() && given[i].defined()) {
       ATHANOR_CHECK(given[i].sizes() == t.sizes(), "Mismatch in shape: grad_output[", i, "] has a shape of ",
                     given[i].sizes(), " and output[", i, "] has a shape of ", t.sizes(), ".");
-      out.push_back(given[i]);
+      const bool moves = given[i].dim() == 0 && given[i].device() != t.device();
+      ATHANOR_CHECK(moves || given[i].device() == t.device(), "invalid gradient at index ", i, " - expected device ",
+                    t.device(), " but got ", given[i].device(), "; move it with .to(output.device())");
+      out.push_back(moves ? ops::to_device(given[i], t.device()) : TensorBase(given[i]));
     } else {
       ATHANOR_CHECK(t.numel() == 1, "grad can be implicitly created only for scalar outputs; this one has shape ",
                     t.sizes(), ": pass a gradient of that shape");

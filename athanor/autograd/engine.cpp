@@ -72,7 +72,7 @@ class ReadyQueue {
   Pending* last_ = nullptr;
 };
 
-/// Nodes from which some input edge can be reached; only they need to run.
+/// Nodes from which some input edge can be reached; only they need to run. A graph that is made later may reach any.
 class Needed {
  public:
   Needed(const std::vector<Edge>& roots, const std::vector<Edge>& inputs) {
@@ -84,6 +84,7 @@ class Needed {
         needed_.insert(e.node.get());
         oldest = std::min(oldest, e.node->sequence_nr());
       }
+    if (InnerGraph::any()) oldest = 0;
     for (const Edge& e : roots)
       if (e.node && seen.insert(e.node.get()).second) stack.push_back(e.node.get());
     while (!stack.empty()) {
@@ -95,12 +96,11 @@ class Needed {
           stack.push_back(e.node.get());
     }
     std::sort(order.begin(), order.end(), [](Node* a, Node* b) { return a->sequence_nr() < b->sequence_nr(); });
-    for (Node* n : order)
-      for (std::size_t i = 0; i < n->num_edges(); ++i)
-        if (const Edge& e = n->edge(i); e.node && needed_.count(e.node.get())) {
-          needed_.insert(n);
-          break;
-        }
+    for (Node* n : order) {
+      bool leads = n->has_inner_graph();
+      for (std::size_t i = 0; i < n->num_edges() && !leads; ++i) leads = needed_.count(n->edge(i).node.get()) != 0;
+      if (leads) needed_.insert(n);
+    }
   }
   bool contains(Node* n) const { return needed_.count(n) != 0; }
 
@@ -108,12 +108,8 @@ class Needed {
   std::unordered_set<Node*> needed_;
 };
 
-/// Brings a gradient to the shape, dtype and device its target expects: sums what broadcasting had repeated.
-void conform(TensorBase& g, const Edge& target, const Node& from) {
-  if (target.nr >= target.node->num_outputs()) return;
-  const OutputMeta& want = target.node->output(target.nr);
-  if (g.dtype() != want.dtype && is_floating_point(want.dtype)) g = ops::to_dtype(g, want.dtype);
-  if (__builtin_expect(g.sizes() == IntArrayRef(want.sizes), 1)) return;
+/// Sums what broadcasting had repeated.
+void conform_shape(TensorBase& g, const OutputMeta& want, const Edge& target, const Node& from) {
   bool expandable = g.dim() >= static_cast<std::int64_t>(want.sizes.size());
   for (std::size_t i = 0; expandable && i < want.sizes.size(); ++i) {
     const std::int64_t have = g.sizes()[g.sizes().size() - 1 - i], w = want.sizes[want.sizes.size() - 1 - i];
@@ -125,6 +121,19 @@ void conform(TensorBase& g, const Edge& target, const Node& from) {
   }
   ATHANOR_THROW(Error, "Function ", from.name(), " returned an invalid gradient at an input of ", target.node->name(),
                 " - got ", g.sizes(), " but expected shape compatible with ", IntArrayRef(want.sizes));
+}
+
+/// Brings a gradient to the shape and dtype its target expects, and one number to its device.
+void conform(TensorBase& g, const Edge& target, const Node& from) {
+  if (target.nr >= target.node->num_outputs()) return;
+  const OutputMeta& want = target.node->output(target.nr);
+  if (g.dtype() != want.dtype && is_floating_point(want.dtype)) g = ops::to_dtype(g, want.dtype);
+  if (__builtin_expect(!(g.sizes() == IntArrayRef(want.sizes)), 0)) conform_shape(g, want, target, from);
+  if (__builtin_expect(g.device() == want.device, 1) || want.dtype == DType::Undefined) return;
+  ATHANOR_CHECK(g.dim() == 0, "Function ", from.name(), " returned an invalid gradient at an input of ",
+                target.node->name(), " - expected device ", want.device, " but got ", g.device(),
+                "; return it as grad.to(input.device())");
+  g = ops::to_device(g, want.device);
 }
 
 void add_to(TensorBase& slot, TensorBase g) {
@@ -204,13 +213,32 @@ void apply(Node& node, const GradList& in, GradList& out) {
   node.apply(in, out);
 }
 
-}  // namespace
+/// What a backward is to do.
+struct Plan {
+  bool keep_graph, create_graph, accumulate;
+  const std::vector<Edge>& inputs;
+  /// The first of the inputs are not for this backward but for the one that it is a part of: the walk ends there.
+  std::size_t outer_inputs = 0;
+};
 
-std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients, bool keep_graph,
-                                     bool create_graph, const std::vector<Edge>& inputs, bool accumulate) {
+/// A backward at work. The innermost of the thread is `present`.
+struct Run {
+  Run(const Plan& plan, ReadyQueue& ready) : plan(plan), ready(ready), outer(present) { present = this; }
+  ~Run() { present = outer; }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+  const Plan& plan;
+  ReadyQueue& ready;
+  Run* const outer;
+  static thread_local Run* present;
+};
+thread_local Run* Run::present = nullptr;
+
+std::vector<TensorBase> run(const std::vector<Edge>& roots, std::vector<TensorBase> gradients, const Plan& plan) {
+  const std::vector<Edge>& inputs = plan.inputs;
   EndOfBackward end;
-  const GradModeScope mode(create_graph);
-  const DirectGradients direct(inputs.empty() && accumulate && !create_graph && !anomaly_enabled());
+  const GradModeScope mode(plan.create_graph);
+  const DirectGradients direct(inputs.empty() && plan.accumulate && !plan.create_graph && !anomaly_enabled());
   std::vector<TensorBase> captured(inputs.size());
   std::unordered_map<Node*, std::vector<Capture>> captures;
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -219,19 +247,21 @@ std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector
   if (!inputs.empty()) needed = std::make_unique<Needed>(roots, inputs);
 
   ReadyQueue ready;
+  const Run here(plan, ready);
   for (std::size_t i = 0; i < roots.size(); ++i)
     if (roots[i].node) add_to(ready.slot(roots[i])[roots[i].nr], std::move(gradients[i]));
 
   while (!ready.empty()) {
     Pending* p = ready.pop();
     Node& node = *p->node;
-    run_hooks(node, p->grads);
-    if (!captures.empty()) {
-      if (const auto it = captures.find(&node); it != captures.end())
-        for (const Capture& c : it->second) captured[c.index] = p->grads[c.nr];
-    }
+    const auto capture = captures.find(&node);
+    const bool ends_here = capture != captures.end() && capture->second.front().index < plan.outer_inputs;
+    if (!ends_here) run_hooks(node, p->grads);
+    if (capture != captures.end())
+      for (const Capture& c : capture->second)  // more than once where an inner graph led to the node, too
+        if (p->grads[c.nr].defined()) add_to(captured[c.index], p->grads[c.nr]);
     const bool leaf = node.variable() != nullptr;
-    if (needed && (!needed->contains(&node) || (leaf && !accumulate))) {
+    if (needed && (ends_here || !needed->contains(&node) || (leaf && !plan.accumulate))) {
       ready.recycle(p);
       continue;
     }
@@ -240,7 +270,7 @@ std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector
     if (__builtin_expect(anomaly_enabled() && anomaly_checks_nan(), 0)) check_nan(out, node);
     if (NodeHooks* hooks = node.hooks_or_null())
       athanor::detail::for_each_hook(hooks->post, [&](const NodeHooks::Post& hook) { hook(out, p->grads); });
-    if (!keep_graph) node.release();
+    if (!plan.keep_graph) node.release();
     for (std::size_t i = 0; i < out.size(); ++i) {
       const Edge& e = node.edge(i);
       if (!e.node || !out[i].defined() || (needed && !needed->contains(e.node.get()))) continue;
@@ -253,6 +283,31 @@ std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector
   end.run();
   return captured;
 }
+
+}  // namespace
+
+std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients, bool keep_graph,
+                                     bool create_graph, const std::vector<Edge>& inputs, bool accumulate) {
+  return run(roots, std::move(gradients), {keep_graph, create_graph, accumulate, inputs});
+}
+
+void run_inner_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients,
+                        const std::vector<Edge>& own) {
+  Run* outer = Run::present;
+  std::vector<Edge> inputs;
+  if (outer)
+    for (const Edge& e : outer->plan.inputs) {
+      const auto same = [&](const Edge& other) { return other.node == e.node && other.nr == e.nr; };
+      if (std::none_of(inputs.begin(), inputs.end(), same)) inputs.push_back(e);
+    }
+  const std::size_t asked = inputs.size();
+  if (asked > 0) inputs.insert(inputs.end(), own.begin(), own.end());
+  std::vector<TensorBase> got = run(roots, std::move(gradients), {false, false, true, inputs, asked});
+  for (std::size_t i = 0; i < asked; ++i)
+    if (got[i].defined()) add_to(outer->ready.slot(inputs[i])[inputs[i].nr], std::move(got[i]));
+}
+
+std::atomic<std::int64_t> InnerGraph::alive_{0};
 
 void at_end_of_backward(std::function<void()> f) {
   ATHANOR_CHECK(EndOfBackward::present, "at_end_of_backward: no backward runs in this thread");

@@ -126,6 +126,7 @@ class CheckpointNode final : public Node {
     }
   }
   std::string name() const override { return "CheckpointBackward"; }
+  bool has_inner_graph() const override { return true; }
   void release() override {
     inputs_.clear();
     released_ = true;
@@ -146,14 +147,16 @@ class CheckpointNode final : public Node {
       leaves.push_back(t);
     }
     const variable_list results = recompute(leaves);
-    std::vector<Edge> roots;
+    std::vector<Edge> roots, own;
     std::vector<TensorBase> grads;
     for (std::size_t i = 0; i < results.size() && i < in.size(); ++i) {
       if (!in[i].defined() || !results[i].requires_grad()) continue;
       roots.push_back(gradient_edge(results[i]));
       grads.push_back(in[i]);
     }
-    if (!roots.empty()) run_backward(roots, std::move(grads), false, false, {}, true);
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      if (needs(i)) own.push_back(gradient_edge(leaves[i]));
+    if (!roots.empty()) run_inner_backward(roots, std::move(grads), own);
     for (std::size_t i = 0; i < leaves.size(); ++i)
       if (needs(i)) out[i] = leaves[i].grad();
   }
@@ -175,6 +178,7 @@ class CheckpointNode final : public Node {
   autocast::State autocast_ = autocast::state();
   std::vector<SavedTensor> inputs_;
   bool released_ = false;
+  InnerGraph inner_graph_;
 };
 
 }  // namespace

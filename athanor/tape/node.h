@@ -100,6 +100,8 @@ class Node : public RefCounted {
   virtual void release() {}
   /// The tensor that a leaf node accumulates into, else nullptr.
   virtual TensorImpl* variable() const { return nullptr; }
+  /// Whether apply() goes backward through a graph of its own, which may lead to any tensor.
+  virtual bool has_inner_graph() const { return false; }
 
   std::uint64_t sequence_nr() const { return sequence_; }
   std::size_t num_edges() const { return edges_.size(); }

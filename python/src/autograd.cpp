@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "athanor/autograd/autograd.h"
+#include "athanor/autograd/engine.h"
 #include "athanor/autograd/function.h"
 #include "athanor/autograd/gradcheck.h"
 #include "athanor/ops/ivalue.h"
@@ -42,6 +43,8 @@ class PythonNode final : public autograd::FunctionNode {
   PyObject* context() const { return context_.get(); }
   /// What the context holds: null once the node is gone.
   std::shared_ptr<PythonNode*> cell = std::make_shared<PythonNode*>(this);
+  bool has_inner_graph() const override { return inner_graph.has_value(); }
+  std::optional<autograd::InnerGraph> inner_graph;
 
  private:
   static variable_list call_backward(autograd::AutogradContext* c, variable_list grads) {
@@ -70,10 +73,11 @@ class PythonNode final : public autograd::FunctionNode {
 // What a context in Python does to the node behind it.
 struct FunctionCore {
   std::shared_ptr<PythonNode*> cell;
-  autograd::AutogradContext& context() const {
+  PythonNode& node() const {
     ATHANOR_CHECK(*cell, "the graph that this context belonged to is gone");
-    return (*cell)->ctx;
+    return **cell;
   }
+  autograd::AutogradContext& context() const { return node().ctx; }
 };
 
 // Function.apply: forward runs without recording; its results get their history from the node.
@@ -151,7 +155,8 @@ void bind_autograd(nb::module_& m) {
       .def("mark_dirty", [](FunctionCore& c, const variable_list& list) { c.context().mark_dirty(list); })
       .def("mark_non_differentiable",
            [](FunctionCore& c, const variable_list& list) { c.context().mark_non_differentiable(list); })
-      .def("set_materialize_grads", [](FunctionCore& c, bool on) { c.context().set_materialize_grads(on); });
+      .def("set_materialize_grads", [](FunctionCore& c, bool on) { c.context().set_materialize_grads(on); })
+      .def("has_inner_graph", [](FunctionCore& c) { c.node().inner_graph.emplace(); });
   m.def("_apply_function", apply_function);
   m.def(
       "_run_backward",
@@ -162,6 +167,16 @@ void bind_autograd(nb::module_& m) {
       },
       nb::arg("tensors"), nb::arg("grad_tensors"), nb::arg("retain_graph").none(), nb::arg("create_graph"),
       nb::arg("inputs"));
+  m.def("_run_inner_backward",
+        [](const variable_list& roots, const variable_list& gradients, const variable_list& leaves) {
+          const auto edges = [](const variable_list& tensors) {
+            std::vector<Edge> list;
+            for (const Tensor& t : tensors) list.push_back(gradient_edge(t));
+            return list;
+          };
+          std::vector<TensorBase> grads(gradients.begin(), gradients.end());
+          waiting([&] { autograd::run_inner_backward(edges(roots), std::move(grads), edges(leaves)); });
+        });
   m.def(
       "_run_grad",
       [](const variable_list& outputs, const variable_list& inputs, const variable_list& gradients,

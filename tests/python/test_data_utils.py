@@ -52,6 +52,26 @@ class Checkpoints(unittest.TestCase):
         with athanor.no_grad():
             self.assertFalse(checkpoint(lambda u: u * 2, x).requires_grad)
 
+    def test_gradients_of_some_tensors_only(self) -> None:
+        layer = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))
+        x = athanor.randn(3, 4, requires_grad=True)
+        weights = list(layer.parameters())
+
+        def twice(v: athanor.Tensor) -> athanor.Tensor:
+            return checkpoint(lambda u: layer(u) + checkpoint(layer, u), v)
+
+        for wanted in ([x], weights, [weights[2], x], [weights[0], weights[0]]):
+            expected = athanor.autograd.grad((2 * layer(x)).sum(), wanted)
+            got = athanor.autograd.grad(twice(x).sum(), wanted)
+            for a, b in zip(got, expected):
+                self.assertTrue(athanor.allclose(a, b))
+            self.assertTrue(all(t.grad is None for t in [x, *weights]))
+        twice(x).sum().backward(inputs=[weights[0]])
+        self.assertTrue(athanor.allclose(weights[0].grad, athanor.autograd.grad((2 * layer(x)).sum(), weights[0])[0]))
+        self.assertTrue(all(t.grad is None for t in [x, *weights[1:]]))
+        with self.assertRaisesRegex(RuntimeError, "not have been used in the graph"):
+            athanor.autograd.grad(twice(x).sum(), athanor.ones(3, requires_grad=True))
+
     def test_layers_in_segments_compute_the_same(self) -> None:
         layers = nn.Sequential(*(nn.Linear(3, 3) for _ in range(5)))
         x = athanor.randn(2, 3)

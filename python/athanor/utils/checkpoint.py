@@ -16,6 +16,7 @@ class _Checkpoint(Function):
     @staticmethod
     def forward(ctx: Any, function: Callable, preserve_rng_state: bool, _: Tensor, *args: Any) -> Any:
         ctx.function = function
+        ctx._core.has_inner_graph()
         ctx.rng_state = athanor.get_rng_state() if preserve_rng_state else None
         ctx.autocast = athanor.is_autocast_enabled("cpu"), athanor.get_autocast_dtype("cpu")
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
@@ -48,7 +49,8 @@ class _Checkpoint(Function):
             (r, g) for r, g in zip(results, grads) if isinstance(r, Tensor) and r.requires_grad and g is not None
         ]
         if pairs:
-            athanor.autograd.backward([r for r, _ in pairs], [g for _, g in pairs])
+            leaves = [a for a in args if isinstance(a, Tensor) and a.requires_grad]
+            athanor._C._run_inner_backward([r for r, _ in pairs], [g for _, g in pairs], leaves)
         return (None, None, None, *(a.grad if isinstance(a, Tensor) else None for a in args))
 
 
@@ -61,8 +63,7 @@ def checkpoint(
 ) -> Any:
     """``function(*args)``, whose intermediate results are not kept but computed again in backward.
 
-    What is random in it draws the same numbers again. Gradients of parameters inside come by ``backward()``, not by
-    ``autograd.grad``.
+    What is random in it draws the same numbers again.
 
     Args:
         function: called twice; should give the same both times.
