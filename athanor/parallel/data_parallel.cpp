@@ -70,6 +70,8 @@ const std::vector<std::shared_ptr<Module>>& Replicas::refreshed(std::size_t coun
 }
 
 void Replicas::make(std::size_t i) {
+  // Replicas are used again by calls that record.
+  const InferenceMode lasting(false);
   modules_[i] = modules_[0]->clone(devices_[i]);
   Replica& replica = replicas_[i];
   const auto pair = [](const std::vector<Tensor>& from, const std::vector<Tensor>& to) {
@@ -87,8 +89,9 @@ void Replicas::refresh(std::size_t i) {
   Replica& replica = replicas_[i];
   const auto free = [](const Pair& p) { return p.to.use_count() == p.holders; };
   const auto same = [](const std::vector<Pair>& pairs, const std::vector<Tensor>& now) {
-    return pairs.size() == now.size() && std::equal(pairs.begin(), pairs.end(), now.begin(),
-                                                    [](const Pair& p, const Tensor& t) { return p.from.is_same(t); });
+    return std::equal(pairs.begin(), pairs.end(), now.begin(), now.end(), [](const Pair& p, const Tensor& t) {
+      return p.from.is_same(t) && p.to.dtype() == t.dtype() && p.to.sizes() == t.sizes();
+    });
   };
   const bool usable = modules_[i] && same(replica.parameters, modules_[0]->parameters()) &&
                       same(replica.buffers, modules_[0]->buffers()) &&

@@ -88,7 +88,12 @@ PipelineImpl::PipelineImpl(const std::vector<AnyModule>& stages, PipelineOptions
 
 void PipelineImpl::place() {
   ATHANOR_CHECK_VALUE(options_.chunks() > 0, "Pipeline: chunks must be positive, got ", options_.chunks());
-  ATHANOR_CHECK_VALUE(options_.split_size() >= 0, "Pipeline: split_size must be positive, got ", options_.split_size());
+  const std::optional<std::int64_t> split = options_.split_size();
+  ATHANOR_CHECK_VALUE(!split || *split > 0, "Pipeline: split_size must be positive, got ", split.value_or(0));
+  std::vector<PipelineCheckpoint>& how = options_.checkpoint();
+  if (how.size() == 1) how.assign(stages_.size(), how[0]);
+  ATHANOR_CHECK_VALUE(how.size() == stages_.size(), "Pipeline: checkpoint says how for ", how.size(),
+                      " stages, there are ", stages_.size());
   std::vector<Device> devices;
   for (const Device device : options_.devices()) devices.push_back(resolve(device));
   options_.devices(std::move(devices));
@@ -101,7 +106,7 @@ std::vector<Tensor> PipelineImpl::micro_batches(const Tensor& batch, Device devi
                 batch.defined() ? "a 0-d tensor" : "none");
   const std::int64_t size = batch.size(0);
   ATHANOR_CHECK_VALUE(size > 0, "Pipeline: ", what, " of shape ", batch.sizes(), " is an empty batch");
-  const std::int64_t split = options_.split_size();
+  const std::int64_t split = options_.split_size().value_or(0);
   ATHANOR_CHECK_VALUE(split <= size, "Pipeline: split_size ", split, " is beyond the batch of ", size);
   std::vector<Tensor> parts = split > 0 ? batch.split(split) : batch.chunk(options_.chunks());
   for (Tensor& part : parts) part = part.to(device);
@@ -110,7 +115,7 @@ std::vector<Tensor> PipelineImpl::micro_batches(const Tensor& batch, Device devi
 
 Tensor PipelineImpl::run_stage(std::size_t stage, const Tensor& x, bool last_micro_batch) {
   Sequential& layers = stages_[stage];
-  const PipelineCheckpoint how = options_.checkpoint();
+  const PipelineCheckpoint how = options_.checkpoint()[stage];
   const bool again = how == PipelineCheckpoint::Always || (how == PipelineCheckpoint::ExceptLast && !last_micro_batch);
   if (!again || !GradMode::is_enabled()) return layers(x);
   const auto fn = [layers](const autograd::variable_list& in) mutable {

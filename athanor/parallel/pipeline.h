@@ -9,6 +9,7 @@
 ///     optimizer.step();          // or: pipe(x) and backward() through it
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,12 @@ struct PipelineOptions {
   ATHANOR_ARG(std::vector<Device>, devices);        ///< one per stage; all_devices() if empty
   ATHANOR_ARG(std::vector<std::int64_t>, balance);  ///< layers of each stage; equal numbers if empty
   ATHANOR_ARG(std::int64_t, chunks) = 1;            ///< micro-batches a batch is cut into, fewer if it is too small
-  ATHANOR_ARG(std::int64_t, split_size) = 0;        ///< examples in a micro-batch, instead of `chunks`, if not 0
-  ATHANOR_ARG(PipelineCheckpoint, checkpoint) = PipelineCheckpoint::Never;
-  ATHANOR_ARG(PipelineSchedule, schedule) = PipelineSchedule::FillDrain;  ///< of train_step
+  ATHANOR_ARG(std::optional<std::int64_t>, split_size);  ///< examples in a micro-batch, instead of `chunks`
+  ATHANOR_ARG(std::vector<PipelineCheckpoint>, checkpoint) = {PipelineCheckpoint::Never};  ///< of each stage, or one
+  ATHANOR_ARG(PipelineSchedule, schedule) = PipelineSchedule::FillDrain;                   ///< of train_step
+
+ public:
+  PipelineOptions& checkpoint(PipelineCheckpoint of_all) { return checkpoint(std::vector{of_all}); }
 };
 
 /// Input and output of every stage is one tensor whose first dimension is the batch. Layers that look at the whole
@@ -52,7 +56,7 @@ struct PipelineOptions {
 class PipelineImpl : public Module {
  public:
   /// Cuts `layers` into stages and moves them to their devices. Parameters keep the names they have in `layers`. Throws
-  /// ValueError if balance does not fit the layers or the devices, or a number is not positive.
+  /// ValueError if balance or checkpoint does not fit the layers or the devices, or a number is not positive.
   PipelineImpl(const Sequential& layers, PipelineOptions options);
   /// One stage for each module.
   PipelineImpl(const std::vector<AnyModule>& stages, PipelineOptions options);

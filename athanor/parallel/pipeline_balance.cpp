@@ -41,16 +41,12 @@ namespace {
 
 // Calls `visit(layer, input)` for each layer with the output of the one before; buffers are put back.
 void through(const Sequential& layers, const Tensor& sample,
-             const std::function<Tensor(Sequential&, const Tensor&)>& visit) {
+             const std::function<Tensor(AnyModule&, const Tensor&)>& visit) {
   std::vector<Tensor> buffers = layers->buffers(), kept;
   const NoGradGuard off;
   for (const Tensor& b : buffers) kept.push_back(b.clone());
   Tensor x = sample.detach().clone();
-  for (const AnyModule& layer : *layers) {
-    Sequential one;
-    one->push_back(layer);
-    x = visit(one, x).detach();
-  }
+  for (AnyModule layer : *layers) x = visit(layer, x).detach();  // copies share the module, which stays where it is
   for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(kept[i]);
 }
 
@@ -61,17 +57,18 @@ std::vector<std::int64_t> balance_by_time(const Sequential& layers, const Tensor
   using Clock = std::chrono::steady_clock;
   ATHANOR_CHECK_VALUE(repeats > 0, "balance_by_time: repeats must be positive, got ", repeats);
   std::vector<double> costs;
-  through(layers, sample, [&](Sequential& layer, const Tensor& x) {
+  through(layers, sample, [&](AnyModule& layer, const Tensor& x) {
     Tensor y;
     double least = std::numeric_limits<double>::infinity();
     for (int i = 0; i <= repeats; ++i) {  // the first is a rehearsal
       const AutoGradMode on(true);
-      std::vector<Tensor> wanted = layer->parameters();
+      std::vector<Tensor> wanted = layer.ptr()->parameters();
+      std::erase_if(wanted, [](const Tensor& p) { return !p.requires_grad(); });
       if (x.is_floating_point()) wanted.push_back(x.detach().requires_grad_());
       const Tensor in = (x.is_floating_point() ? wanted.back() : x).clone();  // for layers that work in place
       synchronize(x.device());
       const auto begin = Clock::now();
-      y = layer(in);
+      y = layer.forward(in);
       if (y.requires_grad()) autograd::grad({y}, wanted, {ones_like(y)}, std::nullopt, false, true);
       synchronize(y.device());
       if (i > 0) least = std::min(least, std::chrono::duration<double>(Clock::now() - begin).count());
@@ -87,10 +84,10 @@ std::vector<std::int64_t> balance_by_size(const Sequential& layers, const Tensor
     return static_cast<double>(t.numel()) * static_cast<double>(t.element_size());
   };
   std::vector<double> costs;
-  through(layers, sample, [&](Sequential& layer, const Tensor& x) {
-    const Tensor y = layer(x);
+  through(layers, sample, [&](AnyModule& layer, const Tensor& x) {
+    const Tensor y = layer.forward(x);
     double sum = bytes(y);
-    for (const Tensor& p : layer->parameters()) sum += bytes(p);
+    for (const Tensor& p : layer.ptr()->parameters()) sum += bytes(p);
     costs.push_back(sum);
     return y;
   });

@@ -119,6 +119,41 @@ TEST_P(DataParallelOver, ReplicasAreUsedAgainAndFollowModeAndValues) {
   EXPECT_EQ(inner->conv->weight.grad().cpu().max().item<float>(), 1);
 }
 
+TEST_P(DataParallelOver, ReplicasFollowTheModulesDtype) {
+  Net inner;
+  inner->with_norm = true;
+  inner->to(on(0));
+  DataParallel net(inner);
+  EXPECT_EQ(net(randn({8, 1, 8, 8}).to(on(0))).dtype(), kFloat);
+  inner->to(kDouble);
+  const Tensor x = randn({8, 1, 8, 8}, kDouble);
+  const Tensor y = net(x.to(on(0)));
+  EXPECT_EQ(y.dtype(), kDouble);
+  inner->with_norm = false;  // each part has statistics of its own
+  EXPECT_TRUE(athanor::allclose(net(x.to(on(0))).cpu(), inner(x.to(on(0))).cpu(), 1e-12, 1e-12));
+  y.sum().backward();
+  EXPECT_EQ(inner->conv->weight.grad().dtype(), kDouble);
+}
+
+TEST_P(DataParallelOver, TrainsAfterAFirstCallInInferenceMode) {
+  Net inner;
+  inner->to(on(0));
+  DataParallel net(inner);
+  const Tensor x = randn({8, 1, 8, 8}).to(on(0));
+  Tensor first;
+  {
+    const InferenceMode on;
+    first = net(x);
+  }
+  const Tensor y = net(x);
+  EXPECT_TRUE(y.detach().cpu().equal(first.cpu()));
+  y.sum().backward();
+  const Tensor got = inner->conv->weight.grad().clone();
+  inner->zero_grad();
+  inner(x).sum().backward();
+  EXPECT_TRUE(athanor::allclose(got.cpu(), inner->conv->weight.grad().cpu(), 1e-4, 1e-4));
+}
+
 TEST_P(DataParallelOver, BuffersAreTheFirstDevices) {
   Net inner;
   inner->with_norm = true;

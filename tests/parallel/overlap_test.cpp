@@ -220,6 +220,25 @@ TEST_P(Overlap, AHandWrittenPipelineOverlapsAsItStands) {
   }
 }
 
+// A network that splits into branches, each on its device, whose results meet on the first or on the last.
+TEST_P(Overlap, BranchesWorkAtOnce) {
+  const auto devices = first(GetParam());
+  std::vector<Stage> branches(devices.size());
+  for (std::size_t i = 0; i < devices.size(); ++i) branches[i]->to(devices[i]);
+  for (const Device source : {Device(), devices.front()})
+    for (const Device end : {devices.front(), devices.back()}) {
+      appointments.plan(Plan(devices.size(), {0, 1}));
+      const Tensor x = zeros({1, kWidth}, TensorOptions(source));
+      std::vector<Tensor> results;
+      for (std::size_t i = 0; i < devices.size(); ++i) results.push_back(branches[i](x.to(devices[i])));
+      for (Tensor& result : results) result = result.to(end);
+      stack(results).sum().backward();
+      wait_for_all();
+      ASSERT_TRUE(appointments.all_kept())
+          << devices.size() << " branches from " << source.str() << " to " << end.str();
+    }
+}
+
 TEST_P(Overlap, ReplicasOfDataParallelWorkAtOnce) {
   const int p = GetParam();
   Stage inner;

@@ -131,6 +131,37 @@ TEST_P(PipelineOver, TrainsAsTheNetworkAlone) {
       }
 }
 
+struct CountingImpl : Cloneable<CountingImpl> {
+  CountingImpl() { CountingImpl::reset(); }
+  void reset() override { layer = register_module("layer", Linear(2, 2)); }
+  Tensor forward(const Tensor& x) {
+    ++calls;
+    return layer(x);
+  }
+  Linear layer{nullptr};
+  int calls = 0;
+};
+ATHANOR_MODULE(Counting);
+
+TEST_P(PipelineOver, EachStageMayBeCheckpointedInItsOwnWay) {
+  using How = PipelineCheckpoint;
+  const std::pair<PipelineOptions, std::pair<int, int>> cases[] = {
+      {PipelineOptions(), {3, 3}},
+      {PipelineOptions().checkpoint(How::Always), {6, 6}},
+      {PipelineOptions().checkpoint({How::ExceptLast}), {5, 5}},
+      {PipelineOptions().checkpoint({How::Always, How::Never}), {6, 3}},
+      {PipelineOptions().checkpoint({How::Never, How::ExceptLast}), {3, 5}},
+  };
+  for (const auto& [options, expected] : cases) {
+    Counting a, b;
+    Pipeline pipe(Sequential(a, b), PipelineOptions(options).devices(first(2)).chunks(3));
+    pipe->train_step(randn({6, 2}), randn({6, 2}),
+                     [](const Tensor& y, const Tensor& t) { return functional::mse_loss(y, t); });
+    EXPECT_EQ(a->calls, expected.first);
+    EXPECT_EQ(b->calls, expected.second);
+  }
+}
+
 TEST_P(PipelineOver, ForwardIsRecordedForBackward) {
   manual_seed(4);
   Sequential alone = network(), inner = network();
@@ -231,6 +262,10 @@ TEST_P(PipelineOver, RefusesWhatDoesNotFit) {
               HasSubstr("3 stages, there are 2 devices"));
   EXPECT_THAT(error_of([&] { make(PipelineOptions().chunks(0)); }), HasSubstr("chunks must be positive, got 0"));
   EXPECT_THAT(error_of([&] { make(PipelineOptions().split_size(-1)); }), HasSubstr("split_size"));
+  EXPECT_THAT(error_of([&] { make(PipelineOptions().split_size(0)); }),
+              HasSubstr("split_size must be positive, got 0"));
+  EXPECT_THAT(error_of([&] { make(PipelineOptions().checkpoint(std::vector(3, PipelineCheckpoint::Always))); }),
+              HasSubstr("checkpoint says how for 3 stages, there are 2"));
   EXPECT_THAT(error_of([] { Pipeline(network(), PipelineOptions().devices({on(0), on(60)})); }), HasSubstr("cpu:60"));
   const std::vector<AnyModule> one_stage{AnyModule(Linear(6, 6))};
   EXPECT_THAT(error_of([&] { Pipeline(one_stage, PipelineOptions().devices(first(2))); }),
@@ -270,6 +305,15 @@ TEST(PipelineBalance, MeasuresLayersAndLeavesThemAsTheyWere) {
   EXPECT_EQ(net->named_buffers()["1.num_batches_tracked"].item<std::int64_t>(), 0);
   for (const Tensor& p : net->parameters()) EXPECT_FALSE(p.grad().defined());
   EXPECT_THAT(balance_by_size(net, randn({2, 8}), 2), ElementsAre(1, 3));
+}
+
+TEST(PipelineBalance, TakesFrozenLayersAndLeavesNamesInErrors) {
+  Sequential net(Linear(8, 8), Tanh(), Linear(8, 4));
+  for (Tensor p : net->children()[0]->parameters()) p.requires_grad_(false);
+  balance_by_time(net, randn({4, 8}), 2, 1);
+  balance_by_size(net, randn({4, 8}), 2);
+  EXPECT_THAT(error_of([&] { net(ones({2, 9})); }), HasSubstr("\nin 0"));
+  EXPECT_EQ(net->children()[2]->path(), "2");
 }
 
 }  // namespace
