@@ -80,16 +80,18 @@ TEST_P(Mismatch, AllToAllSingleOfOtherSplitSizesNamesBothRanksAndSizes) {
 }
 
 TEST_P(Mismatch, AllToAllOfListsNamesThePairAmongSeveralRanks) {
-  const auto errors = errors_of(3, [](ProcessGroup& g) {
-    std::vector<Tensor> in, out;
-    for (int r = 0; r < 3; ++r) {
-      in.push_back(ones({4}));
-      out.push_back(empty({g.rank() == 2 && r == 1 ? 5 : 4}));
-    }
-    g.all_to_all(out, in);
-  });
-  for (const std::string& error : errors)
-    EXPECT_THAT(error, HasSubstr("rank 1 sends rank 2 4 elements (16 bytes), but rank 2 expects 5 (20 bytes)"));
+  for (const int ranks : {3, 5}) {
+    const auto errors = errors_of(ranks, [](ProcessGroup& g) {
+      std::vector<Tensor> in, out;
+      for (int r = 0; r < g.size(); ++r) {
+        in.push_back(ones({4}));
+        out.push_back(empty({g.rank() == 2 && r == 1 ? 5 : 4}));
+      }
+      g.all_to_all(out, in);
+    });
+    for (const std::string& error : errors)
+      EXPECT_THAT(error, HasSubstr("rank 1 sends rank 2 4 elements (16 bytes), but rank 2 expects 5 (20 bytes)"));
+  }
 }
 
 TEST_P(Mismatch, UnevenAllGatherOfEqualTotalsShowsBothRanksParts) {

@@ -204,20 +204,24 @@ void LocalCollectives::reduce_scatter(const Call& call, Span out, Parts in, cons
 // are.
 std::size_t LocalCollectives::largest_of_all(const Call& call, Parts out, Parts in) {
   const std::uint64_t agreement = arena_.next_step();
-  const int room = arena_.claim_room(call);
-  auto* own = reinterpret_cast<std::int64_t*>(arena_.room(arena_.me(), room));
+  std::vector<std::int64_t> own;
   for (const Parts parts : {in, out})
-    for (const Span& part : parts) *own++ = static_cast<std::int64_t>(part.bytes());
-  arena_.publish(agreement, call);
+    for (const Span& part : parts) own.push_back(static_cast<std::int64_t>(part.bytes()));
+  const std::size_t bytes = own.size() * sizeof(std::int64_t);
+  const bool beside = bytes <= Arena::kPayload;  // the step's number
+  const int room = beside ? 0 : arena_.claim_room(call);
+  if (!beside) std::memcpy(arena_.room(arena_.me(), room), own.data(), bytes);
+  arena_.publish(agreement, call, own.data(), beside ? bytes : 0);
   arena_.await_all(agreement, call);
   std::vector<const std::int64_t*> rows;
   std::int64_t most = 0;
   for (int place = 0; place < arena_.ranks(); ++place) {
-    rows.push_back(reinterpret_cast<const std::int64_t*>(arena_.room(place, room)));
+    const char* row = beside ? arena_.payload(place, agreement) : arena_.room(place, room);
+    rows.push_back(reinterpret_cast<const std::int64_t*>(row));
     most = std::max(most, *std::max_element(rows.back(), rows.back() + in.size()));
   }
   arena_.mesh().check_pairs(rows, call);
-  arena_.free_room_at(agreement + 1);
+  if (!beside) arena_.free_room_at(agreement + 1);
   return static_cast<std::size_t>(most);
 }
 
