@@ -152,7 +152,7 @@ class Backend {
   virtual void abort(const std::string& reason) noexcept = 0;
   /// Says good-bye, so that the others know this rank did not die. No call follows.
   virtual void shutdown() noexcept {}
-  /// From any thread: the ranks that are known to be gone, or to have left, without waiting for anything.
+  /// From any thread: the ranks that are known to be gone, or to have left. Waits for a moment at most.
   virtual std::vector<int> lost_ranks() { return {}; }
 
  private:

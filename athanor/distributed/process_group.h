@@ -123,7 +123,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   /// False for outsiders, and once a call has failed or the group was aborted or shut down.
   bool usable() const;
-  /// The ranks of this group that are known to be gone, or to have left it. Waits for nothing.
+  /// The ranks of this group that are known to be gone, or to have left it. Waits for a moment at most.
   std::vector<int> lost_ranks() const;
   const FlightRecorder& flight_recorder() const;
   /// Memory that all ranks of a host may reach, or null: see Backend::allocate_shared.

@@ -75,13 +75,16 @@ TEST_P(KilledParent, IsGoneForItsPeersThoughAChildLives) {
     }
   });
   ::kill(std::stoi(store.get_text("survivor")), SIGKILL);
+  // Who hears of it from the other rank, before the connection shows it, waits for the record of the dead one.
+  int reported_at_once = 0;
   for (const std::size_t rank : {0, 2}) {
     const std::string& said = ends[rank].error;
     EXPECT_NE(said.find("rank 1 is gone"), std::string::npos) << said;
     EXPECT_NE(said.find("all_reduce"), std::string::npos) << said;
-    EXPECT_NE(said.find("rank 1: it is gone"), std::string::npos) << "its record was waited for: " << said;
+    reported_at_once += said.find("rank 1: it is gone") != std::string::npos ? 1 : 0;
     EXPECT_LT(std::atoi(said.c_str()), 10'000) << said;
   }
+  EXPECT_GE(reported_at_once, 1) << ends[0].error << "\n" << ends[2].error;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KilledParent, testing::Values("auto", "tcp"),

@@ -122,10 +122,18 @@ bool Mesh::sleep(Bell bell, std::span<pollfd> extra, Deadline deadline) {
 }
 
 std::vector<int> Mesh::lost_ranks() {
-  watch_controls();
+  // The group may have broken by what another rank says, or on another connection, just before a control connection
+  // shows which rank is gone.
+  constexpr std::chrono::milliseconds kGrace{100};
+  const Deadline deadline = Deadline::after(broken() ? kGrace : std::chrono::milliseconds(0));
   std::vector<int> lost;
-  for (int r = 0; r < size_; ++r)
-    if (peers_[static_cast<std::size_t>(r)].closed.load(std::memory_order_relaxed)) lost.push_back(r);
+  do {
+    watch_controls();
+    for (int r = 0; r < size_; ++r)
+      if (peers_[static_cast<std::size_t>(r)].closed.load(std::memory_order_relaxed)) lost.push_back(r);
+    pollfd controls{controls_.get(), POLLIN, 0};
+    if (lost.empty()) static_cast<void>(::poll(&controls, 1, deadline.poll_milliseconds()));
+  } while (lost.empty() && !deadline.expired());
   return lost;
 }
 

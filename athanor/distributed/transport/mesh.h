@@ -67,7 +67,7 @@ class Mesh {
   bool broken() const { return broken_.load(std::memory_order_acquire); }
   /// Breaks the group: every wait of every rank ends with this reason. The first reason counts.
   void abort(const std::string& reason) noexcept;
-  /// The ranks whose control connection has ended. Looks at all of them, without waiting.
+  /// The ranks whose control connection has ended; of a broken group, waits a tenth of a second for one.
   std::vector<int> lost_ranks();
   /// Whether that rank said good-bye.
   bool has_left(int rank) const { return peers_[static_cast<std::size_t>(rank)].left.load(std::memory_order_acquire); }
