@@ -32,12 +32,23 @@ def clang_arguments(command: str) -> list:
     return kept
 
 
+def apart(entry: dict) -> list:
+    """One entry for each source of a file that CMake wrote to compile several as one; the entry itself otherwise."""
+    if not re.search(r"/Unity/unity_\w+\.cxx$", entry["file"]):
+        return [entry]
+    with open(entry["file"], encoding="utf-8") as file:
+        sources = re.findall(r'^#include "(.+\.cpp)"', file.read(), re.MULTILINE)
+    return [dict(entry, file=source, arguments=[source if word == entry["file"] else word for word in entry["arguments"]])
+            for source in sources]
+
+
 def compiled_sources(build: str, folder: str) -> dict:
     """Writes the compile commands for clang into `folder`; gives source path relative to the root -> its entry."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         entries = json.load(file)
     for entry in entries:
         entry["arguments"] = clang_arguments(entry.pop("command"))
+    entries = [part for entry in entries for part in apart(entry)]
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "compile_commands.json")
     with open(path + ".part", "w", encoding="utf-8") as file:

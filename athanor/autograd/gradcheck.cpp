@@ -91,7 +91,7 @@ std::string first_rows(const Jacobian& j) {
   for (std::size_t r = 0; r < rows; ++r) {
     text += "\n  [";
     const std::size_t columns = std::min<std::size_t>(j[r].size(), 6);
-    for (std::size_t c = 0; c < columns; ++c) text += (c ? ", " : "") + detail::str(j[r][c]);
+    for (std::size_t c = 0; c < columns; ++c) text += (c ? ", " : "") + athanor::detail::str(j[r][c]);
     text += columns < j[r].size() ? ", …]" : "]";
   }
   return rows < j.size() ? text + "\n  …" : text;
@@ -112,9 +112,10 @@ std::string compare(const Jacobian& numeric, const Jacobian& analytic, const Gra
       at_column = c;
     }
   if (worst < 0) return {};
-  return detail::str("greatest difference ", worst, " at input element ", at_row, ", output element ", at_column,
-                     ": numeric ", numeric[at_row][at_column], ", analytic ", analytic[at_row][at_column],
-                     "\nnumeric:", first_rows(numeric), "\nanalytic:", first_rows(analytic));
+  return athanor::detail::str("greatest difference ", worst, " at input element ", at_row, ", output element ",
+                              at_column, ": numeric ", numeric[at_row][at_column], ", analytic ",
+                              analytic[at_row][at_column], "\nnumeric:", first_rows(numeric),
+                              "\nanalytic:", first_rows(analytic));
 }
 
 std::string find_fault(const CheckedFunction& fn, const variable_list& inputs, const GradCheckOptions& options) {
@@ -144,7 +145,7 @@ std::string find_fault(const CheckedFunction& fn, const variable_list& inputs, c
       for (std::size_t i = 0; i < checked.size(); ++i)
         if (const std::string fault = compare(analytic[i], again[i], same);
             !fault.empty() && compare(analytic[i], analytic[i], same).empty())
-          return detail::str("two backward passes differ for output ", o, ", input ", index[i], ": ", fault);
+          return athanor::detail::str("two backward passes differ for output ", o, ", input ", index[i], ": ", fault);
     } else {
       for (const Tensor& x : checked)
         analytic.emplace_back(static_cast<std::size_t>(x.numel()),
@@ -152,7 +153,8 @@ std::string find_fault(const CheckedFunction& fn, const variable_list& inputs, c
     }
     for (std::size_t i = 0; i < checked.size(); ++i)
       if (const std::string fault = compare(numeric[i][o], analytic[i], options); !fault.empty())
-        return detail::str("Jacobian mismatch for output ", o, " with respect to input ", index[i], ": ", fault);
+        return athanor::detail::str("Jacobian mismatch for output ", o, " with respect to input ", index[i], ": ",
+                                    fault);
   }
   return {};
 }

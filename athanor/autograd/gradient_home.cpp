@@ -6,7 +6,7 @@
 namespace athanor::autograd {
 
 void set_gradient_home(const TensorBase& leaf, const TensorBase& home, std::function<void()> complete) {
-  AutogradMeta& meta = detail::autograd_meta(leaf);
+  AutogradMeta& meta = athanor::detail::autograd_meta(leaf);
   const std::lock_guard lock(meta.lock);
   ATHANOR_CHECK(!meta.gradient_home.defined(), "set_gradient_home: a tensor of shape ", leaf.sizes(),
                 " has a gradient home already; give up the other owner first");
@@ -17,13 +17,13 @@ void set_gradient_home(const TensorBase& leaf, const TensorBase& home, std::func
 }
 
 void move_gradient_home(const TensorBase& leaf, const TensorBase& home) {
-  AutogradMeta& meta = detail::autograd_meta(leaf);
+  AutogradMeta& meta = athanor::detail::autograd_meta(leaf);
   const std::lock_guard lock(meta.lock);
   meta.gradient_home = home;
 }
 
 void clear_gradient_home(const TensorBase& leaf) {
-  AutogradMeta* meta = detail::autograd_meta_or_null(leaf);
+  AutogradMeta* meta = athanor::detail::autograd_meta_or_null(leaf);
   if (!meta) return;
   const std::lock_guard lock(meta->lock);
   meta->gradient_home = {};

@@ -99,20 +99,18 @@ std::pair<Tensor, Tensor> read(const std::string& root, const Layout& layout) {
                 "; unpack the archive from https://www.cs.toronto.edu/~kriz/cifar.html there");
 }
 
-Tensor to_floats(const Tensor& bytes) { return bytes.to(kFloat).div_(255); }
-
 }  // namespace
 
 Example<> CIFAR::get(std::size_t index) {
   const NoGradGuard off;
   ATHANOR_CHECK_INDEX(index < *size(), "CIFAR: index ", index, " is out of range for ", *size(), " examples");
   const auto i = static_cast<std::int64_t>(index);
-  return {to_floats(content_->bytes.select(0, i)), content_->targets.select(0, i)};
+  return {detail::to_floats(content_->bytes.select(0, i)), content_->targets.select(0, i)};
 }
 
 Example<> CIFAR::get_stacked(ArrayRef<std::size_t> indices) {
   const NoGradGuard off;
-  return {to_floats(detail::gather_rows(content_->bytes, indices)), detail::gather_rows(content_->targets, indices)};
+  return {detail::to_floats(detail::gather_rows(content_->bytes, indices)), detail::gather_rows(content_->targets, indices)};
 }
 
 CIFAR10::CIFAR10(const std::string& root, Mode mode)

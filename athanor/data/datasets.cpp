@@ -11,6 +11,8 @@ namespace datasets {
 
 namespace detail {
 
+Tensor to_floats(const Tensor& bytes) { return bytes.to(kFloat).div_(255); }
+
 Tensor gather_rows(const Tensor& t, ArrayRef<std::size_t> indices) {
   const Tensor source = t.contiguous();
   const auto rows = static_cast<std::size_t>(source.size(0));

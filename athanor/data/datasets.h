@@ -100,6 +100,8 @@ class MapDataset : public BatchDataset<MapDataset<Source, Transform>, detail::ma
 namespace detail {
 /// Rows `indices` of t, in one tensor. Throws IndexError out of range.
 Tensor gather_rows(const Tensor& t, ArrayRef<std::size_t> indices);
+/// Bytes as float32 from 0 to 1.
+Tensor to_floats(const Tensor& bytes);
 /// The type of a dataset's single examples, void if it yields whole batches only.
 template <class Source>
 auto example_type(int) -> typename Source::ExampleType;

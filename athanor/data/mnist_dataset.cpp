@@ -23,8 +23,6 @@ MnistSplit read(const std::string& name, const std::string& root, MNIST::Mode mo
   return load_mnist_split(mode == MNIST::Mode::kTrain, options);
 }
 
-Tensor to_floats(const Tensor& bytes) { return bytes.to(kFloat).div_(255); }
-
 }  // namespace
 
 MNIST::MNIST(const std::string& root, Mode mode) : MNIST(read("mnist", root, mode), mode) {}
@@ -46,12 +44,12 @@ Example<> MNIST::get(std::size_t index) {
   const NoGradGuard off;
   ATHANOR_CHECK_INDEX(index < *size(), "MNIST: index ", index, " is out of range for ", *size(), " examples");
   const auto i = static_cast<std::int64_t>(index);
-  return {to_floats(content_->bytes.select(0, i)), content_->targets.select(0, i)};
+  return {detail::to_floats(content_->bytes.select(0, i)), content_->targets.select(0, i)};
 }
 
 Example<> MNIST::get_stacked(ArrayRef<std::size_t> indices) {
   const NoGradGuard off;
-  return {to_floats(detail::gather_rows(content_->bytes, indices)), detail::gather_rows(content_->targets, indices)};
+  return {detail::to_floats(detail::gather_rows(content_->bytes, indices)), detail::gather_rows(content_->targets, indices)};
 }
 
 std::optional<std::size_t> MNIST::size() const { return static_cast<std::size_t>(content_->targets.size(0)); }
@@ -60,7 +58,7 @@ const Tensor& MNIST::images() const {
   const Content& c = *content_;
   std::call_once(c.converted, [&c] {
     const NoGradGuard off;
-    c.images = to_floats(c.bytes);
+    c.images = detail::to_floats(c.bytes);
   });
   return c.images;
 }

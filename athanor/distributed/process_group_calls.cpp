@@ -374,5 +374,8 @@ std::shared_ptr<void> ProcessGroup::allocate_shared(std::size_t bytes, Where whe
   impl_->submit(call, false, {}, [&memory, bytes](Backend& b, const Call& c) { memory = b.allocate_shared(c, bytes); });
   return memory;
 }
+#undef ATHANOR_MEMBER
+#undef ATHANOR_ROOT
+#undef ATHANOR_REDUCES
 
 }  // namespace athanor::distributed

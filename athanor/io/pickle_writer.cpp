@@ -8,7 +8,7 @@ namespace athanor::io {
 
 namespace {
 
-constexpr int kMaxDepth = 500;
+constexpr int kMostDepth = 500;
 
 const char* storage_name(DType t) {
   switch (t) {
@@ -147,7 +147,7 @@ class Writer {
 };
 
 void Writer::write(const IValue& value, int depth) {
-  ATHANOR_CHECK_VALUE(depth < kMaxDepth, "pickle: values are nested deeper than ", kMaxDepth);
+  ATHANOR_CHECK_VALUE(depth < kMostDepth, "pickle: values are nested deeper than ", kMostDepth);
   if (value.isNone()) return put('N');
   if (value.isBool()) return put(value.toBool() ? 0x88 : 0x89);
   if (value.isInt()) return write_integer(value.toInt());

@@ -174,5 +174,7 @@ PReLUImpl::PReLUImpl(const PReLUOptions& options) : options(options) { reset(); 
 void PReLUImpl::reset() { weight = register_parameter("weight", full({options.num_parameters()}, options.init())); }
 ATHANOR_FORWARD(PReLU, functional::prelu(input, weight))
 ATHANOR_PRINT(PReLU, "num_parameters=" << options.num_parameters())
+#undef ATHANOR_FORWARD
+#undef ATHANOR_PRINT
 
 }  // namespace athanor::nn

@@ -230,5 +230,6 @@ Tensor detail::conv_by_name(std::size_t dims, const Tensor& input, const Tensor&
   return nn::convolve(dims, input, weight, bias,
                       {op, strides, none, dilations, {}, padding == "same" ? "same" : "valid", groups, false});
 }
+#undef ATHANOR_CONV_LAYER
 
 }  // namespace athanor

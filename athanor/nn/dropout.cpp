@@ -75,5 +75,6 @@ ATHANOR_DROPOUT_LAYER(Dropout2d, dropout2d, Dropout2dFuncOptions)
 ATHANOR_DROPOUT_LAYER(Dropout3d, dropout3d, Dropout3dFuncOptions)
 ATHANOR_DROPOUT_LAYER(AlphaDropout, alpha_dropout, AlphaDropoutFuncOptions)
 ATHANOR_DROPOUT_LAYER(FeatureAlphaDropout, feature_alpha_dropout, FeatureAlphaDropoutFuncOptions)
+#undef ATHANOR_DROPOUT_LAYER
 
 }  // namespace athanor::nn

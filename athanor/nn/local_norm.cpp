@@ -74,5 +74,6 @@ Tensor CrossMapLRN2dImpl::forward(const Tensor& input) {
     return input / scale.pow(options.beta());
   });
 }
+#undef ATHANOR_LOCAL_NORM_PRINT
 
 }  // namespace athanor::nn

@@ -115,5 +115,7 @@ void MarginRankingLossImpl::pretty_print(std::ostream& stream) const { stream <<
 Tensor MarginRankingLossImpl::forward(const Tensor& input1, const Tensor& input2, const Tensor& target) {
   return in_module(*this, [&] { return functional::margin_ranking_loss(input1, input2, target, options); });
 }
+#undef ATHANOR_LOSS
+#undef ATHANOR_PLAIN_LOSS
 
 }  // namespace athanor::nn

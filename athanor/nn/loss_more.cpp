@@ -138,5 +138,6 @@ ATHANOR_PLAIN_LOSS(GaussianNLLLoss)
 Tensor GaussianNLLLossImpl::forward(const Tensor& input, const Tensor& target, const Tensor& var) {
   return in_module(*this, [&] { return functional::gaussian_nll_loss(input, target, var, options); });
 }
+#undef ATHANOR_PLAIN_LOSS
 
 }  // namespace athanor::nn

@@ -109,5 +109,6 @@ void detail::print_lp_pool(std::ostream& stream, std::size_t dims, double norm_t
 ATHANOR_POOL(1)
 ATHANOR_POOL(2)
 ATHANOR_POOL(3)
+#undef ATHANOR_POOL
 
 }  // namespace athanor::nn

@@ -13,7 +13,7 @@ using Row = std::vector<std::string>;
 std::string grouped(std::int64_t n) {
   std::string digits = std::to_string(n);
   for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), ",");
+    digits.insert(digits.begin() + at, ',');
   return digits;
 }
 

@@ -56,7 +56,7 @@ Meta like_stored(const Tensor& t) {
 }
 
 /// An activation for a kernel that works in blocks.
-Stored in_blocks(const Tensor& t, int block) { return t.defined() ? Stored(t, block) : Stored(t); }
+Stored stored_in_blocks(const Tensor& t, int block) { return t.defined() ? Stored(t, block) : Stored(t); }
 
 /// All dims but the channels.
 DimVector batch_dims(const Tensor& input) {
@@ -111,8 +111,8 @@ struct BatchNormBackward {
            const Tensor& out, const Tensor& mean, const Tensor& invstd, const Tensor& weight, const Tensor&) {
     // The gradient follows the activation.
     if (const int block = detail::hidden_block(dx.defined() ? dx : input))
-      launch<3>(batch_norm_backward_kernel, Stored(dx), dw, db, in_blocks(grad, block), in_blocks(input, block),
-                in_blocks(out, block), mean, invstd, weight, training);
+      launch<3>(batch_norm_backward_kernel, Stored(dx), dw, db, stored_in_blocks(grad, block),
+                stored_in_blocks(input, block), stored_in_blocks(out, block), mean, invstd, weight, training);
     else
       launch<3>(batch_norm_backward_kernel, dx, dw, db, grad, input, out, mean, invstd, weight, training);
   }
@@ -148,7 +148,7 @@ struct BatchNormTrain {
            const Tensor& bias, const Tensor& residual, const Tensor& running_mean, const Tensor& running_var) {
     if (const int block = detail::hidden_block(out))
       launch<5>(batch_norm_kernel, Stored(out), mean, invstd, running_mean, running_var, Stored(input, block), weight,
-                bias, momentum, eps, relu, in_blocks(residual, block));
+                bias, momentum, eps, relu, stored_in_blocks(residual, block));
     else
       launch<5>(batch_norm_kernel, out, mean, invstd, running_mean, running_var, input, weight, bias, momentum, eps,
                 relu, residual);
@@ -211,7 +211,7 @@ struct BatchNormEval {
            const Tensor& mean, const Tensor& var) {
     if (const int block = detail::hidden_block(out))
       launch(batch_norm_eval_kernel, Stored(out), Stored(input, block), weight, bias, mean, var, eps, relu,
-             in_blocks(residual, block));
+             stored_in_blocks(residual, block));
     else
       launch(batch_norm_eval_kernel, out, input, weight, bias, mean, var, eps, relu, residual);
   }

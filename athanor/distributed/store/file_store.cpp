@@ -23,7 +23,7 @@ struct Entry {
   std::uint64_t key_size;
   std::uint64_t value_size;
 };
-constexpr std::uint32_t kMagic = 0x31475641;  // "AVG1", little endian
+constexpr std::uint32_t kFileMagic = 0x31475641;  // "AVG1", little endian
 constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 30;
 
 // Bytes far behind any content that carry the locks: who changes the file, and who has it open.
@@ -168,7 +168,7 @@ void FileStore::read_new_entries() {
   while (bytes.size() - at >= sizeof(Entry) + 8) {
     Entry entry;
     std::memcpy(&entry, bytes.data() + at, sizeof entry);
-    if (entry.magic != kMagic || (entry.kind != 's' && entry.kind != 'd') || entry.key_size > kMaxSize ||
+    if (entry.magic != kFileMagic || (entry.kind != 's' && entry.kind != 'd') || entry.key_size > kMaxSize ||
         entry.value_size > kMaxSize)
       broken("it holds something else than a FileStore");
     const std::uint64_t whole = sizeof entry + entry.key_size + entry.value_size + 8;
@@ -190,7 +190,7 @@ void FileStore::read_new_entries() {
 
 void FileStore::write_entry(char kind, const std::string& key, const Value& value) {
   if (key.size() > kMaxSize || value.size() > kMaxSize) broken(detail::str("key or value above ", kMaxSize, " bytes"));
-  const Entry entry{kMagic, static_cast<std::uint32_t>(kind), key.size(), value.size()};
+  const Entry entry{kFileMagic, static_cast<std::uint32_t>(kind), key.size(), value.size()};
   std::vector<char> bytes(sizeof entry);
   std::memcpy(bytes.data(), &entry, sizeof entry);
   bytes.insert(bytes.end(), key.begin(), key.end());
