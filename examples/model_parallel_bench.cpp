@@ -2,9 +2,11 @@
 // (a pipeline). Without a GPU the two devices are virtual CPU devices, each with its share of the processors.
 //
 //     model_parallel_bench [--batch 120 --size 128 --batches 3 --repeats 10 --classes 1000 --split 20]
-//                          [--splits 1,3,5,8,10,12,20,40,60] [--out DIR] [--trace FILE]
+//                          [--splits 1,3,5,8,10,12,20,40,60] [--lr 0.001] [--seed 1] [--devices cpu:0,cpu:1]
+//                          [--out DIR] [--trace FILE]
 //
-// Prints mean and deviation of the time for `batches` training steps, and writes mp_and_rn.svg, mp_and_rn_and_pp.svg,
+// The charts are labelled as the tutorial's: "Single GPU" is the network in one piece with all threads. Prints mean and
+// deviation of the time for `batches` training steps, and writes mp_and_rn.svg, mp_and_rn_and_pp.svg,
 // split_size_tradeoff.svg and model_parallel_bench.json. With --trace, also what each device did when in a training of
 // the pipelined model, for chrome://tracing or Perfetto.
 #include <CLI/CLI.hpp>
@@ -17,6 +19,7 @@
 
 #include "athanor/athanor.h"
 #include "athanor/models/resnet.h"
+#include "athanor/parallel/data_parallel.h"
 #include "athanor/parallel/pipeline.h"
 #include "athanor/profiler/profiler.h"
 #include "examples/svg_chart.h"
@@ -28,6 +31,10 @@ namespace {
 struct Flags {
   std::int64_t batch = 120, size = 128, batches = 3, repeats = 10, classes = 1000, split = 20;
   std::vector<std::int64_t> splits;
+  double lr = 0.001;
+  std::uint64_t seed = 1;
+  std::vector<std::string> devices{"cpu:0", "cpu:1"};
+  Device first, second;  // of `devices`
   std::string out = ".", layers = "3,4,6,3", trace;
   int threads = 0;
   bool pipeline_class = false;
@@ -43,24 +50,23 @@ models::ResNetOptions network(const Flags& f) {
   return models::ResNetOptions(models::ResNetOptions::Block::Bottleneck, layers).num_classes(f.classes);
 }
 
-const Device kFirst(DeviceType::CPU, 0), kSecond(DeviceType::CPU, 1);
-
 // The network's layers in two sequences, each on its device.
 class ModelParallelResNet50 : public models::ResNetImpl {
  public:
-  explicit ModelParallelResNet50(const Flags& f) : ResNetImpl(network(f)) {
+  explicit ModelParallelResNet50(const Flags& f) : ResNetImpl(network(f)), second_(f.second) {
     seq1 = register_module("seq1", nn::Sequential(conv1, bn1, relu, maxpool, layer1, layer2));
     seq2 = register_module("seq2", nn::Sequential(layer3, layer4, avgpool));
-    seq1->to(kFirst);
-    seq2->to(kSecond);
-    fc->to(kSecond);
+    seq1->to(f.first);
+    seq2->to(second_);
+    fc->to(second_);
   }
   Tensor forward(const Tensor& x) override {
-    const Tensor y = seq2->forward(seq1->forward(x).to(kSecond));
+    const Tensor y = seq2->forward(seq1->forward(x).to(second_));
     return fc(y.view({y.size(0), -1}));
   }
 
  protected:
+  const Device second_;
   nn::Sequential seq1{nullptr}, seq2{nullptr};
 };
 
@@ -71,12 +77,12 @@ class PipelineParallelResNet50 : public ModelParallelResNet50 {
       : ModelParallelResNet50(f), split_size_(split_size) {}
   Tensor forward(const Tensor& x) override {
     const std::vector<Tensor> splits = x.split(split_size_);
-    Tensor previous = seq1->forward(splits[0]).to(kSecond);
+    Tensor previous = seq1->forward(splits[0]).to(second_);
     std::vector<Tensor> results;
     for (std::size_t i = 1; i < splits.size(); ++i) {
       previous = seq2->forward(previous);  // on the second device, while the first goes on
       results.push_back(fc(previous.view({previous.size(0), -1})));
-      previous = seq1->forward(splits[i]).to(kSecond);
+      previous = seq1->forward(splits[i]).to(second_);
     }
     previous = seq2->forward(previous);
     results.push_back(fc(previous.view({previous.size(0), -1})));
@@ -94,7 +100,7 @@ Tensor one_hot_labels(const Flags& f) {
 // Seconds of one training of `batches` steps.
 double train(const Flags& f, models::ResNetImpl& model, Device input_device) {
   const auto begin = std::chrono::steady_clock::now();
-  optim::SGD optimizer(model.parameters(), optim::SGDOptions(0.001));
+  optim::SGD optimizer(model.parameters(), optim::SGDOptions(f.lr));
   Tensor loss;
   for (std::int64_t i = 0; i < f.batches; ++i) {
     const Tensor inputs = randn({f.batch, 3, f.size, f.size}), labels = one_hot_labels(f);
@@ -105,21 +111,21 @@ double train(const Flags& f, models::ResNetImpl& model, Device input_device) {
     optimizer.step();
   }
   static_cast<void>(loss.item<float>());
-  for (const Device device : {kFirst, kSecond})
-    if (cpu_device_count() > 0) synchronize(device);
+  if (!input_device.is_host())
+    for (const Device device : {f.first, f.second}) synchronize(device);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 double pipeline_class(const Flags& f, nn::parallel::Pipeline& pipe) {
   const auto begin = std::chrono::steady_clock::now();
-  optim::SGD optimizer(pipe->parameters(), optim::SGDOptions(0.001));
+  optim::SGD optimizer(pipe->parameters(), optim::SGDOptions(f.lr));
   for (std::int64_t i = 0; i < f.batches; ++i) {
     const Tensor inputs = randn({f.batch, 3, f.size, f.size}), labels = one_hot_labels(f);
     optimizer.zero_grad();
     pipe->train_step(inputs, labels, [](const Tensor& y, const Tensor& t) { return mse_loss(y, t); });
     optimizer.step();
   }
-  for (const Device device : {kFirst, kSecond}) synchronize(device);
+  for (const Device device : {f.first, f.second}) synchronize(device);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -137,15 +143,30 @@ examples::ChartValue measured(const Flags& f, const std::string& label, double x
 
 // With queues on, operations of the host have one thread: the single device is measured without them.
 examples::ChartValue single_device(const Flags& f) {
+  const int cuda = athanor::detail::cuda_queue_count();
   athanor::detail::configure_cpu_queues(0);
+  athanor::detail::configure_cuda_queues(0);
   models::ResNetImpl model(network(f));
-  return measured(f, "Single Device", 0, [&] { return train(f, model, Device()); });
+  const auto value = measured(f, "Single GPU", 0, [&] { return train(f, model, Device()); });
+  athanor::detail::configure_cuda_queues(cuda);
+  return value;
+}
+
+// Starts the two devices, as many queues as their numbers ask for.
+void start_devices(Flags& f) {
+  int cpus = 0;
+  for (const std::string& name : f.devices)
+    if (const Device device(name); device.type() == DeviceType::CPU) cpus = std::max({2, cpus, device.index() + 1});
+  athanor::detail::configure_cpu_queues(cpus);
+  const auto places = nn::parallel::distinct_devices({Device(f.devices[0]), Device(f.devices[1])}, "--devices");
+  f.first = places[0];
+  f.second = places[1];
 }
 
 // One training with the profiler on: the trace, and for how much of the time each device computed.
 void write_timeline(const Flags& f, models::ResNetImpl& model) {
   profiler::Profile profile;
-  train(f, model, kFirst);
+  train(f, model, f.first);
   profile.stop();
   profile.export_chrome_trace(f.trace);
   std::map<std::string, double> busy;
@@ -160,32 +181,33 @@ void write_timeline(const Flags& f, models::ResNetImpl& model) {
     std::printf("%s computed for %.0f %% of the time\n", device.c_str(), 100 * ns / static_cast<double>(end - begin));
 }
 
-void run(const Flags& f) {
+void run(Flags f) {
   std::filesystem::create_directories(f.out);
-  manual_seed(1);
+  manual_seed(f.seed);
   if (f.threads > 0) set_num_threads(f.threads);
   std::vector<examples::ChartValue> bars, sweep;
+  start_devices(f);  // says what is wrong with them before anything is measured
   const examples::ChartValue single = single_device(f);
-  athanor::detail::configure_cpu_queues(2);
+  start_devices(f);
   {
     ModelParallelResNet50 model(f);
-    bars.push_back(measured(f, "Model Parallel", 0, [&] { return train(f, model, kFirst); }));
+    bars.push_back(measured(f, "Model Parallel", 0, [&] { return train(f, model, f.first); }));
   }
   bars.push_back(single);
   {
     PipelineParallelResNet50 model(f, f.split);
-    bars.push_back(measured(f, "Pipelining Model Parallel", 0, [&] { return train(f, model, kFirst); }));
+    bars.push_back(measured(f, "Pipelining Model Parallel", 0, [&] { return train(f, model, f.first); }));
     if (!f.trace.empty()) write_timeline(f, model);
   }
   for (const std::int64_t split : f.splits) {
     PipelineParallelResNet50 model(f, split);
     sweep.push_back(
-        measured(f, std::to_string(split), static_cast<double>(split), [&] { return train(f, model, kFirst); }));
+        measured(f, std::to_string(split), static_cast<double>(split), [&] { return train(f, model, f.first); }));
   }
   std::vector<examples::ChartValue> all = bars;
   if (f.pipeline_class) {
     nn::parallel::PipelineOptions options;
-    options.devices({kFirst, kSecond})
+    options.devices({f.first, f.second})
         .split_size(f.split)
         .schedule(nn::parallel::PipelineSchedule::OneForwardOneBackward);
     const nn::Sequential layers = models::as_sequential(models::ResNet(network(f)));
@@ -223,6 +245,9 @@ int main(int argc, char** argv) {
   app.add_option("--split", f.split, "images in a part")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--splits", f.splits, "parts for the sweep; 0 for no sweep")->delimiter(',');
   app.add_option("--layers", f.layers, "blocks of each stage")->capture_default_str();
+  app.add_option("--lr", f.lr, "learning rate")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--seed", f.seed, "of weights and inputs")->capture_default_str();
+  app.add_option("--devices", f.devices, "of the two halves")->delimiter(',')->expected(2)->capture_default_str();
   app.add_option("--threads", f.threads, "of the single device");
   app.add_option("--out", f.out, "folder for the charts")->capture_default_str();
   app.add_option("--trace", f.trace, "file for a timeline of the pipelined model");
