@@ -4,10 +4,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "athanor/base/parallel.h"
 #include "athanor/distributed/collectives.h"
@@ -19,9 +24,10 @@
 #include "athanor/optim/algorithms.h"
 #include "athanor/parallel/data_parallel.h"
 #include "athanor/parallel/ddp.h"
-#include "athanor/tensor/allocator.h"
+#include "athanor/tensor/device_memory.h"
 #include "athanor/tensor/stream.h"
 #include "cli/bench.h"
+#include "examples/svg_chart.h"
 
 namespace athanor::cli {
 namespace {
@@ -32,14 +38,18 @@ using Forward = std::function<Tensor(const Tensor&)>;
 struct Arguments {
   int replicas = 2, rounds = 7, steps = 5;
   std::int64_t batch = 128;
-  std::string json;
+  std::string json, charts;
 };
 
-// What one way of training measured.
+constexpr int kMost = 64;  // replicas
+
+// What one way of training measured. Goes through a pipe as it is.
 struct Figures {
-  double seconds = 0;    // of a step, the median
-  double megabytes = 0;  // of tensors at once in a process
-  double loss = 0;       // after the last step, which all ways share
+  double seconds = 0, deviation = 0;         // of a step: the median of the rounds, their standard deviation
+  double loss = 0;                           // after the last step, which all ways share
+  int devices = 0;                           // or ranks
+  std::array<double, kMost> megabytes = {};  // of tensors at once on each
+  std::vector<double> memory() const { return {megabytes.begin(), megabytes.begin() + devices}; }
 };
 
 // PyTorch's MNIST example without dropout, so that all ways compute the same.
@@ -75,8 +85,8 @@ struct Data {
   }
 };
 
-Figures measure(const Arguments& a, const Net& net, const Forward& forward, const Data& data,
-                const std::function<void()>& together) {
+Figures measure(const Arguments& a, const std::vector<Device>& devices, const Net& net, const Forward& forward,
+                const Data& data, const std::function<void()>& together) {
   optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.01).momentum(0.5));
   Tensor loss;
   const auto step = [&] {
@@ -87,12 +97,12 @@ Figures measure(const Arguments& a, const Net& net, const Forward& forward, cons
     optimizer.step();
   };
   const auto finish = [&] {
-    for (int i = 0; i < cpu_device_count(); ++i) synchronize(Device(DeviceType::CPU, static_cast<DeviceIndex>(i)));
+    for (const Device device : devices) synchronize(device);
     together();
   };
   for (int i = 0; i < 2; ++i) step();
   finish();
-  host_allocator().reset_peak();
+  for (const Device device : devices) reset_peak_memory_stats(device);
   std::vector<double> seconds;
   for (int round = 0; round < a.rounds; ++round) {
     const auto begin = Clock::now();
@@ -100,16 +110,25 @@ Figures measure(const Arguments& a, const Net& net, const Forward& forward, cons
     finish();
     seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count() / a.steps);
   }
+  Figures figures;
   std::sort(seconds.begin(), seconds.end());
-  return {seconds[seconds.size() / 2], static_cast<double>(host_allocator().stats().peak_allocated) / 1e6,
-          loss.item<double>()};
+  figures.seconds = seconds[seconds.size() / 2];
+  double mean = 0, square = 0;
+  for (const double s : seconds) mean += s / a.rounds;
+  for (const double s : seconds) square += (s - mean) * (s - mean) / a.rounds;
+  figures.deviation = std::sqrt(square);
+  for (const Device device : devices)
+    figures.megabytes[static_cast<std::size_t>(figures.devices++)] =
+        static_cast<double>(max_memory_allocated(device)) / 1e6;
+  figures.loss = loss.item<double>();
+  return figures;
 }
 
 Figures single(const Arguments& a) {
   set_num_threads(1);
   Net net = network();
   return measure(
-      a, net, [net](const Tensor& x) mutable { return net(x); }, Data(a.batch, 0, a.batch), [] {});
+      a, {Device()}, net, [net](const Tensor& x) mutable { return net(x); }, Data(a.batch, 0, a.batch), [] {});
 }
 
 Figures data_parallel(const Arguments& a) {
@@ -118,7 +137,8 @@ Figures data_parallel(const Arguments& a) {
   net->to(nn::parallel::all_devices()[0]);
   nn::parallel::DataParallel wrapped(net);
   return measure(
-      a, net, [wrapped](const Tensor& x) mutable { return wrapped(x); }, Data(a.batch, 0, a.batch), [] {});
+      a, wrapped->device_ids(), net, [wrapped](const Tensor& x) mutable { return wrapped(x); },
+      Data(a.batch, 0, a.batch), [] {});
 }
 
 Figures distributed_rank(const Arguments& a, const std::shared_ptr<athanor::distributed::Store>& store, int rank) {
@@ -133,7 +153,7 @@ Figures distributed_rank(const Arguments& a, const std::shared_ptr<athanor::dist
   nn::parallel::DistributedDataParallel wrapped(net);
   const std::int64_t each = a.batch / a.replicas;
   Figures figures = measure(
-      a, net, [wrapped](const Tensor& x) mutable { return wrapped(x); }, Data(a.batch, rank * each, each),
+      a, {Device()}, net, [wrapped](const Tensor& x) mutable { return wrapped(x); }, Data(a.batch, rank * each, each),
       [] { athanor::distributed::barrier(); });
   Tensor mean = full({1}, figures.loss, TensorOptions(kDouble));
   athanor::distributed::all_reduce(mean);
@@ -181,7 +201,7 @@ class Child {
   int from_ = -1;
 };
 
-// The slowest rank's time, the greatest rank's memory.
+// The slowest rank's time, every rank's memory.
 Figures distributed_all(const Arguments& a) {
   using namespace athanor::distributed;
   Listener listener = Listener::on_port(0, "127.0.0.1");
@@ -200,9 +220,42 @@ Figures distributed_all(const Arguments& a) {
   Figures all;
   for (const Child& rank : ranks) {
     const Figures f = rank.result();
-    all = {std::max(all.seconds, f.seconds), std::max(all.megabytes, f.megabytes), f.loss};
+    if (f.seconds > all.seconds) all.seconds = f.seconds, all.deviation = f.deviation;
+    all.megabytes[static_cast<std::size_t>(all.devices++)] = f.megabytes[0];
+    all.loss = f.loss;
   }
   return all;
+}
+
+struct Line {
+  const char* name;
+  Figures figures;
+  double moved;
+};
+
+void write_charts(const std::string& folder, const std::vector<Line>& lines) {
+  std::vector<examples::ChartValue> times, memory;
+  for (const Line& line : lines) {
+    times.push_back({line.name, 0, line.figures.seconds * 1e3, line.figures.deviation * 1e3});
+    const std::vector<double> all = line.figures.memory();
+    const double most = *std::max_element(all.begin(), all.end());
+    memory.push_back({line.name, 0, most, 0});
+  }
+  std::filesystem::create_directories(folder);
+  using examples::SvgChart;
+  examples::write_file(folder + "/dp_ddp_time.svg", SvgChart("", "", "Time of a step (ms)").bars(times));
+  examples::write_file(folder + "/dp_ddp_memory.svg",
+                       SvgChart("", "", "Memory of the fullest device (MB)").bars(memory));
+}
+
+std::string text_of(const std::vector<double>& megabytes) {
+  std::string text;
+  char number[32];
+  for (const double mb : megabytes) {
+    std::snprintf(number, sizeof number, " %.1f", mb);
+    text += number;
+  }
+  return text;
 }
 
 void run(const Arguments& a) {
@@ -216,36 +269,30 @@ void run(const Arguments& a) {
   for (const Tensor& p : network()->parameters()) parameters += static_cast<double>(p.nbytes()) / 1e6;
   const double others = a.replicas - 1;
   const double inputs = static_cast<double>(a.batch) * 784 * 4 / 1e6 * others / a.replicas;
-  struct Line {
-    const char* name;
-    Figures figures;
-    double moved;
-  };
   // DataParallel: inputs out, parameters out, gradients back. DDP: every rank sends and gets (n - 1) / n of the
   // gradients twice.
-  const Line lines[] = {{"one thread", one, 0},
-                        {"DataParallel", dp, inputs + 2 * others * parameters},
-                        {"DistributedDataParallel", ddp, 2 * others * parameters}};
+  const std::vector<Line> lines = {{"one thread", one, 0},
+                                   {"DataParallel", dp, inputs + 2 * others * parameters},
+                                   {"DistributedDataParallel", ddp, 2 * others * parameters}};
   std::printf("# PyTorch's MNIST example, batch %lld, %d replicas of one thread\n", static_cast<long long>(a.batch),
               a.replicas);
-  std::printf("%-24s %10s %8s %14s %18s %10s\n", "", "step, ms", "speed-up", "moved, MB/step", "memory, MB/process",
-              "loss");
+  std::printf("%-24s %10s %8s %14s %10s  %s\n", "", "step, ms", "speed-up", "moved, MB/step", "loss",
+              "memory of each device or rank, MB");
   nlohmann::json results = nlohmann::json::array();
   for (const Line& line : lines) {
-    std::printf("%-24s %10.2f %8.2f %14.1f %18.1f %10.5f\n", line.name, line.figures.seconds * 1e3,
-                one.seconds / line.figures.seconds, line.moved, line.figures.megabytes, line.figures.loss);
+    std::printf("%-24s %10.2f %8.2f %14.1f %10.5f %s\n", line.name, line.figures.seconds * 1e3,
+                one.seconds / line.figures.seconds, line.moved, line.figures.loss,
+                text_of(line.figures.memory()).c_str());
     results.push_back({{"way", line.name},
                        {"seconds", line.figures.seconds},
+                       {"deviation", line.figures.deviation},
                        {"speed_up", one.seconds / line.figures.seconds},
                        {"moved_mb", line.moved},
-                       {"memory_mb", line.figures.megabytes},
+                       {"memory_mb", line.figures.memory()},
                        {"loss", line.figures.loss}});
   }
-  if (a.json.empty()) return;
-  std::FILE* file = std::fopen(a.json.c_str(), "w");
-  ATHANOR_CHECK_TYPE(IoError, file != nullptr, "cannot write '", a.json, "'");
-  std::fputs(results.dump(1).c_str(), file);
-  std::fclose(file);
+  if (!a.json.empty()) examples::write_file(a.json, results.dump(1) + "\n");
+  if (!a.charts.empty()) write_charts(a.charts, lines);
 }
 
 }  // namespace
@@ -255,7 +302,7 @@ void add_dp_ddp(CLI::App& app) {
   CLI::App* command = app.add_subcommand("dp_ddp", "DataParallel beside DistributedDataParallel");
   command->add_option("--replicas", arguments->replicas, "devices, or ranks")
       ->capture_default_str()
-      ->check(CLI::Range(2, 64));
+      ->check(CLI::Range(2, kMost));
   command->add_option("--batch", arguments->batch, "examples of all replicas together")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
@@ -266,6 +313,7 @@ void add_dp_ddp(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   command->add_option("--json", arguments->json, "also write the results to this file");
+  command->add_option("--charts", arguments->charts, "also draw dp_ddp_time.svg and dp_ddp_memory.svg in this folder");
   command->callback([arguments] { run(*arguments); });
 }
 
