@@ -360,7 +360,9 @@ TEST(PyTorch, ReadsOursAndWeReadPyTorchs) {
   save_pt(folder / "adam.pt", to_ivalue(adam));
   ASSERT_TRUE(run_python(folder, R"(
 import torch
-d = torch.load('ours.pt', weights_only=True)
+# 1.13's restricted reader knows no floats outside tensors, not even those that it wrote itself.
+restricted = not torch.__version__.startswith('1.')
+d = torch.load('ours.pt', weights_only=restricted)
 base = torch.arange(6.).view(2, 3)
 assert list(d) == ['t', 'row', 'bf', 'flag', 'scalar', 'empty', 'list', 'tuple', 0]
 assert torch.equal(d['t'], base.t()) and d['t'].stride() == (1, 3) and d['t'].data_ptr() + 12 == d['row'].data_ptr()
@@ -374,7 +376,7 @@ torch.manual_seed(0)
 opt = torch.optim.Adam(net.parameters(), betas=(0.5, 0.75))
 net(torch.ones(4, 2)).sum().backward()
 opt.step()
-opt.load_state_dict(torch.load('adam.pt', weights_only=True))
+opt.load_state_dict(torch.load('adam.pt', weights_only=restricted))
 assert opt.param_groups[0]['betas'] == (0.5, 0.75) and opt.param_groups[0]['lr'] == 0.01
 assert opt.state[net[0].weight]['step'] == 1
 opt.step()

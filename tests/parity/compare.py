@@ -88,7 +88,8 @@ KNOWN = [
      "a singular matrix has no gradient here, which is an error; the gradient of a logarithm of a negative is not that of NaN"),
     ("ctc_loss", lambda d: d.gradient,
      "the gradient is that of free variables; torch adds exp(log_probs), which log_softmax's backward takes out again"),
-    ("addbmm|addmm|baddbmm|mm|bmm|dot|vdot|mv|addmv|matmul|linear|conv.*", lambda d: VERSION < (2, 0) and d.dtype == torch.bfloat16,
+    ("addbmm|addmm|baddbmm|mm|bmm|dot|vdot|mv|addmv|matmul|linear|einsum|upsample_.*|conv.*",
+     lambda d: VERSION < (2, 0) and d.dtype == torch.bfloat16,
      "bfloat16 in torch 1: sums are bfloat16, and transposed convolutions have wrong shapes"),
 ]
 

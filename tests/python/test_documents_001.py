@@ -426,7 +426,7 @@ import athanor.distributed as dist
 def run(rank, size):
     t = torch.ones(1)
     dist.all_reduce(t)
-    print("total", t.item(), flush=True)
+    print(f"total {t.item()}\\n", end="", flush=True)  # in one piece: mpirun mixes what ranks write
 def init_processes(rank, size, fn, backend='tcp'):
     dist.init_process_group(backend, rank=rank, world_size=size)
     fn(dist.get_rank(), dist.get_world_size())
