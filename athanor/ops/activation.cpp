@@ -72,6 +72,7 @@ struct Elu : UnaryOfInput<Elu, UnaryOp::Elu, ResultType::Floating> {
   Tensor slope(const Tensor& g, const Tensor& in) const { return elu_backward(g, in, alpha); }
 };
 
+/// 1.0507 · (max(0, x) + min(0, 1.67326 · (exp(x) - 1))) of each element.
 struct Selu : UnaryOfInput<Selu, UnaryOp::Selu, ResultType::Floating> {
   ATHANOR_OP("selu(Tensor self) -> Tensor | inplace function");
   static constexpr const char* grad_name = "EluBackward0";

@@ -40,6 +40,7 @@ struct RoundingDivisionScalar : ScalarPointwise<Derived, Kind> {
   void grad(GradCall& g) { g.set(0, zeros_like(g.grad())); }
 };
 
+/// input / other, rounded down. Shapes broadcast; integers divided by zero throw Error.
 struct DivFloor : RoundingDivision<DivFloor, BinaryOp::DivFloor> {
   ATHANOR_OP("floor_divide(Tensor self, Tensor other) -> Tensor | inplace out");
 };

@@ -10,6 +10,7 @@ namespace athanor::ops {
 
 // Comparisons give bool; NaN is unequal to everything.
 
+/// Whether each element of input is equal to that of other, as bools. Shapes broadcast.
 struct Eq : BinaryPointwise<Eq, BinaryOp::Eq, ResultType::Bool> {
   ATHANOR_OP("eq(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -18,6 +19,7 @@ struct EqScalar : ScalarPointwise<EqScalar, BinaryOp::Eq, ResultType::Bool> {
   Scalar other;
 };
 
+/// Whether each element of input is not equal to that of other, as bools. Shapes broadcast.
 struct Ne : BinaryPointwise<Ne, BinaryOp::Ne, ResultType::Bool> {
   ATHANOR_OP("ne(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -26,6 +28,7 @@ struct NeScalar : ScalarPointwise<NeScalar, BinaryOp::Ne, ResultType::Bool> {
   Scalar other;
 };
 
+/// Whether each element of input is less than that of other, as bools. Shapes broadcast.
 struct Lt : BinaryPointwise<Lt, BinaryOp::Lt, ResultType::Bool> {
   ATHANOR_OP("lt(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -34,6 +37,7 @@ struct LtScalar : ScalarPointwise<LtScalar, BinaryOp::Lt, ResultType::Bool> {
   Scalar other;
 };
 
+/// Whether each element of input is at most that of other, as bools. Shapes broadcast.
 struct Le : BinaryPointwise<Le, BinaryOp::Le, ResultType::Bool> {
   ATHANOR_OP("le(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -42,6 +46,7 @@ struct LeScalar : ScalarPointwise<LeScalar, BinaryOp::Le, ResultType::Bool> {
   Scalar other;
 };
 
+/// Whether each element of input is greater than that of other, as bools. Shapes broadcast.
 struct Gt : BinaryPointwise<Gt, BinaryOp::Gt, ResultType::Bool> {
   ATHANOR_OP("gt(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -50,6 +55,7 @@ struct GtScalar : ScalarPointwise<GtScalar, BinaryOp::Gt, ResultType::Bool> {
   Scalar other;
 };
 
+/// Whether each element of input is at least that of other, as bools. Shapes broadcast.
 struct Ge : BinaryPointwise<Ge, BinaryOp::Ge, ResultType::Bool> {
   ATHANOR_OP("ge(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -60,14 +66,17 @@ struct GeScalar : ScalarPointwise<GeScalar, BinaryOp::Ge, ResultType::Bool> {
 
 // Logic: anything but 0 counts as true.
 
+/// Whether both elements are nonzero, as bools. Shapes broadcast.
 struct LogicalAnd : BinaryPointwise<LogicalAnd, BinaryOp::LogicalAnd, ResultType::Bool> {
   ATHANOR_OP("logical_and(Tensor self, Tensor other) -> Tensor | inplace out");
 };
 
+/// Whether at least one element is nonzero, as bools. Shapes broadcast.
 struct LogicalOr : BinaryPointwise<LogicalOr, BinaryOp::LogicalOr, ResultType::Bool> {
   ATHANOR_OP("logical_or(Tensor self, Tensor other) -> Tensor | inplace out");
 };
 
+/// Whether just one of both elements is nonzero, as bools. Shapes broadcast.
 struct LogicalXor : BinaryPointwise<LogicalXor, BinaryOp::LogicalXor, ResultType::Bool> {
   ATHANOR_OP("logical_xor(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -95,6 +104,7 @@ struct BitwiseScalarPointwise : ScalarPointwise<Derived, Kind> {
   Meta infer(const Tensor& a) { return bitwise_meta(Derived::schema, ScalarPointwise<Derived, Kind>::infer(a)); }
 };
 
+/// Bit by bit, whether both are set, of integers or bools. Shapes broadcast. Throws TypeError for floating ones.
 struct BitwiseAnd : BitwisePointwise<BitwiseAnd, BinaryOp::BitwiseAnd> {
   ATHANOR_OP("bitwise_and(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -103,6 +113,7 @@ struct BitwiseAndScalar : BitwiseScalarPointwise<BitwiseAndScalar, BinaryOp::Bit
   Scalar other;
 };
 
+/// Bit by bit, whether one is set, of integers or bools. Shapes broadcast. Throws TypeError for floating ones.
 struct BitwiseOr : BitwisePointwise<BitwiseOr, BinaryOp::BitwiseOr> {
   ATHANOR_OP("bitwise_or(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -111,6 +122,7 @@ struct BitwiseOrScalar : BitwiseScalarPointwise<BitwiseOrScalar, BinaryOp::Bitwi
   Scalar other;
 };
 
+/// Bit by bit, whether they differ, of integers or bools. Shapes broadcast. Throws TypeError for floating ones.
 struct BitwiseXor : BitwisePointwise<BitwiseXor, BinaryOp::BitwiseXor> {
   ATHANOR_OP("bitwise_xor(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -119,6 +131,7 @@ struct BitwiseXorScalar : BitwiseScalarPointwise<BitwiseXorScalar, BinaryOp::Bit
   Scalar other;
 };
 
+/// Integers shifted to higher bits by other places. Shapes broadcast.
 struct LeftShift : BitwisePointwise<LeftShift, BinaryOp::LeftShift> {
   ATHANOR_OP("bitwise_left_shift(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -127,6 +140,7 @@ struct LeftShiftScalar : BitwiseScalarPointwise<LeftShiftScalar, BinaryOp::LeftS
   Scalar other;
 };
 
+/// Integers shifted to lower bits by other places, keeping the sign. Shapes broadcast.
 struct RightShift : BitwisePointwise<RightShift, BinaryOp::RightShift> {
   ATHANOR_OP("bitwise_right_shift(Tensor self, Tensor other) -> Tensor | inplace out");
 };

@@ -221,6 +221,7 @@ Tensor linalg_matrix_power(const Tensor& self, std::int64_t n) {
   return n == 1 ? clone(out) : out;
 }
 
+/// The product of n equal matrices, (*, m, m); of their inverses for a negative n. Throws LinAlgError if there is none.
 ATHANOR_FUNCTION("matrix_power(Tensor self, int n) -> Tensor");
 Tensor matrix_power(const Tensor& self, std::int64_t n) { return linalg_matrix_power(self, n); }
 

@@ -374,6 +374,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, Int
   return convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, false, 0, groups);
 }
 
+/// Cross-correlation of input, (N, C, D, H, W) or without N, with weight, (out, C / groups, kD, kH, kW).
 ATHANOR_FUNCTION(
     "conv3d(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, int[] dilation=1, "
     "int groups=1) -> Tensor");
@@ -391,6 +392,7 @@ Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor&
   return convolve("conv_transpose1d", 1, input, weight, bias, stride, padding, dilation, true, output_padding, groups);
 }
 
+/// The gradient of conv2d as a layer: input, (N, C, H, W) or without N, weight, (C, out / groups, kH, kW).
 ATHANOR_FUNCTION(
     "conv_transpose2d(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, "
     "int[] output_padding=0, int groups=1, int[] dilation=1) -> Tensor");
@@ -399,6 +401,7 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
   return convolve("conv_transpose2d", 2, input, weight, bias, stride, padding, dilation, true, output_padding, groups);
 }
 
+/// The gradient of conv3d as a layer: input, (N, C, D, H, W) or without N, weight, (C, out / groups, kD, kH, kW).
 ATHANOR_FUNCTION(
     "conv_transpose3d(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, "
     "int[] output_padding=0, int groups=1, int[] dilation=1) -> Tensor");

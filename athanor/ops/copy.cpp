@@ -57,6 +57,7 @@ void copy_(const Tensor& self, const Tensor& src, bool /*non_blocking*/) {
   self.impl()->bump_version();
 }
 
+/// Sets all elements to value.
 ATHANOR_FUNCTION("fill_(Tensor self, Scalar value) -> Tensor");
 void fill_(const Tensor& self, const Scalar& value) {
   const CallScope scope("fill_", profiler::detail::Form::Plain, self);
@@ -72,6 +73,7 @@ void fill_(const Tensor& self, const Tensor& value) {
   copy_(self, value);
 }
 
+/// Sets all elements to zero.
 ATHANOR_FUNCTION("zero_(Tensor self) -> Tensor");
 void zero_(const Tensor& self) { fill_(self, 0); }
 
@@ -161,6 +163,7 @@ Tensor to(const Tensor& self, const Tensor& other, bool non_blocking, bool copy)
   return to(self, other.options(), non_blocking, copy, std::nullopt);
 }
 
+/// The tensor in the dtype, and on the device, of other.
 ATHANOR_FUNCTION("type_as(Tensor self, Tensor other) -> Tensor | method");
 Tensor type_as(const Tensor& self, const Tensor& other) { return cast(self, other.dtype()); }
 

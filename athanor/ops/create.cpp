@@ -85,6 +85,7 @@ Tensor empty_permuted(IntArrayRef size, IntArrayRef physical_layout, const Tenso
   return empty_strided(size, strides, options);
 }
 
+/// A tensor of the given size filled with fill_value, whose type decides the dtype unless one is given.
 ATHANOR_FUNCTION("full(int[] size, Scalar fill_value, TensorOptions options={}) -> Tensor");
 Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& options) {
   TensorOptions o = options;
@@ -94,6 +95,7 @@ Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& opt
   return finish(std::move(t), options);
 }
 
+/// A tensor of zeros.
 ATHANOR_FUNCTION("zeros(int[] size, TensorOptions options={}) -> Tensor");
 Tensor zeros(IntArrayRef size, const TensorOptions& options) {
   Tensor t = make(size, options);
@@ -101,6 +103,7 @@ Tensor zeros(IntArrayRef size, const TensorOptions& options) {
   return finish(std::move(t), options);
 }
 
+/// A tensor of ones.
 ATHANOR_FUNCTION("ones(int[] size, TensorOptions options={}) -> Tensor");
 Tensor ones(IntArrayRef size, const TensorOptions& options) {
   Tensor t = make(size, options);
@@ -119,6 +122,7 @@ Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optiona
   return finish(make(self.sizes(), o), options);
 }
 
+/// A tensor filled with fill_value of the input's shape, and of its dtype and device unless others are given.
 ATHANOR_FUNCTION(
     "full_like(Tensor self, Scalar fill_value, TensorOptions options={}, MemoryFormat? memory_format=None) -> Tensor | "
     "function");
@@ -129,39 +133,46 @@ Tensor full_like(const Tensor& self, const Scalar& fill_value, const TensorOptio
   return finish(std::move(t), options);
 }
 
+/// A tensor of zeros of the input's shape, and of its dtype and device unless others are given.
 ATHANOR_FUNCTION(
     "zeros_like(Tensor self, TensorOptions options={}, MemoryFormat? memory_format=None) -> Tensor | function");
 Tensor zeros_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   return full_like(self, 0, options, memory_format);
 }
 
+/// A tensor of ones of the input's shape, and of its dtype and device unless others are given.
 ATHANOR_FUNCTION(
     "ones_like(Tensor self, TensorOptions options={}, MemoryFormat? memory_format=None) -> Tensor | function");
 Tensor ones_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   return full_like(self, 1, options, memory_format);
 }
 
+/// A tensor of the given size with any values, with this one's dtype and device unless others are given.
 ATHANOR_FUNCTION("new_empty(Tensor self, int[] size, TensorOptions options={}) -> Tensor | method");
 Tensor new_empty(const Tensor& self, IntArrayRef size, const TensorOptions& options) {
   return empty(size, like(self, options));
 }
 
+/// A tensor of the given size and strides with any values, with this one's dtype and device unless others are given.
 ATHANOR_FUNCTION(
     "new_empty_strided(Tensor self, int[] size, int[] stride, TensorOptions options={}) -> Tensor | method");
 Tensor new_empty_strided(const Tensor& self, IntArrayRef size, IntArrayRef stride, const TensorOptions& options) {
   return empty_strided(size, stride, like(self, options));
 }
 
+/// A tensor of the given size of zeros, with this one's dtype and device unless others are given.
 ATHANOR_FUNCTION("new_zeros(Tensor self, int[] size, TensorOptions options={}) -> Tensor | method");
 Tensor new_zeros(const Tensor& self, IntArrayRef size, const TensorOptions& options) {
   return zeros(size, like(self, options));
 }
 
+/// A tensor of the given size of ones, with this one's dtype and device unless others are given.
 ATHANOR_FUNCTION("new_ones(Tensor self, int[] size, TensorOptions options={}) -> Tensor | method");
 Tensor new_ones(const Tensor& self, IntArrayRef size, const TensorOptions& options) {
   return ones(size, like(self, options));
 }
 
+/// A tensor of the given size filled with fill_value, with this one's dtype and device unless others are given.
 ATHANOR_FUNCTION("new_full(Tensor self, int[] size, Scalar fill_value, TensorOptions options={}) -> Tensor | method");
 Tensor new_full(const Tensor& self, IntArrayRef size, const Scalar& fill_value, const TensorOptions& options) {
   return full(size, fill_value, like(self, options));

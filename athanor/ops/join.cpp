@@ -111,6 +111,7 @@ Tensor cat(TensorList tensors, std::int64_t dim) {
   for (const Tensor& t : tensors) converted.push_back(cast(t, p.type()));
   return cat_same_dtype(converted, dim);
 }
+/// Another name of cat: the tensors one after the other along dim; their other dims are equal.
 ATHANOR_FUNCTION("concat(Tensor[] tensors, int dim=0) -> Tensor");
 Tensor concat(TensorList tensors, std::int64_t dim) { return cat(tensors, dim); }
 
@@ -127,17 +128,20 @@ Tensor stack(TensorList tensors, std::int64_t dim) {
   return cat(parts, wrap_dim(dim, tensors[0].dim() + 1, "stack"));
 }
 
+/// The tensors side by side: along the second dim, the first for vectors.
 ATHANOR_FUNCTION("hstack(Tensor[] tensors) -> Tensor");
 Tensor hstack(TensorList tensors) {
   ATHANOR_CHECK(!tensors.empty(), "hstack expects a non-empty TensorList");
   const auto parts = atleast_1d(tensors);
   return cat(parts, parts[0].dim() == 1 ? 0 : 1);
 }
+/// The tensors on top of each other: along the first dim; vectors are rows.
 ATHANOR_FUNCTION("vstack(Tensor[] tensors) -> Tensor");
 Tensor vstack(TensorList tensors) {
   ATHANOR_CHECK(!tensors.empty(), "vstack expects a non-empty TensorList");
   return cat(atleast_2d(tensors), 0);
 }
+/// The tensors behind each other: along the third dim, which smaller ones get.
 ATHANOR_FUNCTION("dstack(Tensor[] tensors) -> Tensor");
 Tensor dstack(TensorList tensors) {
   ATHANOR_CHECK(!tensors.empty(), "dstack expects a non-empty TensorList");
@@ -353,11 +357,13 @@ struct Flip {
   void grad(GradCall& g) { g.set(0, flip(g.grad(), dims)); }
 };
 
+/// The columns in reverse order. Throws Error below two dims.
 ATHANOR_FUNCTION("fliplr(Tensor self) -> Tensor");
 Tensor fliplr(const Tensor& self) {
   ATHANOR_CHECK(self.dim() >= 2, "fliplr: Input must be >= 2-d.");
   return flip(self, {1});
 }
+/// The rows in reverse order. Throws Error for a tensor of no dims.
 ATHANOR_FUNCTION("flipud(Tensor self) -> Tensor");
 Tensor flipud(const Tensor& self) {
   ATHANOR_CHECK(self.dim() >= 1, "flipud: Input must be >= 1-d.");
@@ -406,6 +412,7 @@ struct RollDims {
   }
 };
 
+/// Elements moved on by shifts along dims, from the end back to the beginning; in flattened order without dims.
 ATHANOR_FUNCTION("roll(Tensor self, int[] shifts, int[] dims=[]) -> Tensor");
 Tensor roll(const Tensor& self, IntArrayRef shifts, IntArrayRef dims) {
   ATHANOR_CHECK(!shifts.empty(), "`shifts` required");
@@ -449,6 +456,7 @@ struct Repeat {
   }
 };
 
+/// The tensor repeated dims times along its last dims.
 ATHANOR_FUNCTION("tile(Tensor self, int[] dims) -> Tensor");
 Tensor tile(const Tensor& self, IntArrayRef dims) {
   DimVector repeats(dims);

@@ -83,6 +83,7 @@ Tensor linalg_inv(const Tensor& A) {
   check_square("linalg.inv", A);
   return _solve(A, expand(eye(A.size(-1), A.options()), A.sizes()));
 }
+/// The inverse of each matrix, (*, n, n). Throws LinAlgError if there is none.
 ATHANOR_FUNCTION("inverse(Tensor self) -> Tensor");
 Tensor inverse(const Tensor& self) { return linalg_inv(self); }
 
@@ -103,6 +104,7 @@ struct SlogDet {
     if (g.has(1)) g.set(0, mul(unsqueeze(unsqueeze(g.grad(1), -1), -1), flipped(linalg_inv(g.get(a)))));
   }
 };
+/// The sign of the determinant of each matrix, (*, n, n), and the logarithm of its size.
 ATHANOR_FUNCTION("slogdet(Tensor self) -> (Tensor, Tensor)");
 std::tuple<Tensor, Tensor> slogdet(const Tensor& self) { return linalg_slogdet(self); }
 
@@ -112,6 +114,7 @@ Tensor linalg_det(const Tensor& A) {
   const auto [sign, logabs] = linalg_slogdet(A);
   return mul(sign, exp(logabs));
 }
+/// The determinant of each matrix, (*, n, n).
 ATHANOR_FUNCTION("det(Tensor self) -> Tensor");
 Tensor det(const Tensor& self) { return linalg_det(self); }
 
@@ -152,6 +155,8 @@ Tensor linalg_cholesky(const Tensor& self, bool upper) {
   check_square("linalg.cholesky", self);
   return upper ? flipped(_cholesky(flipped(self))) : _cholesky(self);
 }
+/// L, lower triangular with L Lᵀ = input, of each symmetric positive-definite matrix, (*, n, n), or Lᵀ with upper.
+/// Throws LinAlgError for others.
 ATHANOR_FUNCTION("cholesky(Tensor self, bool upper=False) -> Tensor");
 Tensor cholesky(const Tensor& self, bool upper) { return linalg_cholesky(self, upper); }
 

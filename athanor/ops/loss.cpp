@@ -156,6 +156,7 @@ Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, 
   return std::get<0>(nll_loss_forward(self, target, weight, reduction, ignore_index));
 }
 
+/// The negative log-likelihood loss of input, (N, C, H, W), and targets, (N, H, W), that are classes.
 ATHANOR_FUNCTION(
     "nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor | "
     "function");
@@ -364,6 +365,8 @@ struct BinaryCrossEntropy : Autocast<AutocastTo::Float32> {
   }
 };
 
+/// The loss of probabilities against targets of the same shape, averaged with reduction 1, summed with 2. Throws Error
+/// for an input outside [0, 1].
 ATHANOR_FUNCTION(
     "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor | function");
 Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const Tensor& weight, std::int64_t reduction) {

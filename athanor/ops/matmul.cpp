@@ -274,6 +274,7 @@ struct Dot : Autocast<AutocastTo::Lower> {
   }
 };
 
+/// The sum of products of two vectors of one length.
 ATHANOR_FUNCTION("vdot(Tensor self, Tensor other) -> Tensor | out");
 Tensor vdot(const Tensor& self, const Tensor& other) { return dot(self, other); }
 
@@ -285,6 +286,7 @@ Tensor outer(const Tensor& self, const Tensor& vec2) {
   return mul(unsqueeze(self, 1), vec2);
 }
 
+/// Another name of outer: the products of each element of input with each of vec2, (n, m).
 ATHANOR_FUNCTION("ger(Tensor self, Tensor vec2) -> Tensor | out");
 Tensor ger(const Tensor& self, const Tensor& vec2) { return outer(self, vec2); }
 

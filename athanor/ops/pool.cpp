@@ -393,6 +393,9 @@ std::tuple<Tensor, Tensor> adaptive_max(const char* op, int spatial, const Tenso
 
 // The public names. Inputs are (batch, channels, spatial…) or without batch; a single number counts for every spatial
 // dimension; an empty stride is the kernel size.
+
+/// The greatest element of windows of input, (N, C, L) or (C, L). stride is the kernel's size unless given; padding is
+/// at most half the kernel.
 ATHANOR_FUNCTION(
     "max_pool1d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, "
     "bool ceil_mode=False) -> Tensor | function");
@@ -401,6 +404,8 @@ Tensor max_pool1d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef strid
   return max_pool("max_pool1d", 1, self, kernel_size, stride, padding, dilation, ceil_mode);
 }
 
+/// The greatest element of windows of input, (N, C, H, W) or (C, H, W). stride is the kernel's size unless given;
+/// padding is at most half the kernel.
 ATHANOR_FUNCTION(
     "max_pool2d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, "
     "bool ceil_mode=False) -> Tensor | function");
@@ -409,6 +414,8 @@ Tensor max_pool2d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef strid
   return max_pool("max_pool2d", 2, self, kernel_size, stride, padding, dilation, ceil_mode);
 }
 
+/// The greatest element of windows of input, (N, C, D, H, W) or (C, D, H, W). stride is the kernel's size unless given;
+/// padding is at most half the kernel.
 ATHANOR_FUNCTION(
     "max_pool3d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, "
     "bool ceil_mode=False) -> Tensor | function");
@@ -417,6 +424,8 @@ Tensor max_pool3d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef strid
   return max_pool("max_pool3d", 3, self, kernel_size, stride, padding, dilation, ceil_mode);
 }
 
+/// The greatest element of windows of input, (N, C, L) or (C, L). stride is the kernel's size unless given; padding is
+/// at most half the kernel. Also returns where each came from, as a place within its channel.
 ATHANOR_FUNCTION(
     "max_pool1d_with_indices(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, "
     "bool ceil_mode=False) -> (Tensor, Tensor) | function");
@@ -425,6 +434,8 @@ std::tuple<Tensor, Tensor> max_pool1d_with_indices(const Tensor& self, IntArrayR
   return max_pool_indices("max_pool1d_with_indices", 1, self, kernel_size, stride, padding, dilation, ceil_mode);
 }
 
+/// The greatest element of windows of input, (N, C, H, W) or (C, H, W). stride is the kernel's size unless given;
+/// padding is at most half the kernel. Also returns where each came from, as a place within its channel.
 ATHANOR_FUNCTION(
     "max_pool2d_with_indices(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, "
     "bool ceil_mode=False) -> (Tensor, Tensor) | function");
@@ -433,6 +444,8 @@ std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Tensor& self, IntArrayR
   return max_pool_indices("max_pool2d_with_indices", 2, self, kernel_size, stride, padding, dilation, ceil_mode);
 }
 
+/// The greatest element of windows of input, (N, C, D, H, W) or (C, D, H, W). stride is the kernel's size unless given;
+/// padding is at most half the kernel. Also returns where each came from, as a place within its channel.
 ATHANOR_FUNCTION(
     "max_pool3d_with_indices(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, "
     "bool ceil_mode=False) -> (Tensor, Tensor) | function");
@@ -441,6 +454,8 @@ std::tuple<Tensor, Tensor> max_pool3d_with_indices(const Tensor& self, IntArrayR
   return max_pool_indices("max_pool3d_with_indices", 3, self, kernel_size, stride, padding, dilation, ceil_mode);
 }
 
+/// The mean of windows of input, (N, C, L) or (C, L). stride is the kernel's size unless given; padding is at most half
+/// the kernel. count_include_pad: padding counts as zeros.
 ATHANOR_FUNCTION(
     "avg_pool1d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, bool ceil_mode=False, "
     "bool count_include_pad=True) -> Tensor | function");
@@ -449,6 +464,8 @@ Tensor avg_pool1d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef strid
   return avg_pool("avg_pool1d", 1, self, kernel_size, stride, padding, ceil_mode, count_include_pad, std::nullopt);
 }
 
+/// The mean of windows of input, (N, C, H, W) or (C, H, W). stride is the kernel's size unless given; padding is at
+/// most half the kernel. count_include_pad: padding counts as zeros.
 ATHANOR_FUNCTION(
     "avg_pool2d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, bool ceil_mode=False, "
     "bool count_include_pad=True, int? divisor_override=None) -> Tensor | function");
@@ -457,6 +474,8 @@ Tensor avg_pool2d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef strid
   return avg_pool("avg_pool2d", 2, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override);
 }
 
+/// The mean of windows of input, (N, C, D, H, W) or (C, D, H, W). stride is the kernel's size unless given; padding is
+/// at most half the kernel. count_include_pad: padding counts as zeros.
 ATHANOR_FUNCTION(
     "avg_pool3d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, bool ceil_mode=False, "
     "bool count_include_pad=True, int? divisor_override=None) -> Tensor | function");
@@ -465,31 +484,43 @@ Tensor avg_pool3d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef strid
   return avg_pool("avg_pool3d", 3, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override);
 }
 
+/// The mean of windows that cut the last dim of input, (N, C, …) or (C, …), into output_size parts; None keeps a
+/// size.
 ATHANOR_FUNCTION("adaptive_avg_pool1d(Tensor self, int[] output_size) -> Tensor | function");
 Tensor adaptive_avg_pool1d(const Tensor& self, IntArrayRef output_size) {
   return adaptive_avg("adaptive_avg_pool1d", 1, self, output_size);
 }
 
+/// The mean of windows that cut the last 2 dims of input, (N, C, …) or (C, …), into output_size parts; None keeps a
+/// size.
 ATHANOR_FUNCTION("adaptive_avg_pool2d(Tensor self, int[] output_size) -> Tensor | function");
 Tensor adaptive_avg_pool2d(const Tensor& self, IntArrayRef output_size) {
   return adaptive_avg("adaptive_avg_pool2d", 2, self, output_size);
 }
 
+/// The mean of windows that cut the last 3 dims of input, (N, C, …) or (C, …), into output_size parts; None keeps a
+/// size.
 ATHANOR_FUNCTION("adaptive_avg_pool3d(Tensor self, int[] output_size) -> Tensor | function");
 Tensor adaptive_avg_pool3d(const Tensor& self, IntArrayRef output_size) {
   return adaptive_avg("adaptive_avg_pool3d", 3, self, output_size);
 }
 
+/// The greatest element of windows that cut the last dim of input, (N, C, …) or (C, …), into output_size parts; None
+/// keeps a size. Also returns where each came from, as a place within its channel.
 ATHANOR_FUNCTION("adaptive_max_pool1d(Tensor self, int[] output_size) -> (Tensor, Tensor) | function");
 std::tuple<Tensor, Tensor> adaptive_max_pool1d(const Tensor& self, IntArrayRef output_size) {
   return adaptive_max("adaptive_max_pool1d", 1, self, output_size);
 }
 
+/// The greatest element of windows that cut the last 2 dims of input, (N, C, …) or (C, …), into output_size parts; None
+/// keeps a size. Also returns where each came from, as a place within its channel.
 ATHANOR_FUNCTION("adaptive_max_pool2d(Tensor self, int[] output_size) -> (Tensor, Tensor) | function");
 std::tuple<Tensor, Tensor> adaptive_max_pool2d(const Tensor& self, IntArrayRef output_size) {
   return adaptive_max("adaptive_max_pool2d", 2, self, output_size);
 }
 
+/// The greatest element of windows that cut the last 3 dims of input, (N, C, …) or (C, …), into output_size parts; None
+/// keeps a size. Also returns where each came from, as a place within its channel.
 ATHANOR_FUNCTION("adaptive_max_pool3d(Tensor self, int[] output_size) -> (Tensor, Tensor) | function");
 std::tuple<Tensor, Tensor> adaptive_max_pool3d(const Tensor& self, IntArrayRef output_size) {
   return adaptive_max("adaptive_max_pool3d", 3, self, output_size);

@@ -147,6 +147,8 @@ std::tuple<Tensor, Tensor> fractional_max_pool2d(const Tensor& self, IntArrayRef
                                                  const Tensor& random_samples) {
   return fractional("fractional_max_pool2d", self, kernel_size, output_size, random_samples, 2);
 }
+/// The greatest element of windows of kernel_size whose places random_samples, (N, C, 3), choose so that there are
+/// output_size of them. Also returns where each came from, as a place within its channel.
 ATHANOR_FUNCTION(
     "fractional_max_pool3d(Tensor self, int[] kernel_size, int[] output_size, Tensor random_samples) -> (Tensor, "
     "Tensor) "

@@ -107,6 +107,7 @@ void uniform_(const Tensor& self, double from, double to, std::optional<Generato
   fill_floating("uniform_", self, RandomOp::Uniform, from, to, generator);
 }
 
+/// Draws each element from the normal distribution with mean and std.
 ATHANOR_FUNCTION("normal_(Tensor self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor | method");
 void normal_(const Tensor& self, double mean, double std, std::optional<Generator> generator) {
   ATHANOR_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
@@ -121,12 +122,14 @@ void log_normal_(const Tensor& self, double mean, double std, std::optional<Gene
   fill_floating("log_normal_", self, RandomOp::LogNormal, mean, std, generator);
 }
 
+/// Draws each element from the exponential distribution with rate lambd.
 ATHANOR_FUNCTION("exponential_(Tensor self, float lambd=1, *, Generator? generator=None) -> Tensor | method");
 void exponential_(const Tensor& self, double lambd, std::optional<Generator> generator) {
   ATHANOR_CHECK(lambd > 0, "exponential_ expects lambda > 0.0, but found lambda=", lambd);
   fill_floating("exponential_", self, RandomOp::Exponential, lambd, 0, generator);
 }
 
+/// Draws each element from the Cauchy distribution.
 ATHANOR_FUNCTION(
     "cauchy_(Tensor self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor | method");
 void cauchy_(const Tensor& self, double median, double sigma, std::optional<Generator> generator) {
@@ -255,18 +258,24 @@ Tensor randperm(std::int64_t n, std::optional<Generator> generator, const Tensor
   return finish_random(t, options);
 }
 
+/// A tensor of numbers drawn evenly from [0, 1) of the input's shape, and of its dtype and device unless others are
+/// given.
 ATHANOR_FUNCTION("rand_like(Tensor self, TensorOptions options={}) -> Tensor | function");
 Tensor rand_like(const Tensor& self, const TensorOptions& options) {
   const Tensor t = empty_like(self, without_grad(options));
   uniform_(t, 0, 1, std::nullopt);
   return finish_random(t, options);
 }
+/// A tensor of numbers from the normal distribution of the input's shape, and of its dtype and device unless others are
+/// given.
 ATHANOR_FUNCTION("randn_like(Tensor self, TensorOptions options={}) -> Tensor | function");
 Tensor randn_like(const Tensor& self, const TensorOptions& options) {
   const Tensor t = empty_like(self, without_grad(options));
   normal_(t, 0, 1, std::nullopt);
   return finish_random(t, options);
 }
+/// A tensor of integers drawn evenly from low (0) up to, but not including, high of the input's shape, and of its dtype
+/// and device unless others are given.
 ATHANOR_FUNCTION("randint_like(Tensor self, int high, TensorOptions options={}) -> Tensor | function");
 Tensor randint_like(const Tensor& self, std::int64_t high, const TensorOptions& options) {
   return randint_like(self, 0, high, options);
@@ -305,6 +314,7 @@ void check_std(const Tensor& std) { check_floating(std, "normal"); }
 
 }  // namespace
 
+/// Numbers from the normal distribution; mean and std are numbers or tensors that broadcast.
 ATHANOR_FUNCTION(
     "normal.float_float(float mean, float std, int[] size, *, Generator? generator=None, "
     "TensorOptions options={}) -> Tensor");
@@ -427,6 +437,7 @@ Tensor dropout(const Tensor& self, double p, bool train) {
   const DropoutSeed s(self.numel());
   return _dropout(self, p, s.seed, s.offset);
 }
+/// Sets elements to zero with probability p and divides the others by 1 - p, if train.
 ATHANOR_FUNCTION("dropout_(Tensor self, float p, bool train) -> Tensor | function");
 void dropout_(const Tensor& self, double p, bool train) {
   check_dropout("dropout", p);
@@ -443,6 +454,7 @@ Tensor feature_dropout(const Tensor& self, double p, bool train) {
   if (!train || p == 0 || self.numel() == 0) return self;
   return mul(self, dropout_noise(feature_noise_shape(self), self, p));
 }
+/// Sets whole channels to zero with probability p and divides the others by 1 - p, if train.
 ATHANOR_FUNCTION("feature_dropout_(Tensor self, float p, bool train) -> Tensor | function");
 void feature_dropout_(const Tensor& self, double p, bool train) {
   check_dropout("feature_dropout", p);

@@ -352,6 +352,7 @@ struct TruthReduction : Reduction {
   void run(const Tensor& out, const Tensor& self) { launch_reduce(Op, out, self); }
 };
 
+/// Whether all elements, or all along dim, are nonzero. True of none.
 struct AllAll : TruthReduction<AllAll, ReduceOp::All> {
   ATHANOR_OP("all(Tensor self) -> Tensor");
   Meta infer(const Tensor& self) { return reduced_all(schema, self, result(self)); }
@@ -368,6 +369,7 @@ struct AllDims : TruthReduction<AllDims, ReduceOp::All> {
   bool keepdim;
   Meta infer(const Tensor& self) { return reduced(schema, self, dim, keepdim, result(self)); }
 };
+/// Whether any element, or any along dim, is nonzero. False of none.
 struct AnyAll : TruthReduction<AnyAll, ReduceOp::Any> {
   ATHANOR_OP("any(Tensor self) -> Tensor");
   Meta infer(const Tensor& self) { return reduced_all(schema, self, result(self)); }

@@ -301,6 +301,7 @@ struct VarMeanBase : Reduction {
   }
 };
 
+/// Variance and mean over dims, all of them unless given; divided by the number less correction (1).
 struct VarMean : VarMeanBase<VarMean, false> {
   ATHANOR_OP(
       "var_mean.correction(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> "
@@ -309,6 +310,7 @@ struct VarMean : VarMeanBase<VarMean, false> {
   std::optional<Scalar> correction;
   bool keepdim;
 };
+/// Standard deviation and mean over dims, all of them unless given; divided by the number less correction (1).
 struct StdMean : VarMeanBase<StdMean, true> {
   ATHANOR_OP(
       "std_mean.correction(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> "

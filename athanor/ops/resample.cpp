@@ -190,10 +190,14 @@ Tensor nearest(const char* op, const Tensor& self, IntArrayRef output_size, std:
 
 // Inputs are (batch, channels, spatial…). Where a scale is given, sources are at multiples of 1 / scale instead of
 // input size / output size. align_corners: the first and last elements of input and result coincide.
+/// input, (N, C, L), resized to output_size by the nearest element; scales say how places are mapped instead of the
+/// sizes' ratio.
 ATHANOR_FUNCTION("upsample_nearest1d(Tensor self, int[] output_size, float? scales=None) -> Tensor | function");
 Tensor upsample_nearest1d(const Tensor& self, IntArrayRef output_size, std::optional<double> scales) {
   return nearest("upsample_nearest1d", self, output_size, 1, {scales}, false);
 }
+/// input, (N, C, H, W), resized to output_size by the nearest element; scales say how places are mapped instead of the
+/// sizes' ratio.
 ATHANOR_FUNCTION(
     "upsample_nearest2d(Tensor self, int[] output_size, float? scales_h=None, float? scales_w=None) -> Tensor | "
     "function");
@@ -201,6 +205,8 @@ Tensor upsample_nearest2d(const Tensor& self, IntArrayRef output_size, std::opti
                           std::optional<double> scales_w) {
   return nearest("upsample_nearest2d", self, output_size, 2, {scales_h, scales_w}, false);
 }
+/// input, (N, C, D, H, W), resized to output_size by the nearest element; scales say how places are mapped instead of
+/// the sizes' ratio.
 ATHANOR_FUNCTION(
     "upsample_nearest3d(Tensor self, int[] output_size, float? scales_d=None, float? scales_h=None, "
     "float? scales_w=None) -> Tensor | function");
@@ -226,12 +232,15 @@ Tensor _upsample_nearest_exact3d(const Tensor& self, IntArrayRef output_size, st
                                  std::optional<double> scales_h, std::optional<double> scales_w) {
   return nearest("upsample_nearest_exact3d", self, output_size, 3, {scales_d, scales_h, scales_w}, true);
 }
+/// input, (N, C, L), resized to output_size linearly; scales say how places are mapped instead of the sizes' ratio.
 ATHANOR_FUNCTION(
     "upsample_linear1d(Tensor self, int[] output_size, bool align_corners, float? scales=None) -> Tensor | function");
 Tensor upsample_linear1d(const Tensor& self, IntArrayRef output_size, bool align_corners,
                          std::optional<double> scales) {
   return interpolated("upsample_linear1d", self, output_size, 1, Filter::Linear, align_corners, {scales});
 }
+/// input, (N, C, H, W), resized to output_size bilinearly; scales say how places are mapped instead of the sizes'
+/// ratio.
 ATHANOR_FUNCTION(
     "upsample_bilinear2d(Tensor self, int[] output_size, bool align_corners, float? scales_h=None, "
     "float? scales_w=None) -> Tensor | function");
@@ -239,6 +248,8 @@ Tensor upsample_bilinear2d(const Tensor& self, IntArrayRef output_size, bool ali
                            std::optional<double> scales_h, std::optional<double> scales_w) {
   return interpolated("upsample_bilinear2d", self, output_size, 2, Filter::Linear, align_corners, {scales_h, scales_w});
 }
+/// input, (N, C, D, H, W), resized to output_size trilinearly; scales say how places are mapped instead of the sizes'
+/// ratio.
 ATHANOR_FUNCTION(
     "upsample_trilinear3d(Tensor self, int[] output_size, bool align_corners, float? scales_d=None, "
     "float? scales_h=None, float? scales_w=None) -> Tensor | function");
@@ -248,6 +259,8 @@ Tensor upsample_trilinear3d(const Tensor& self, IntArrayRef output_size, bool al
   return interpolated("upsample_trilinear3d", self, output_size, 3, Filter::Linear, align_corners,
                       {scales_d, scales_h, scales_w});
 }
+/// input, (N, C, H, W), resized to output_size by cubic convolution; scales say how places are mapped instead of the
+/// sizes' ratio.
 ATHANOR_FUNCTION(
     "upsample_bicubic2d(Tensor self, int[] output_size, bool align_corners, float? scales_h=None, "
     "float? scales_w=None) -> Tensor | function");

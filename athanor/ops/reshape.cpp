@@ -10,9 +10,11 @@
 
 namespace athanor::ops {
 
+/// The same values in the shape of other, without a copy. Throws Error where that needs one.
 ATHANOR_FUNCTION("view_as(Tensor self, Tensor other) -> Tensor | method");
 Tensor view_as(const Tensor& self, const Tensor& other) { return view(self, other.sizes()); }
 
+/// The same values in the shape of other; a view where possible.
 ATHANOR_FUNCTION("reshape_as(Tensor self, Tensor other) -> Tensor | method");
 Tensor reshape_as(const Tensor& self, const Tensor& other) { return reshape(self, other.sizes()); }
 
@@ -20,6 +22,7 @@ Tensor reshape_as(const Tensor& self, const Tensor& other) { return reshape(self
 ATHANOR_FUNCTION("ravel(Tensor self) -> Tensor");
 Tensor ravel(const Tensor& self) { return reshape(self, {self.numel()}); }
 
+/// A view repeated to the given size along dims of one element, and along new ones in front.
 ATHANOR_FUNCTION("broadcast_to(Tensor self, int[] size) -> Tensor");
 Tensor broadcast_to(const Tensor& self, IntArrayRef size) { return expand(self, size); }
 

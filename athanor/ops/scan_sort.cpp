@@ -248,6 +248,7 @@ std::tuple<Tensor, Tensor> sort(const Tensor& self, std::optional<bool> /*stable
   return sort(self, dim, descending);
 }
 
+/// The places that sort the elements along dim.
 struct ArgSort {
   ATHANOR_OP("argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor");
   std::int64_t dim;

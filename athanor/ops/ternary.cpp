@@ -145,9 +145,11 @@ struct ClampTensor : BinaryPointwise<Derived, Kind> {
     if (g.needs(1)) g.set(1, where(kept, Scalar(0), g.grad()));
   }
 };
+/// The greater of each element and min, a number or a tensor that broadcasts.
 struct ClampMinTensor : ClampTensor<ClampMinTensor, BinaryOp::Maximum> {
   ATHANOR_OP("clamp_min.Tensor(Tensor self, Tensor min) -> Tensor | inplace out");
 };
+/// The lesser of each element and max, a number or a tensor that broadcasts.
 struct ClampMaxTensor : ClampTensor<ClampMaxTensor, BinaryOp::Minimum> {
   ATHANOR_OP("clamp_max.Tensor(Tensor self, Tensor max) -> Tensor | inplace out");
 };
@@ -168,6 +170,7 @@ ATHANOR_FUNCTION("clamp_max(Tensor self, Scalar max) -> Tensor | inplace out");
 Tensor clamp_max(const Tensor& self, const Scalar& max) {
   return clamp(self, std::optional<Scalar>(), std::optional<Scalar>(max));
 }
+/// Another name of clamp: each element, or min where it is less, or max where it is greater.
 ATHANOR_FUNCTION("clip(Tensor self, Scalar? min, Scalar? max=None) -> Tensor | inplace out");
 Tensor clip(const Tensor& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
   return clamp(self, min, max);

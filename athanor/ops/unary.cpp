@@ -21,6 +21,7 @@ constexpr double kLn2 = std::numbers::ln2, kLn10 = std::numbers::ln10, kPi = std
 
 // Those that keep an integer dtype.
 
+/// The absolute value of each element.
 struct Abs : UnaryOfInput<Abs, UnaryOp::Abs, ResultType::Promoted> {
   ATHANOR_OP("abs(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, sgn(v)); }
@@ -45,11 +46,13 @@ struct Sgn : UnaryPointwise<Sgn, UnaryOp::Sgn, ResultType::Promoted> {
   void grad(GradCall& g) { g.set(0, zeros_like(g.grad())); }
 };
 
+/// The least integer that is not below each element.
 struct Ceil : UnaryPointwise<Ceil, UnaryOp::Ceil, ResultType::Promoted> {
   ATHANOR_OP("ceil(Tensor self) -> Tensor | inplace out");
   void grad(GradCall& g) { g.set(0, zeros_like(g.grad())); }
 };
 
+/// The greatest integer that is not above each element.
 struct Floor : UnaryPointwise<Floor, UnaryOp::Floor, ResultType::Promoted> {
   ATHANOR_OP("floor(Tensor self) -> Tensor | inplace out");
   void grad(GradCall& g) { g.set(0, zeros_like(g.grad())); }
@@ -75,6 +78,7 @@ struct Frac : UnaryPointwise<Frac, UnaryOp::Frac, ResultType::Floating> {
   void grad(GradCall& g) { g.set(0, g.grad()); }
 };
 
+/// The square root of each element. Integers give floating results. NaN below zero.
 struct Sqrt : UnaryOfResult<Sqrt, UnaryOp::Sqrt> {
   ATHANOR_OP("sqrt(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return sqrt_backward(g, v); }
@@ -92,36 +96,43 @@ struct Reciprocal : UnaryOfResult<Reciprocal, UnaryOp::Reciprocal> {
   Tensor slope(const Tensor& g, const Tensor& v) const { return reciprocal_backward(g, v); }
 };
 
+/// e to the power of each element. Integers give floating results.
 struct Exp : UnaryOfResult<Exp, UnaryOp::Exp> {
   ATHANOR_OP("exp(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, v); }
 };
 
+/// Two to the power of each element. Integers give floating results.
 struct Exp2 : UnaryOfResult<Exp2, UnaryOp::Exp2> {
   ATHANOR_OP("exp2(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, mul(v, kLn2)); }
 };
 
+/// exp(x) - 1, exact near zero, of each element. Integers give floating results.
 struct Expm1 : UnaryOfResult<Expm1, UnaryOp::Expm1> {
   ATHANOR_OP("expm1(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, add(v, 1)); }
 };
 
+/// The natural logarithm of each element. Integers give floating results. NaN below zero.
 struct Log : UnaryOfInput<Log, UnaryOp::Log> {
   ATHANOR_OP("log(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return div(g, v); }
 };
 
+/// The logarithm to base 2 of each element. Integers give floating results. NaN below zero.
 struct Log2 : UnaryOfInput<Log2, UnaryOp::Log2> {
   ATHANOR_OP("log2(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return div(g, mul(v, kLn2)); }
 };
 
+/// The logarithm to base 10 of each element. Integers give floating results. NaN below zero.
 struct Log10 : UnaryOfInput<Log10, UnaryOp::Log10> {
   ATHANOR_OP("log10(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return div(g, mul(v, kLn10)); }
 };
 
+/// log(1 + x), exact near zero, of each element. Integers give floating results.
 struct Log1p : UnaryOfInput<Log1p, UnaryOp::Log1p> {
   ATHANOR_OP("log1p(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return div(g, add(v, 1)); }
@@ -129,61 +140,73 @@ struct Log1p : UnaryOfInput<Log1p, UnaryOp::Log1p> {
 
 // Trigonometry.
 
+/// The sine of each element. Integers give floating results.
 struct Sin : UnaryOfInput<Sin, UnaryOp::Sin> {
   ATHANOR_OP("sin(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, cos(v)); }
 };
 
+/// The cosine of each element. Integers give floating results.
 struct Cos : UnaryOfInput<Cos, UnaryOp::Cos> {
   ATHANOR_OP("cos(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return neg(mul(g, sin(v))); }
 };
 
+/// The tangent of each element. Integers give floating results.
 struct Tan : UnaryOfResult<Tan, UnaryOp::Tan> {
   ATHANOR_OP("tan(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, add(mul(v, v), 1)); }
 };
 
+/// The arcsine of each element, in radians. NaN outside [-1, 1].
 struct Asin : UnaryOfInput<Asin, UnaryOp::Asin> {
   ATHANOR_OP("asin(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, rsqrt(rsub(mul(v, v), 1))); }
 };
 
+/// The arccosine of each element, in radians. NaN outside [-1, 1].
 struct Acos : UnaryOfInput<Acos, UnaryOp::Acos> {
   ATHANOR_OP("acos(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return neg(mul(g, rsqrt(rsub(mul(v, v), 1)))); }
 };
 
+/// The arctangent of each element, in radians.
 struct Atan : UnaryOfInput<Atan, UnaryOp::Atan> {
   ATHANOR_OP("atan(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return div(g, add(mul(v, v), 1)); }
 };
 
+/// The hyperbolic sine of each element. Integers give floating results.
 struct Sinh : UnaryOfInput<Sinh, UnaryOp::Sinh> {
   ATHANOR_OP("sinh(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, cosh(v)); }
 };
 
+/// The hyperbolic cosine of each element. Integers give floating results.
 struct Cosh : UnaryOfInput<Cosh, UnaryOp::Cosh> {
   ATHANOR_OP("cosh(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, sinh(v)); }
 };
 
+/// The hyperbolic tangent of each element. Integers give floating results.
 struct Tanh : UnaryOfResult<Tanh, UnaryOp::Tanh> {
   ATHANOR_OP("tanh(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return tanh_backward(g, v); }
 };
 
+/// The inverse hyperbolic sine of each element. Integers give floating results.
 struct Asinh : UnaryOfInput<Asinh, UnaryOp::Asinh> {
   ATHANOR_OP("asinh(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, rsqrt(add(mul(v, v), 1))); }
 };
 
+/// The inverse hyperbolic cosine of each element. Integers give floating results. NaN below 1.
 struct Acosh : UnaryOfInput<Acosh, UnaryOp::Acosh> {
   ATHANOR_OP("acosh(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return mul(g, rsqrt(sub(mul(v, v), 1))); }
 };
 
+/// The inverse hyperbolic tangent of each element. Integers give floating results. NaN outside [-1, 1].
 struct Atanh : UnaryOfInput<Atanh, UnaryOp::Atanh> {
   ATHANOR_OP("atanh(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const { return div(g, rsub(mul(v, v), 1)); }
@@ -204,6 +227,7 @@ struct Sinc : UnaryOfInput<Sinc, UnaryOp::Sinc> {
 
 // Special functions.
 
+/// The error function of each element. Integers give floating results.
 struct Erf : UnaryOfInput<Erf, UnaryOp::Erf> {
   ATHANOR_OP("erf(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const {
@@ -297,22 +321,27 @@ struct Rad2Deg : UnaryPointwise<Rad2Deg, UnaryOp::Rad2Deg> {
 
 // Tests and bits.
 
+/// Whether each element is NaN.
 struct IsNan : UnaryPointwise<IsNan, UnaryOp::IsNan, ResultType::Bool> {
   ATHANOR_OP("isnan(Tensor self) -> Tensor");
 };
 
+/// Whether each element is infinite.
 struct IsInf : UnaryPointwise<IsInf, UnaryOp::IsInf, ResultType::Bool> {
   ATHANOR_OP("isinf(Tensor self) -> Tensor");
 };
 
+/// Whether each element is neither infinite nor NaN.
 struct IsFinite : UnaryPointwise<IsFinite, UnaryOp::IsFinite, ResultType::Bool> {
   ATHANOR_OP("isfinite(Tensor self) -> Tensor");
 };
 
+/// Whether each element is +inf.
 struct IsPosInf : UnaryPointwise<IsPosInf, UnaryOp::IsPosInf, ResultType::Bool> {
   ATHANOR_OP("isposinf(Tensor self) -> Tensor | out");
 };
 
+/// Whether each element is -inf.
 struct IsNegInf : UnaryPointwise<IsNegInf, UnaryOp::IsNegInf, ResultType::Bool> {
   ATHANOR_OP("isneginf(Tensor self) -> Tensor | out");
 };
@@ -322,6 +351,7 @@ struct Signbit : UnaryPointwise<Signbit, UnaryOp::Signbit, ResultType::Bool> {
   ATHANOR_OP("signbit(Tensor self) -> Tensor | out");
 };
 
+/// Whether each element is zero, as bools.
 struct LogicalNot : UnaryPointwise<LogicalNot, UnaryOp::LogicalNot, ResultType::Bool> {
   ATHANOR_OP("logical_not(Tensor self) -> Tensor | inplace out");
 };

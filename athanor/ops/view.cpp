@@ -243,6 +243,7 @@ struct Expand {
   void grad(GradCall& g) { g.set(0, g.grad()); }  // the engine sums over what was repeated
 };
 
+/// A view repeated to the shape of other along dims of one element.
 ATHANOR_FUNCTION("expand_as(Tensor self, Tensor other) -> Tensor | method");
 Tensor expand_as(const Tensor& self, const Tensor& other) { return expand(self, other.sizes()); }
 

@@ -58,6 +58,7 @@ Tensor hann_window(std::int64_t window_length, bool periodic, const TensorOption
               [](double i, double last) { return 0.5 - 0.5 * std::cos(2 * kPi * i / last); });
 }
 
+/// Blackman's window of window_length floats: the beginning of one that is longer by one if periodic.
 ATHANOR_FUNCTION("blackman_window(int window_length, bool periodic=True, TensorOptions options={}) -> Tensor");
 Tensor blackman_window(std::int64_t window_length, bool periodic, const TensorOptions& options) {
   return made("blackman_window", window_length, periodic, options, [](double i, double last) {

@@ -24,35 +24,38 @@ TEST_F(QueuedDevice, AnEventIsPastOnceTheWorkBeforeItHasRun) {
   EXPECT_EQ(x[0].item<float>(), 2.0F);
 }
 
-TEST_F(QueuedDevice, AStreamThatWaitsForAnEventRunsLaterWorkAfterIt) {
-  const Tensor x = ones({4}, options_on(0));
-  synchronize(on(0));
-  close();  // cpu:1
-  const Event event = Stream(on(1)).record_event();
-  event.block(Stream(on(0)));
-  x.fill_(5);  // nothing of cpu:1 is in it, but it waits
-  const float* raw = static_cast<const float*>(x.storage()->data());
-  EXPECT_FALSE(Stream(on(0)).query());
-  EXPECT_EQ(raw[0], 1.0F);
-  latch_->count_down();
-  Stream(on(0)).synchronize();
-  EXPECT_EQ(raw[0], 5.0F);
+class QueuedDeviceWaits : public QueuedDevice {
+ protected:
+  // After wait(), work of cpu:0 runs after that of cpu:1, although it takes nothing from it.
+  template <class Wait>
+  void expect_later_work_waits(Wait wait) {
+    const Tensor x = ones({4}, options_on(0));
+    synchronize(on(0));
+    close();  // cpu:1
+    wait();
+    x.fill_(5);
+    const float* raw = static_cast<const float*>(x.storage()->data());
+    EXPECT_FALSE(Stream(on(0)).query());
+    EXPECT_EQ(raw[0], 1.0F);
+    latch_->count_down();
+    Stream(on(0)).synchronize();
+    EXPECT_EQ(raw[0], 5.0F);
+  }
+};
+
+TEST_F(QueuedDeviceWaits, AStreamThatWaitsForAnEventRunsLaterWorkAfterIt) {
+  expect_later_work_waits([&] {
+    const Event event = Stream(on(1)).record_event();
+    event.block(Stream(on(0)));
+  });
 }
 
-TEST_F(QueuedDevice, AStreamThatWaitsForAnotherRunsLaterWorkAfterItsWork) {
-  const Tensor x = ones({4}, options_on(0));
-  synchronize(on(0));
-  close();  // cpu:1
-  Stream(on(0)).wait_stream(Stream(on(1)));
-  Stream(on(0)).wait_stream(Stream(on(0)));     // says nothing new
-  Stream(on(0)).wait_stream(Stream(Device()));  // the host's work is done
-  x.fill_(5);
-  const float* raw = static_cast<const float*>(x.storage()->data());
-  EXPECT_FALSE(Stream(on(0)).query());
-  EXPECT_EQ(raw[0], 1.0F);
-  latch_->count_down();
-  Stream(on(0)).synchronize();
-  EXPECT_EQ(raw[0], 5.0F);
+TEST_F(QueuedDeviceWaits, AStreamThatWaitsForAnotherRunsLaterWorkAfterItsWork) {
+  expect_later_work_waits([&] {
+    Stream(on(0)).wait_stream(Stream(on(1)));
+    Stream(on(0)).wait_stream(Stream(on(0)));     // says nothing new
+    Stream(on(0)).wait_stream(Stream(Device()));  // the host's work is done
+  });
 }
 
 TEST_F(QueuedDevice, ElapsedTimeIsThatOfTheWorkBetweenTwoEvents) {

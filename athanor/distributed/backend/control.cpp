@@ -1,33 +1,19 @@
 // The control channel beside another library's backend: the native backend's connections and its barrier.
-#include <optional>
-
-#include "athanor/distributed/algorithms/local.h"
-#include "athanor/distributed/algorithms/remote.h"
+#include "athanor/distributed/backend/connections.h"
 #include "athanor/distributed/backend/native.h"
 
 namespace athanor::distributed {
 
 namespace {
 
-class NativeControl final : public ControlChannel {
+class NativeControl final : public ControlChannel, private Connections {
  public:
-  explicit NativeControl(const BackendOptions& options) : mesh_(options, &Arena::bytes) {
-    if (mesh_.segment()) {
-      Call set_up;
-      set_up.op = OpType::Barrier;
-      set_up.timeout = options.timeout;
-      set_up.deadline = Deadline::after(options.timeout);
-      local_.emplace(mesh_, set_up);
-    }
-    links_.emplace(mesh_, local_ ? &local_->arena() : nullptr);
-    for (int r = 0; r < mesh_.size(); ++r) everyone_.push_back(r);
-  }
-  ~NativeControl() override { shutdown(); }
+  explicit NativeControl(const BackendOptions& options) : Connections(options) {}
 
   void compare(const Call& call) override {
     mesh_.check();
     if (call.op == OpType::AllToAll) return compare_pairs(call);
-    if (mesh_.leaders().size() == 1) return local_->barrier(call);
+    if (one_host()) return local_->barrier(call);
     RemoteCollectives(*links_, everyone_).barrier(call);
   }
   void look() override { mesh_.look(); }
@@ -38,10 +24,7 @@ class NativeControl final : public ControlChannel {
   }
   std::vector<int> lost_ranks() override { return mesh_.lost_ranks(); }
   void abort(const std::string& reason) noexcept override { mesh_.abort(reason); }
-  void shutdown() noexcept override {
-    if (!left_) mesh_.say_goodbye();
-    left_ = true;
-  }
+  void shutdown() noexcept override { leave(); }
 
  private:
   // What each pair of ranks is about to exchange is no part of the fingerprint.
@@ -57,18 +40,12 @@ class NativeControl final : public ControlChannel {
       out.push_back({table.data() + row * r, row, DType::Long});
     }
     const Span in{own.data(), row, DType::Long};
-    if (mesh_.leaders().size() == 1)
+    if (one_host())
       local_->all_gather(call, out, in);
     else
       RemoteCollectives(*links_, everyone_).all_gather(call, out, in);
     mesh_.check_pairs(rows, call);
   }
-
-  Mesh mesh_;
-  std::optional<LocalCollectives> local_;
-  std::optional<Links> links_;
-  std::vector<int> everyone_;
-  bool left_ = false;
 };
 
 }  // namespace

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
-#include "athanor/distributed/algorithms/local.h"
-#include "athanor/distributed/algorithms/remote.h"
 #include "athanor/distributed/algorithms/span.h"
+#include "athanor/distributed/backend/connections.h"
 #include "athanor/distributed/backend/messages.h"
 
 namespace athanor::distributed {
@@ -33,23 +31,13 @@ class Premultiplied {
   std::vector<char> room_;
 };
 
-class NativeBackend final : public Backend {
+class NativeBackend final : public Backend, private Connections {
  public:
   explicit NativeBackend(const BackendOptions& options)
-      : Backend(options.rank, options.size), mesh_(options, &Arena::bytes) {
-    if (mesh_.segment()) {
-      Call set_up;
-      set_up.op = OpType::Barrier;
-      set_up.timeout = options.timeout;
-      set_up.deadline = Deadline::after(options.timeout);
-      local_.emplace(mesh_, set_up);
-    }
-    Arena* arena = local_ ? &local_->arena() : nullptr;
-    links_.emplace(mesh_, arena);
-    messages_.emplace(mesh_, arena, local_ ? &local_->peers() : nullptr);
-    for (int r = 0; r < size(); ++r) everyone_.push_back(r);
-  }
-  ~NativeBackend() override { shutdown(); }
+      : Backend(options.rank, options.size),
+        Connections(options),
+        messages_(mesh_, local_ ? &local_->arena() : nullptr, local_ ? &local_->peers() : nullptr) {}
+  ~NativeBackend() override { leave(); }
 
   std::string name() const override { return "tcp"; }
   bool compares_fingerprints() const override { return true; }
@@ -159,12 +147,12 @@ class NativeBackend final : public Backend {
   }
 
   std::unique_ptr<P2pRequest> isend(const Call& call, Span data, int to, std::uint32_t tag) override {
-    return messages_->isend(call, data, to, tag);
+    return messages_.isend(call, data, to, tag);
   }
   std::unique_ptr<P2pRequest> irecv(const Call& call, Span data, int from, std::uint32_t tag) override {
-    return messages_->irecv(call, data, from, tag);
+    return messages_.irecv(call, data, from, tag);
   }
-  void progress(std::chrono::milliseconds patience) override { messages_->progress(patience); }
+  void progress(std::chrono::milliseconds patience) override { messages_.progress(patience); }
 
   std::shared_ptr<void> allocate_shared(const Call& call, std::size_t bytes) override {
     if (!one_host() || alone()) return nullptr;
@@ -175,14 +163,10 @@ class NativeBackend final : public Backend {
 
   std::vector<int> lost_ranks() override { return mesh_.lost_ranks(); }
   void abort(const std::string& reason) noexcept override { mesh_.abort(reason); }
-  void shutdown() noexcept override {
-    if (!left_) mesh_.say_goodbye();
-    left_ = true;
-  }
+  void shutdown() noexcept override { leave(); }
 
  private:
   bool alone() const { return size() == 1; }
-  bool one_host() const { return mesh_.leaders().size() == 1; }
   bool leads() const { return mesh_.leader_of(rank()) == rank(); }
 
   // One rank of each host, by host: the root of its own host, the lowest of the others.
@@ -214,12 +198,7 @@ class NativeBackend final : public Backend {
     }
   }
 
-  Mesh mesh_;
-  std::optional<LocalCollectives> local_;
-  std::optional<Links> links_;
-  std::optional<Messages> messages_;
-  std::vector<int> everyone_;
-  bool left_ = false;
+  Messages messages_;
 };
 
 }  // namespace

@@ -112,6 +112,18 @@ _THIRD = ("The hessian of the user-provided function with respect to input {i} i
           "three times differentiable.")
 
 
+def _first_gradients(call: _Call, func: Callable, inputs: Any, v: Any) -> tuple:
+    """What a product with the Hessian begins with: inputs of its own and whether they came as a tuple, v, func's output there
+    and its gradients, with a history."""
+    tensors, several = call.tuple_of(inputs, "inputs")
+    tensors = call.fresh(tensors, True)
+    v = call.vector(v, tensors, several, "the input to the user-provided function is")
+    output = call.scalar(func, tensors)
+    gradients = _gradients((output,), tensors, None, True)
+    call.check(gradients, _SECOND)
+    return tensors, several, v, output, gradients
+
+
 def vjp(func: Callable, inputs: _Tensors, v: Optional[_Tensors] = None, create_graph: bool = False,
         strict: bool = False) -> Tuple[_Tensors, _Tensors]:
     """The outputs of func(*inputs), and the product of v with its Jacobian there.
@@ -163,12 +175,7 @@ def vhp(func: Callable, inputs: _Tensors, v: Optional[_Tensors] = None, create_g
     """
     call = _Call("vhp", create_graph, strict)
     with enable_grad():
-        tensors, several = call.tuple_of(inputs, "inputs")
-        tensors = call.fresh(tensors, True)
-        v = call.vector(v, tensors, several, "the input to the user-provided function is")
-        output = call.scalar(func, tensors)
-        gradients = _gradients((output,), tensors, None, True)
-        call.check(gradients, _SECOND)
+        tensors, several, v, output, gradients = _first_gradients(call, func, inputs, v)
     with call.recording():
         product = call.filled(_gradients(gradients, tensors, v, create_graph), tensors, _UNUSED.format("jacobian"), "hessian")
     return call.result((output,), False), call.result(product, several)
@@ -180,12 +187,7 @@ def hvp(func: Callable, inputs: _Tensors, v: Optional[_Tensors] = None, create_g
     faster, since this goes through func's graph three times."""
     call = _Call("hvp", create_graph, strict)
     with enable_grad():
-        tensors, several = call.tuple_of(inputs, "inputs")
-        tensors = call.fresh(tensors, True)
-        v = call.vector(v, tensors, several, "the input to the user-provided function is")
-        output = call.scalar(func, tensors)
-        gradients = _gradients((output,), tensors, None, True)
-        call.check(gradients, _SECOND)
+        tensors, several, v, output, gradients = _first_gradients(call, func, inputs, v)
         start = tuple(_C.ops.zeros_like(t).requires_grad_() for t in tensors)
         back = _gradients(gradients, tensors, start, True)
         call.check(back, _THIRD)
