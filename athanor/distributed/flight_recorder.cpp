@@ -178,26 +178,34 @@ std::string FlightRecorder::text(std::size_t most) const {
   return out;
 }
 
+std::optional<FlightRecord> FlightRecorder::current() const {
+  std::optional<FlightRecord> first;
+  for (const FlightRecord& record : records())
+    if (record.sequence != 0 && (record.state == CallState::Started || record.state == CallState::Failed))
+      if (!first || record.sequence < first->sequence) first = record;
+  return first;
+}
+
 std::string FlightRecorder::state_text() const {
-  const std::vector<FlightRecord> all = records();
-  const FlightRecord *last = nullptr, *current = nullptr;
-  for (const FlightRecord& record : all) {
-    if (record.sequence == 0) continue;
-    if (record.state == CallState::Completed && (!last || record.sequence > last->sequence)) last = &record;
-    if (record.state == CallState::Started || record.state == CallState::Failed)
-      if (!current || record.sequence < current->sequence) current = &record;
-  }
+  std::optional<FlightRecord> last;
+  for (const FlightRecord& record : records())
+    if (record.state == CallState::Completed && record.sequence != 0 && (!last || record.sequence > last->sequence))
+      last = record;
   const std::int64_t now = nanoseconds(Clock::now());
   std::string out = last ? str("completed up to number ", last->sequence) : std::string("completed none");
-  if (current) return out + str("; then ", current->text(now));
+  if (const auto call = current()) return out + str("; then ", call->text(now));
   if (last) out += str(" (", last->text(now), ")");
   return out + "; in no call now";
 }
 
-std::string flight_records_text() {
+void internals::for_each_flight_recorder(const std::function<void(const FlightRecorder&)>& act) {
   const std::lock_guard lock(recorders().mutex);
+  for (const FlightRecorder* recorder : recorders().list) act(*recorder);
+}
+
+std::string flight_records_text() {
   std::string out = "flight recorder of Athanor:\n";
-  for (const FlightRecorder* recorder : recorders().list) out += recorder->text();
+  internals::for_each_flight_recorder([&](const FlightRecorder& recorder) { out += recorder.text(); });
   return out;
 }
 

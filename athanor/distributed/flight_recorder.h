@@ -5,11 +5,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "athanor/distributed/backend.h"
+#include "athanor/distributed/store/store.h"
 
 namespace athanor::distributed {
 
@@ -56,6 +59,8 @@ class FlightRecorder {
   std::vector<FlightRecord> records() const;
   /// A heading and the last `most` calls, one a line.
   std::string text(std::size_t most = kCapacity) const;
+  /// The earliest collective that has begun and not ended well.
+  std::optional<FlightRecord> current() const;
   /// One line: how far this rank has come and what it is in now.
   std::string state_text() const;
 
@@ -86,9 +91,12 @@ class FlightRecorder {
 std::string flight_records_text();
 
 namespace internals {
-/// From now on SIGUSR1 prints flight_records_text() to stderr, by a thread of its own; a handler that was there is
-/// called as well. Nothing happens if ATHANOR_FLIGHT_RECORDER_SIGNAL is 0.
-void start_flight_signal();
+/// Of all groups of the process, in the order they were made. No group comes or goes meanwhile.
+void for_each_flight_recorder(const std::function<void(const FlightRecorder&)>& act);
+/// From now on SIGUSR1 prints to stderr, by a thread of its own, flight_records_text() and a line for each of the
+/// `size` processes that meet at the store; the same thread answers when another process got the signal. A handler that
+/// was there is called as well. Nothing happens if ATHANOR_FLIGHT_RECORDER_SIGNAL is 0.
+void start_flight_signal(std::shared_ptr<Store> store, int rank, int size);
 /// Restores the previous handler.
 void stop_flight_signal();
 /// Leaves this rank's state in the store, for the others' reports.
@@ -98,6 +106,26 @@ void leave_flight_record(Store& store, const FlightRecorder& recorder);
 /// `patience` at the latest, even if a TCPStore does not answer.
 std::string merged_flight_report(Store& store, const FlightRecorder& recorder, int size, const std::vector<int>& gone,
                                  std::chrono::milliseconds patience);
+
+/// What processes that meet at a store ask each other when one of them is told to report. One thread at a time.
+class FlightQuestions {
+ public:
+  FlightQuestions(std::shared_ptr<Store> store, int rank, int size);
+  /// Answers the others until the descriptor `stop` is readable. Throws DistStoreError if the store is gone.
+  void answer_until(int stop);
+  /// What all processes are doing, a line each. If another one asked just now, says which; that one tells.
+  std::string ask(std::chrono::milliseconds patience);
+
+ private:
+  std::string key() const;
+  PrefixStore answers() const;
+
+  std::shared_ptr<Store> store_;
+  int rank_, size_;
+  std::uint64_t next_ = 1;  // the number of the question that comes next
+  std::string asked_by_;    // who asked the last one
+  Deadline fresh_ = Deadline::after(std::chrono::milliseconds(0));
+};
 }  // namespace internals
 
 }  // namespace athanor::distributed

@@ -20,6 +20,18 @@ std::string own_state(const FlightRecorder& recorder) {
   return str(completed, " ", recorder.state_text());
 }
 
+// The same of a process: of its first group, which is the default one, and of those it is in a call of.
+std::string process_state() {
+  std::string out;
+  internals::for_each_flight_recorder([&](const FlightRecorder& recorder) {
+    if (out.empty())
+      out = own_state(recorder);
+    else if (recorder.current())
+      out += str("; in group '", recorder.group(), "' ", recorder.state_text());
+  });
+  return out.empty() ? "0 in no group" : out;
+}
+
 struct RankState {
   bool known = false;
   long long completed = 0;
@@ -97,6 +109,43 @@ std::string internals::merged_flight_report(Store& store, const FlightRecorder& 
   if (const auto states = exchange(store, own_state(recorder), recorder.rank(), size, gone, deadline))
     return merge(*states, gone, patience);
   return str("what this rank was doing (the store does not answer): ", recorder.state_text());
+}
+
+internals::FlightQuestions::FlightQuestions(std::shared_ptr<Store> store, int rank, int size)
+    : store_(std::move(store)), rank_(rank), size_(size) {}
+
+std::string internals::FlightQuestions::key() const { return str("flight/question/", next_); }
+
+PrefixStore internals::FlightQuestions::answers() const { return {str("flight/answers/", next_), store_}; }
+
+void internals::FlightQuestions::answer_until(int stop) {
+  // Who is told at about the same moment as another, by a launcher say, need not ask once more.
+  constexpr std::chrono::milliseconds kFresh{1000};
+  while (store_->wait_unless({key()}, stop)) {
+    asked_by_ = store_->get_text(key());
+    answers().set(state_key(rank_), process_state());
+    fresh_ = Deadline::after(kFresh);
+    ++next_;
+  }
+}
+
+std::string internals::FlightQuestions::ask(std::chrono::milliseconds patience) {
+  const Deadline deadline = Deadline::after(patience);
+  const StoreDeadline limit(Deadline(deadline.at() + std::chrono::milliseconds(500)));
+  const std::string own = str("rank ", rank_);
+  if (fresh_.expired()) {
+    const auto holder = store_->compare_set(key(), {}, Store::Value(own.begin(), own.end()));
+    asked_by_.assign(holder.begin(), holder.end());
+    PrefixStore here = answers();
+    ++next_;
+    if (asked_by_ == own) {
+      const auto states = exchange(here, process_state(), rank_, size_, {}, deadline);
+      return states ? merge(*states, {}, patience) : "the store does not answer";
+    }
+    here.set(state_key(rank_), process_state());
+    fresh_ = Deadline::after(std::chrono::milliseconds(1000));
+  }
+  return str("what all ranks are doing is told by ", asked_by_);
 }
 
 }  // namespace athanor::distributed

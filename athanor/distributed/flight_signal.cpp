@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "athanor/base/env.h"
+#include "athanor/base/log.h"
 #include "athanor/distributed/flight_recorder.h"
 #include "athanor/distributed/net/socket.h"
 #include "athanor/distributed/process_group_impl.h"
@@ -51,20 +53,37 @@ bool is_ours(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == on_signal;
 }
 
-void print_when_told(int fd) {
+void print(const std::string& text) {
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+// `asked` may end with an error of the store, of which there is then no more use.
+template <class Ask>
+void while_there(std::optional<internals::FlightQuestions>& questions, Ask&& asked) {
+  try {
+    if (questions) asked(*questions);
+  } catch (const std::exception& error) {
+    ATHANOR_LOG(Debug, "no more reports of all ranks: ", error.what());
+    questions.reset();
+  }
+}
+
+void print_when_told(int fd, std::optional<internals::FlightQuestions> questions) {
+  constexpr std::chrono::milliseconds kPatience{1000};
   for (;;) {
+    while_there(questions, [fd](auto& q) { q.answer_until(fd); });
     struct pollfd entry = {fd, POLLIN, 0};
     if (::poll(&entry, 1, -1) < 0) continue;
     char what = 0;
     if (::read(fd, &what, 1) != 1 || what == 'q') return;
-    const std::string text = flight_records_text();
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+    print(flight_records_text());
+    while_there(questions, [&](auto& q) { print(q.ask(kPatience) + "\n"); });
   }
 }
 
 }  // namespace
 
-void internals::start_flight_signal() {
+void internals::start_flight_signal(std::shared_ptr<Store> store, int rank, int size) {
   SignalWatch& w = watch();
   const std::lock_guard lock(w.mutex);
   const bool inherited = w.running && w.generation != fork_generation();
@@ -79,7 +98,9 @@ void internals::start_flight_signal() {
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  w.thread = std::thread(print_when_told, ends[0]);
+  std::optional<FlightQuestions> questions;
+  if (size > 1) questions.emplace(std::move(store), rank, size);
+  w.thread = std::thread(print_when_told, ends[0], std::move(questions));
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   wake_fd.store(ends[1]);
   struct sigaction action {};

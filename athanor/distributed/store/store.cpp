@@ -1,5 +1,7 @@
 #include "athanor/distributed/store/store.h"
 
+#include <poll.h>
+
 #include <utility>
 
 #include "athanor/base/env.h"
@@ -18,6 +20,15 @@ Deadline StoreDeadline::of_this_thread() { return thread_deadline; }
 std::string Store::get_text(const std::string& key) {
   const Value value = get(key);
   return {value.begin(), value.end()};
+}
+
+bool Store::wait_unless(const std::vector<std::string>& keys, int stop) {
+  constexpr int kPauseMs = 1000;
+  while (!check(keys)) {
+    struct pollfd entry = {stop, POLLIN, 0};
+    if (::poll(&entry, 1, kPauseMs) > 0) return false;
+  }
+  return true;
 }
 
 std::vector<Store::Value> Store::multi_get(const std::vector<std::string>& keys) {

@@ -45,6 +45,9 @@ class Store {
   virtual std::int64_t num_keys() = 0;
   void wait(const std::vector<std::string>& keys) { wait(keys, timeout()); }
   virtual void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) = 0;
+  /// Waits for as long as it takes: true when all keys exist, false when the descriptor `stop` is readable before.
+  /// Looks once a second unless the store can do better. Throws DistStoreError if the store is gone.
+  virtual bool wait_unless(const std::vector<std::string>& keys, int stop);
   /// Adds to the end of what is stored.
   virtual void append(const std::string& key, const Value& value) = 0;
   /// Waits for all of them.
@@ -102,6 +105,9 @@ class PrefixStore final : public Store {
   std::int64_t num_keys() override { return store_->num_keys(); }
   void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) override {
     store_->wait(joined(keys), timeout);
+  }
+  bool wait_unless(const std::vector<std::string>& keys, int stop) override {
+    return store_->wait_unless(joined(keys), stop);
   }
   void append(const std::string& key, const Value& value) override { store_->append(joined(key), value); }
   std::vector<Value> multi_get(const std::vector<std::string>& keys) override {

@@ -102,6 +102,13 @@ class TCPStore::Call {
   }
   /// False when nothing came until the deadline; the connection stays usable.
   bool readable() { return wait_for(socket_.fd(), POLLIN, deadline_); }
+  /// The same without a deadline; false as well when `stop` is readable before.
+  bool readable_unless(int stop) {
+    struct pollfd entries[] = {{socket_.fd(), POLLIN, 0}, {stop, POLLIN, 0}};
+    while (::poll(entries, 2, -1) < 0) {
+    }
+    return entries[0].revents != 0;
+  }
   void cancel_wait() {
     // The caller's time is over already: a server that does not answer may be cut off.
     deadline_ = Deadline::after(std::chrono::seconds(1)).sooner(StoreDeadline::of_this_thread());
@@ -274,6 +281,21 @@ void TCPStore::wait(const std::vector<std::string>& keys, std::chrono::milliseco
   for (const std::string& key : keys)
     if (!check({key})) missing.push_back(key);
   if (!missing.empty()) throw_timeout(missing, timeout);
+}
+
+bool TCPStore::wait_unless(const std::vector<std::string>& keys, int stop) {
+  if (keys.empty()) return true;
+  std::string request = with_query(Query::Wait);
+  put_keys(request, keys);
+  Call call(*this, timeout());
+  call.send(request);
+  if (!call.readable_unless(stop)) {
+    call.cancel_wait();
+    return false;
+  }
+  call.number<std::uint8_t>();
+  call.finish();
+  return true;
 }
 
 Store::Value TCPStore::get(const std::string& key, std::chrono::milliseconds timeout) {

@@ -53,6 +53,7 @@ class TCPStore final : public Store {
   bool check(const std::vector<std::string>& keys) override;
   std::int64_t num_keys() override;
   void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) override;
+  bool wait_unless(const std::vector<std::string>& keys, int stop) override;
   void append(const std::string& key, const Value& value) override;
   std::vector<Value> multi_get(const std::vector<std::string>& keys) override;
   void multi_set(const std::vector<std::string>& keys, const std::vector<Value>& values) override;

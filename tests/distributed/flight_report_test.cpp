@@ -1,0 +1,87 @@
+// What all ranks are doing, told by one that gets SIGUSR1.
+#include <gmock/gmock.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "athanor/distributed/flight_recorder.h"
+#include "athanor/distributed/groups.h"
+#include "athanor/distributed/store/hash_store.h"
+#include "athanor/distributed/store/tcp_store.h"
+#include "athanor/ops/tensor.h"
+#include "tests/distributed/processes.h"
+
+namespace athanor::distributed {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// What SIGUSR1 makes this process print, once it says `wanted`.
+std::string told_on_sigusr1(const std::string& wanted) {
+  const int saved = ::dup(STDERR_FILENO);
+  int ends[2];
+  ATHANOR_CHECK(::pipe(ends) == 0, "pipe");
+  ::dup2(ends[1], STDERR_FILENO);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+  std::string text;
+  while (text.find(wanted) == std::string::npos && !deadline.expired()) {
+    text.clear();
+    ::kill(::getpid(), SIGUSR1);
+    char buffer[4096];
+    while (text.find("rank 1: ") == std::string::npos || text.back() != '\n') {
+      struct pollfd entry = {ends[0], POLLIN, 0};
+      if (::poll(&entry, 1, 5000) != 1) break;
+      text.append(buffer, static_cast<std::size_t>(std::max<ssize_t>(0, ::read(ends[0], buffer, sizeof buffer))));
+    }
+  }
+  ::dup2(saved, STDERR_FILENO);
+  return text;
+}
+
+TEST(FlightRecorder, OfAllRanksIsToldByTheOneThatGetsSigusr1) {
+  TCPStoreOptions server;
+  server.port = 0;
+  server.is_server = true;
+  const TCPStore store("127.0.0.1", server);
+  const auto ends = run_processes(2, [&](int rank) {
+    TCPStoreOptions client;
+    client.port = store.port();
+    InitOptions options;
+    options.store = std::make_shared<TCPStore>("127.0.0.1", client);
+    options.rank = rank, options.world_size = 2;
+    init_process_group(options);
+    const Tensor x = ones({7});
+    default_group()->all_reduce(x);
+    if (rank == 1) {  // the other one waits in the second call, where no signal comes
+      const std::string text = told_on_sigusr1("then #2 all_reduce");
+      for (const char* line :
+           {"what the ranks were doing:", "rank 0: completed up to number 1; then #2 all_reduce(SUM)",
+            "rank 1: completed up to number 1 (#1 all_reduce(SUM)"})
+        ATHANOR_CHECK(text.find(line) != std::string::npos, "'", line, "' is not in:\n", text);
+    }
+    default_group()->all_reduce(x);
+    destroy_process_group();
+  });
+  for (const RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.error;
+}
+
+TEST(FlightRecorder, IsToldOnceWhenSeveralRanksAreAskedTogether) {
+  const auto store = std::make_shared<HashStore>();
+  internals::FlightQuestions first(store, 0, 2), second(store, 1, 2);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::thread answers([&] { second.answer_until(ends[0]); });
+  const std::string told = first.ask(std::chrono::seconds(10));
+  ASSERT_EQ(::write(ends[1], "q", 1), 1);
+  answers.join();
+  EXPECT_THAT(told, AllOf(HasSubstr("rank 0: in no group"), HasSubstr("rank 1: in no group")));
+  EXPECT_EQ(second.ask(std::chrono::seconds(10)), "what all ranks are doing is told by rank 0");
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+}  // namespace
+}  // namespace athanor::distributed
