@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "athanor/distributed/error.h"
@@ -100,6 +102,74 @@ TEST(TCPStoreGuests, AnswersThatNobodyReadsDoNotPileUp) {
     greedy.recv_all(value.data(), size, deadline);
     ASSERT_EQ(value, std::string(kSize, 'x')) << i;
   }
+}
+
+// More files for this process, while it lives.
+class ManyFiles {
+ public:
+  explicit ManyFiles(rlim_t wanted) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    struct rlimit now = before_;
+    now.rlim_cur = std::max(now.rlim_cur, std::min(wanted, now.rlim_max));
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &now), 0);
+    enough_ = now.rlim_cur >= wanted;
+  }
+  ~ManyFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  bool enough() const { return enough_; }
+
+ private:
+  struct rlimit before_ {};
+  bool enough_;
+};
+
+std::ptrdiff_t number_of_threads() {
+  namespace fs = std::filesystem;
+  return std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator());
+}
+
+TEST(TCPStoreGuests, WaitByTheThousandForOneThread) {
+  constexpr int kClients = 2000;
+  const ManyFiles files(2 * kClients + 200);
+  if (!files.enough()) GTEST_SKIP() << "needs " << 2 * kClients + 200 << " open files";
+  TCPStoreOptions options;
+  options.port = 0;
+  options.is_server = true;
+  options.secret = "";
+  TCPStore store("127.0.0.1", options);
+  const auto threads = number_of_threads();
+  std::string request = hello();
+  const auto put = [&](auto value) { request.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto put_key = [&](const std::string& name) {
+    put(std::uint64_t{name.size()});
+    request += name;
+  };
+  put(Query::Add);
+  put_key("/clients");
+  put(std::int64_t{1});
+  put(Query::Wait);
+  put(std::uint64_t{1});
+  put_key("/go");
+  const Deadline deadline = Deadline::after(seconds(60));
+  std::vector<Socket> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.push_back(connect_to(store.port()));
+    clients.back().send_all(request.data(), request.size(), deadline);
+  }
+  std::vector<bool> seen(kClients);
+  for (Socket& client : clients) {
+    std::int64_t place = 0;
+    client.recv_all(&place, sizeof place, deadline);
+    ASSERT_TRUE(place >= 1 && place <= kClients && !seen[static_cast<std::size_t>(place - 1)]) << place;
+    seen[static_cast<std::size_t>(place - 1)] = true;
+  }
+  EXPECT_FALSE(wait_for(clients.front().fd(), POLLIN, Deadline::after(milliseconds(0))));
+  store.set("go", "");
+  for (Socket& client : clients) {
+    std::uint8_t told = 0xff;
+    client.recv_all(&told, 1, deadline);
+    ASSERT_EQ(told, tcp_protocol::kStopWaiting);
+  }
+  EXPECT_EQ(number_of_threads(), threads);
 }
 
 // A server that is stopped: its port connects, nobody answers.
