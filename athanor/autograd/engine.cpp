@@ -197,7 +197,17 @@ struct EndOfBackward {
 };
 thread_local EndOfBackward* EndOfBackward::present = nullptr;
 
+// Those of a leaf first: they run whether its gradient is accumulated or handed to the caller of grad().
+void run_leaf_hooks(const TensorImpl& leaf, TensorBase& grad) {
+  const auto& hooks = leaf.autograd->hooks;
+  if (!hooks || !grad.defined()) return;
+  athanor::detail::for_each_hook(hooks->hooks, [&](const TensorHooks::Hook& hook) {
+    if (TensorBase changed = hook(grad); changed.defined()) grad = changed;
+  });
+}
+
 void run_hooks(Node& node, GradList& grads) {
+  if (const TensorImpl* leaf = node.variable()) run_leaf_hooks(*leaf, grads[0]);
   NodeHooks* hooks = node.hooks_or_null();
   if (!hooks) return;
   const auto run = [&](const NodeHooks::Pre& hook) { hook(grads); };

@@ -22,7 +22,7 @@ namespace {
 
 /// The gradient may become `.grad` as it is if nobody else can see it change.
 bool may_steal(const TensorBase& grad) {
-  return !GradMode::is_enabled() && grad.use_count() <= 2 && grad.storage()->use_count() == 1 &&
+  return !GradMode::is_enabled() && grad.use_count() == 1 && grad.storage()->use_count() == 1 &&
          !grad.impl()->tracked && grad.is_non_overlapping_and_dense();
 }
 
@@ -55,14 +55,9 @@ void accumulate(AutogradMeta& meta, const TensorBase& variable, const TensorBase
 void AccumulateGrad::apply(const GradList& in, GradList&) {
   if (!in[0].defined()) return;
   AutogradMeta& meta = *variable_.impl()->autograd;
-  TensorBase grad = in[0];
-  if (meta.hooks)
-    detail::for_each_hook(meta.hooks->hooks, [&](const TensorHooks::Hook& hook) {
-      if (TensorBase changed = hook(grad); changed.defined()) grad = changed;
-    });
   {
     const std::lock_guard lock(meta.lock);
-    accumulate(meta, variable_, grad);
+    accumulate(meta, variable_, in[0]);
   }
   if (meta.hooks) detail::for_each_hook(meta.hooks->post_accumulate, [&](const auto& hook) { hook(variable_); });
 }

@@ -152,6 +152,28 @@ TEST(Backward, RefusesVectorsAndUsedGraphs) {
   EXPECT_THROW(y.backward(), Error);
 }
 
+TEST(Hooks, OfALeafRunWhereItsGradientIsNotAccumulatedToo) {
+  const Tensor x = ones({2}, kDouble).requires_grad_();
+  int calls = 0;
+  x.register_hook([&](const Tensor& g) { return ++calls, g * 2; });
+  EXPECT_TRUE(equal(autograd::grad({(x * 3).sum()}, {x})[0], full({2}, 6.0, kDouble)));
+  EXPECT_FALSE(x.grad().defined());
+  (x * 3).sum().backward({}, std::nullopt, false, TensorList({x}));
+  EXPECT_TRUE(equal(x.grad(), full({2}, 6.0, kDouble)));
+  EXPECT_EQ(calls, 2);
+  // Not asked for: not computed, and no hook is called.
+  const Tensor w = ones({2}, kDouble).requires_grad_();
+  autograd::grad({(x * w).sum()}, {w});
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(Backward, TheGradientOfALeafThatTheCallerKeepsIsCopied) {
+  const Tensor x = ones({2}, kDouble).requires_grad_(), g = ones({2}, kDouble);
+  x.backward(g);
+  x.grad().mul_(5);
+  EXPECT_TRUE(equal(g, ones({2}, kDouble)));
+}
+
 TEST(Backward, InsideAHookIsANewLoop) {
   Tensor x = ones({1}).requires_grad_(), z = ones({1}).requires_grad_();
   const Tensor y = x * 3;
