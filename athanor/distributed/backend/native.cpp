@@ -106,6 +106,7 @@ class NativeBackend final : public Backend, private Connections {
     run(call, [&] {
       if (alone()) return copy_own(out[0], in);
       if (one_host()) return local_->all_gather(call, out, in);
+      if (by_hosts()) return all_gather_by_hosts(call, out, in);
       RemoteCollectives(*links_, everyone_).all_gather(call, out, in);
     });
   }
@@ -134,6 +135,7 @@ class NativeBackend final : public Backend, private Connections {
       const Reduction reduction(op, out.dtype, size());
       if (alone()) return copy_own(out, parts[0]);
       if (one_host()) return local_->reduce_scatter(call, out, parts, reduction);
+      if (by_hosts()) return reduce_scatter_by_hosts(call, out, parts, reduction);
       RemoteCollectives(*links_, everyone_).reduce_scatter(call, out, parts, reduction);
     });
   }
@@ -168,6 +170,72 @@ class NativeBackend final : public Backend, private Connections {
  private:
   bool alone() const { return size() == 1; }
   bool leads() const { return mesh_.leader_of(rank()) == rank(); }
+
+  // Several hosts, one of them at least with several ranks, whose values cross the network once.
+  bool by_hosts() const { return static_cast<int>(mesh_.leaders().size()) < size(); }
+
+  // Room for a part of each rank, those of a host side by side.
+  class HostParts {
+   public:
+    HostParts(const Mesh& mesh, Parts like) : mesh_(mesh), parts_(like.begin(), like.end()) {
+      std::int64_t count = 0;
+      for (const Span& part : like) count += part.count;
+      const DType dtype = like[0].dtype;
+      const auto item = static_cast<std::int64_t>(item_size(dtype));
+      room_ = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(count * item));
+      whole = {room_.get(), count, dtype};
+      char* at = room_.get();
+      for (const int leader : mesh.leaders()) {
+        Span& host = hosts.emplace_back(Span{at, 0, dtype});
+        for (int r = 0; r < mesh.size(); ++r) {
+          if (mesh.leader_of(r) != leader) continue;
+          of(r).data = at;
+          host.count += of(r).count;
+          at += of(r).bytes();
+        }
+      }
+    }
+    Span& of(int rank) { return parts_[static_cast<std::size_t>(rank)]; }
+    std::vector<Span> of_this_host() {
+      std::vector<Span> own;
+      for (const int r : mesh_.local_ranks()) own.push_back(of(r));
+      return own;
+    }
+    Span& own_host() {
+      const auto& leaders = mesh_.leaders();
+      return hosts[static_cast<std::size_t>(std::find(leaders.begin(), leaders.end(), mesh_.leader_of(mesh_.rank())) -
+                                            leaders.begin())];
+    }
+    Span whole;
+    std::vector<Span> hosts;  // by host
+
+   private:
+    const Mesh& mesh_;
+    std::vector<Span> parts_;
+    std::unique_ptr<char[]> room_;
+  };
+
+  void all_gather_by_hosts(const Call& call, Parts out, Span in) {
+    HostParts room(mesh_, out);
+    if (local_)
+      local_->all_gather(call, room.of_this_host(), in);
+    else
+      copy_own(room.of(rank()), in);
+    if (leads()) RemoteCollectives(*links_, mesh_.leaders()).all_gather(call, room.hosts, room.own_host());
+    if (local_) local_->broadcast(call, room.whole, 0);
+    for (const int r : everyone_) copy_own(out[static_cast<std::size_t>(r)], room.of(r));
+  }
+
+  void reduce_scatter_by_hosts(const Call& call, Span out, Parts in, const Reduction& reduction) {
+    HostParts room(mesh_, in);
+    for (const int r : everyone_) copy_own(room.of(r), in[static_cast<std::size_t>(r)]);
+    if (local_) local_->reduce(call, room.whole, reduction.partial(), 0);
+    if (leads())
+      RemoteCollectives(*links_, mesh_.leaders()).reduce_scatter(call, room.own_host(), room.hosts, reduction);
+    // Parts may differ in size, which scatter's may not.
+    if (local_) local_->broadcast(call, room.own_host(), 0);
+    copy_own(out, room.of(rank()));
+  }
 
   // One rank of each host, by host: the root of its own host, the lowest of the others.
   std::vector<int> representatives(int root) const {
