@@ -180,7 +180,9 @@ Tensor new_full(const Tensor& self, IntArrayRef size, const Scalar& fill_value, 
 
 /// A 0-d tensor of the scalar's dtype (float values: the default dtype, or the one in options).
 ATHANOR_FUNCTION("scalar_tensor(Scalar s, TensorOptions options={}) -> Tensor");
-Tensor scalar_tensor(const Scalar& s, const TensorOptions& options) { return full({}, s, options); }
+Tensor scalar_tensor(const Scalar& s, const TensorOptions& options) {
+  return full({}, s, options.has_dtype() ? options : options.dtype(get_default_dtype()));
+}
 
 namespace {
 

@@ -98,7 +98,7 @@ struct Cat {
 /// Tensors joined along dim; dtypes are promoted.
 ATHANOR_FUNCTION("cat(Tensor[] tensors, int dim=0) -> Tensor | out");
 Tensor cat(TensorList tensors, std::int64_t dim) {
-  ATHANOR_CHECK(!tensors.empty(), "cat(): expected a non-empty list of Tensors");
+  ATHANOR_CHECK_VALUE(!tensors.empty(), "cat(): expected a non-empty list of Tensors");
   Promotion p;
   bool same = true;
   for (const Tensor& t : tensors) {

@@ -12,6 +12,7 @@
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
+#include "athanor/ops/reduce_extreme.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/view.h"
 
@@ -310,7 +311,11 @@ Tensor standard_normal(IntArrayRef size, const Tensor& like, std::optional<Gener
   return randn(size, std::move(generator), like.options());
 }
 
-void check_std(const Tensor& std) { check_floating(std, "normal"); }
+void check_std(const Tensor& std) {
+  check_floating(std, "normal");
+  ATHANOR_CHECK(std.numel() == 0 || min(detach(std)).item().toDouble() >= 0,
+                "normal expects all elements of std >= 0.0");
+}
 
 }  // namespace
 

@@ -99,7 +99,8 @@ void assign(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices, con
 Tensor Tensor::index(ArrayRef<indexing::TensorIndex> indices) const {
   const Indexed at = apply(*this, indices);
   if (at.advanced) return ops::index_with(at.view, at.tensors);
-  return at.view.is_same(*this) ? ops::slice(*this, 0) : at.view;
+  if (!at.view.is_same(*this)) return at.view;
+  return dim() == 0 ? view(IntArrayRef{}) : ops::slice(*this, 0);
 }
 Tensor Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const {
   return index(ArrayRef<indexing::TensorIndex>(indices.begin(), indices.size()));

@@ -17,8 +17,9 @@ from ._legacy import (  # noqa: F401
     ShortTensor,
 )
 from ._settings import (  # noqa: F401
-    finfo, get_default_device, get_rng_state, iinfo, initial_seed, seed, set_default_device, set_default_dtype, set_default_tensor_type,
-    set_printoptions, set_rng_state, use_deterministic_algorithms,
+    are_deterministic_algorithms_enabled, finfo, get_default_device, get_float32_matmul_precision, get_rng_state, iinfo, initial_seed,
+    is_deterministic_algorithms_warn_only_enabled, seed, set_default_device, set_default_dtype, set_default_tensor_type,
+    set_float32_matmul_precision, set_flush_denormal, set_printoptions, set_rng_state, use_deterministic_algorithms,
 )
 from . import autograd  # noqa: F401
 from .autograd.grad_mode import (  # noqa: F401
@@ -42,6 +43,10 @@ def __getattr__(name: str):
         from . import amp
 
         return getattr(amp, name)
+    if name in ("UntypedStorage", "TypedStorage"):
+        from . import storage
+
+        return getattr(storage, name)
     if name in ("save", "load"):
         from . import _serialization
 

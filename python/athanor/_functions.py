@@ -39,8 +39,10 @@ def is_tensor(obj) -> builtins.bool:
 
 @_public
 def is_storage(obj) -> builtins.bool:
-    """Always false: storages are no objects of their own here."""
-    return False
+    """Whether obj is what a tensor's storage methods return."""
+    from . import storage
+
+    return isinstance(obj, (storage.UntypedStorage, storage.TypedStorage))
 
 
 @_public
@@ -378,6 +380,93 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
         place = place.index_fill(0, index, 1)
         return input.masked_fill(place.reshape([-1] + [1] * (input.dim() - 1 - dim % input.dim())) if input.dim() else place[0], value)
     return _ops.index_fill(input, dim, index, value)
+
+
+@_public
+def index_put(input: Tensor, indices, values: Tensor, accumulate: builtins.bool = False) -> Tensor:
+    """A copy of input with values at the given places, added up there if accumulate."""
+    return input.index_put(indices, values, accumulate)
+
+
+@_public
+def index_put_(input: Tensor, indices, values: Tensor, accumulate: builtins.bool = False) -> Tensor:
+    """Puts values at the given places of input, adding up there if accumulate."""
+    return input.index_put_(indices, values, accumulate)
+
+
+@_public
+def fill(input: Tensor, value) -> Tensor:
+    """A tensor like input with value, a number or a tensor of no dims, everywhere."""
+    return input.clone().fill_(value)
+
+
+@_public
+def trapz(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
+    """trapezoid by its old name."""
+    return _ops.trapezoid(y, dx=dx, dim=dim) if x is None else _ops.trapezoid(y, x, dim=dim)
+
+
+@_public
+def is_signed(input: Tensor) -> builtins.bool:
+    """Whether the dtype has negative numbers."""
+    return input.is_signed()
+
+
+@_public
+def get_device(input: Tensor) -> builtins.int:
+    """The number of the CUDA device, -1 for the host."""
+    return input.get_device()
+
+
+@_public
+def is_conj(input: Tensor) -> builtins.bool:
+    """False: numbers are real."""
+    return False
+
+
+@_public
+def is_neg(input: Tensor) -> builtins.bool:
+    """False: signs are in the values."""
+    return False
+
+
+@_public
+def isreal(input: Tensor) -> Tensor:
+    """True everywhere: numbers are real."""
+    return _ops.ones_like(input, dtype=_C.bool)
+
+
+@_public
+def resolve_conj(input: Tensor) -> Tensor:
+    """input, which is real."""
+    return input
+
+
+@_public
+def resolve_neg(input: Tensor) -> Tensor:
+    """input: signs are in the values."""
+    return input
+
+
+@_public
+def conj(input: Tensor) -> Tensor:
+    """input, which is real."""
+    return input
+
+
+@_public
+def real(input: Tensor) -> Tensor:
+    """input, which is real."""
+    return input
+
+
+@_public
+def typename(obj) -> builtins.str:
+    """The name of a tensor's type, "torch.FloatTensor", or of an object's class with its module."""
+    if isinstance(obj, Tensor):
+        return obj.type()
+    kind = obj if isinstance(obj, type) else type(obj)
+    return kind.__qualname__ if kind.__module__ in ("builtins", None) else f"{kind.__module__}.{kind.__qualname__}"
 
 
 @_public

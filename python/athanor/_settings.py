@@ -64,8 +64,43 @@ def seed() -> int:
     return _C.default_generator.seed()
 
 
+_deterministic = (False, False)
+_matmul_precision = "highest"
+
+
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted and without effect: results do not depend on timing here."""
+    """Noted and without effect: results do not depend on timing here."""
+    global _deterministic
+    _deterministic = (bool(mode), bool(mode and warn_only))
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What use_deterministic_algorithms was told."""
+    return _deterministic[0]
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether use_deterministic_algorithms was told to warn only."""
+    return _deterministic[1]
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Noted and without effect: products of float32 are of float32 here. Raises RuntimeError unless it is "highest", "high"
+    or "medium"."""
+    global _matmul_precision
+    if precision not in ("highest", "high", "medium"):
+        raise RuntimeError(f"float32 matmul precision should be 'highest', 'high' or 'medium', got {precision!r}")
+    _matmul_precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What set_float32_matmul_precision was told; "highest" at first."""
+    return _matmul_precision
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False: denormal numbers are kept."""
+    return False
 
 
 # Bits in all, those of the fraction, the largest exponent, and the decimal digits that survive a round trip.

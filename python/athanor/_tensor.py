@@ -128,6 +128,10 @@ def _deepcopy(self: Tensor, memo: dict):
     if self.grad is not None:
         result.grad = _deepcopy(self.grad, memo)
     memo[id(self)] = result
+    if self.__dict__:
+        import copy
+
+        result.__dict__.update(copy.deepcopy(self.__dict__, memo))
     return result
 
 
@@ -144,9 +148,108 @@ def _new(self: Tensor, *args) -> Tensor:
     return self.new_empty(args[0] if len(args) == 1 and isinstance(args[0], _C.Size) else (args or (0,)))
 
 
-def _resize(self: Tensor, *sizes) -> Tensor:
-    """Not here: raises NotImplementedError."""
-    raise NotImplementedError("resize_: a tensor keeps the size of its storage; make a new one, or use set_data()")
+def _resize(self: Tensor, *sizes, memory_format=_C.contiguous_format) -> Tensor:
+    """Gives the tensor these sizes, in its own storage where they fit into that; else in a new one, which begins with the old
+    elements, and which views of the old one do not follow. What no old element fills has any value. Raises RuntimeError
+    for a tensor that requires grad."""
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)):
+        sizes = tuple(sizes[0])
+    if any(s < 0 for s in sizes):
+        raise RuntimeError(f"resize_: sizes should not be negative, got {list(sizes)}")
+    if tuple(self.shape) == tuple(sizes):
+        return self
+    like = self.new_empty(sizes).contiguous(memory_format=memory_format)
+    room = _C._io.storage_id(self)[1] // self.element_size() - self.storage_offset()
+    if like.numel() <= room:
+        self.set_data(self.detach().as_strided(sizes, like.stride(), self.storage_offset()))
+    else:
+        old = self.detach().as_strided((room,), (1,), self.storage_offset())
+        like.as_strided((room,), (1,)).copy_(old)
+        self.set_data(like)
+    return self
+
+
+def _resize_as(self: Tensor, the_template: Tensor, *, memory_format=_C.contiguous_format) -> Tensor:
+    """resize_ to the sizes of another tensor."""
+    return self.resize_(tuple(the_template.shape), memory_format=memory_format)
+
+
+def _set(self: Tensor, source=None, storage_offset=0, size=None, stride=None) -> Tensor:
+    """Makes the tensor one of another tensor's storage (or of an UntypedStorage's), with its sizes and strides or those given;
+    without source: an empty tensor. Raises RuntimeError for another dtype."""
+    from . import storage
+
+    if source is None:
+        source = self.new_empty(0)
+    elif isinstance(source, storage.UntypedStorage):
+        source = source._as(self.dtype)
+        size = (source.numel() - storage_offset,) if size is None else size
+    if source.dtype != self.dtype:
+        raise RuntimeError(f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
+    if size is not None:
+        stride = self.new_empty(size).stride() if stride is None else stride
+        source = source.detach().as_strided(size, stride, storage_offset)
+    self.set_data(source.detach())
+    return self
+
+
+def _fill_diagonal(self: Tensor, fill_value, wrap: builtins.bool = False) -> Tensor:
+    """Writes a number to the elements whose indices are all the same. wrap: a matrix that is higher than wide has another
+    diagonal below. Raises RuntimeError for fewer than two dims, or more than two of unequal sizes."""
+    if self.dim() < 2:
+        raise RuntimeError(f"fill_diagonal_: dimensions must larger than 1, got a tensor of sizes {list(self.shape)}")
+    if self.dim() > 2 and len(set(self.shape)) > 1:
+        raise RuntimeError(f"fill_diagonal_: all dimensions of input must be of equal length, got {list(self.shape)}")
+    if self.numel() == 0:
+        return self
+    _diagonal(self, 0, min(self.shape)).fill_(fill_value)
+    if wrap and self.dim() == 2:
+        rows, columns = self.shape
+        for top in range(columns + 1, rows, columns + 1):
+            _diagonal(self, top, min(rows - top, columns)).fill_(fill_value)
+    return self
+
+
+def _diagonal(self: Tensor, top: builtins.int, length: builtins.int) -> Tensor:
+    return self.as_strided((length,), (sum(self.stride()),), self.storage_offset() + top * self.stride(0))
+
+
+def _float_power(self: Tensor, exponent) -> Tensor:
+    """self ** exponent in float64, in place. Raises RuntimeError unless the tensor is of that dtype."""
+    if self.dtype != _C.float64:
+        raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype} but the operation's result requires dtype "
+                           "torch.float64")
+    return self.pow_(exponent.double() if isinstance(exponent, Tensor) else exponent)
+
+
+def _untyped_storage(self: Tensor):
+    """The memory that the tensor lies in, as bytes."""
+    from . import storage
+
+    return storage.UntypedStorage._of(self)
+
+
+def _typed_storage(self: Tensor):
+    """The memory that the tensor lies in, as elements of its dtype."""
+    from . import storage
+
+    return storage.TypedStorage._of(self)
+
+
+def _dim_order(self: Tensor, *, ambiguity_check=False) -> tuple:
+    """The dims from the one with the largest stride to the one with the smallest."""
+    strides = self.stride()
+    return tuple(sorted(range(self.dim()), key=lambda d: -strides[d]))
+
+
+def _no(doc: str):
+    def method(self: Tensor) -> builtins.bool:
+        return False
+
+    method.__doc__ = doc
+    return method
 
 
 def _dlpack(self: Tensor, *, stream=None, max_version=None, dl_device=None, copy=None):
@@ -289,7 +392,9 @@ def _attach() -> None:
     methods = {
         "numpy": _numpy, "__array__": _array, "__format__": _format, "type": _type, "register_hook": _register_hook,
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "__deepcopy__": _deepcopy,
-        "__reduce_ex__": _reduce_ex, "new_tensor": _new_tensor, "new": _new, "resize_": _resize, "__dlpack__": _dlpack,
+        "__reduce_ex__": _reduce_ex, "new_tensor": _new_tensor, "new": _new, "resize_": _resize, "resize_as_": _resize_as, "set_": _set, "fill_diagonal_": _fill_diagonal,
+        "float_power_": _float_power, "untyped_storage": _untyped_storage, "storage": _typed_storage, "dim_order": _dim_order,
+        "isreal": _method(_functions.isreal), "is_conj": _no("False: numbers are real."), "is_neg": _no("False: signs are in the values."), "__dlpack__": _dlpack,
         "__dlpack_device__": _dlpack_device, "split": _split, "where": _where, "is_shared": _is_shared, "map_": _map,
         "apply_": _apply, "__reversed__": _reversed, "index_put": _index_put, "index_put_": _index_put_,
         "polygamma": _polygamma, "polygamma_": _polygamma_, "__array_wrap__": _array_wrap, "unique": _method(_functions.unique),
@@ -310,6 +415,8 @@ def _attach() -> None:
         "names": property(lambda self: (None,) * self.dim(), doc="None for each dim: dims have no names."),
         "__module__": "athanor",
     }
+    for kind in ("is_mps", "is_xpu", "is_xla", "is_mkldnn", "is_nested", "is_sparse_csr"):
+        methods[kind] = property(lambda self: False, doc="Always false.")
     for name, value in methods.items():
         setattr(Tensor, name, value)
 

@@ -11,9 +11,18 @@
 namespace athanor::python {
 namespace {
 
-// NumPy's keywords, and what torch calls the first argument of a function.
-constexpr const char* kOtherNames[][2] = {{"axis", "dim"},   {"keepdims", "keepdim"}, {"input", "self"},
-                                          {"self", "input"}, {"x", "self"},           {"x2", "other"}};
+// NumPy's keywords, and what torch calls an argument beside the name that is here.
+constexpr const char* kOtherNames[][2] = {{"axis", "dim"},
+                                          {"keepdims", "keepdim"},
+                                          {"input", "self"},
+                                          {"self", "input"},
+                                          {"a", "self"},
+                                          {"x", "self"},
+                                          {"x1", "self"},
+                                          {"x2", "other"},
+                                          {"tensor", "self"},
+                                          {"split_size", "split_size_or_sections"},
+                                          {"tensor_indices_or_sections", "indices_or_sections"}};
 
 struct OpFunction {
   PyObject_HEAD vectorcallfunc vectorcall;

@@ -21,15 +21,6 @@ namespace {
 
 using autograd::variable_list;
 
-// Takes the interpreter lock for its scope, whoever held it before.
-struct Locked {
-  PyGILState_STATE state = PyGILState_Ensure();
-  Locked() = default;
-  ~Locked() { PyGILState_Release(state); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-};
-
 nb::tuple to_tuple(variable_list&& list) { return nb::steal<nb::tuple>(to_python(std::move(list))); }
 
 // The node of a torch.autograd.Function: C++'s own kind, whose backward calls Python.
@@ -199,7 +190,7 @@ void bind_autograd(nb::module_& m) {
       return nb::cast<variable_list>(results);
     };
     const autograd::GradCheckOptions options{eps, atol, rtol, nondet_tol, true};
-    const nb::gil_scoped_release release;
+    const Unlocked unlocked;
     return second ? autograd::gradgradcheck(call, inputs, grad_outputs, options)
                   : autograd::gradcheck(call, inputs, options);
   });

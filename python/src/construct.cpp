@@ -29,11 +29,7 @@ struct Held {
 };
 
 void find_sizes(PyObject* data, DimVector& sizes) {
-  if (is_tensor(data)) {
-    for (const std::int64_t s : unwrap(data).sizes()) sizes.push_back(s);
-    return;
-  }
-  if (!is_sequence(data)) return;
+  if (!is_sequence(data)) return;  // tensors are numbers here, as in torch
   ATHANOR_CHECK_VALUE(sizes.size() < kMaxDims, "too many dimensions in nested sequences (more than ", kMaxDims, ")");
   const Py_ssize_t n = PySequence_Size(data);
   if (n < 0) throw PythonError();
@@ -77,9 +73,17 @@ T leaf_value(PyObject* o) {
   }
   if (!accepts(Kind::Scalar, o) && !is_tensor(o))
     ATHANOR_THROW(TypeError, "must be real number, not ", Py_TYPE(o)->tp_name);
+  if (PyLong_Check(o)) {
+    int overflow = 0;
+    PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (overflow && std::is_floating_point_v<T>) return static_cast<T>(PyLong_AsDouble(o));
+    ATHANOR_CHECK_VALUE(!overflow, "Overflow when unpacking long long");
+  }
   const Scalar s = to_scalar(o);
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-    if (!s.isFloatingPoint() && !std::in_range<T>(s.toLong()))
+    // What a negative number is modulo 256 is taken, too.
+    const bool wraps = std::is_unsigned_v<T> && !s.isFloatingPoint() && s.toLong() < 0 && std::in_range<T>(-s.toLong());
+    if (!s.isFloatingPoint() && !wraps && !std::in_range<T>(s.toLong()))
       ATHANOR_THROW(Error, "value cannot be converted to type ", dtype_name(dtype_of_v<T>), " without overflow: ", s);
   }
   return s.to<T>();
@@ -89,6 +93,15 @@ template <class T>
 T* fill(PyObject* data, IntArrayRef sizes, std::size_t depth, T* out) {
   if (is_tensor(data)) {
     const Tensor& t = unwrap(data);
+    if (depth == sizes.size()) {
+      ATHANOR_CHECK_TYPE(
+          TypeError, t.numel() == 1 || t.is_floating_point(),
+          "only integer tensors of a single element can be converted to an index; torch.stack joins tensors");
+      ATHANOR_CHECK_VALUE(t.numel() == 1,
+                          "only one element tensors can be converted to Python scalars; torch.stack joins tensors");
+      *out = leaf_value<T>(data);
+      return out + 1;
+    }
     ATHANOR_CHECK_VALUE(t.sizes() == IntArrayRef(sizes.data() + depth, sizes.size() - depth),
                         "expected a tensor of sizes ",
                         std::vector<std::int64_t>(sizes.begin() + static_cast<std::ptrdiff_t>(depth), sizes.end()),
@@ -189,7 +202,8 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, std::optiona
     const Tensor& t = unwrap(data);
     return t.detach().clone().to(TensorOptions(dtype.value_or(t.scalar_type())).device(device.value_or(t.device())));
   }
-  if (!PyFloat_CheckExact(data) && !PyLong_Check(data) && !PyList_Check(data) && !PyTuple_Check(data) && has_buffer(data)) {
+  if (!PyFloat_CheckExact(data) && !PyLong_Check(data) && !PyList_Check(data) && !PyTuple_Check(data) &&
+      has_buffer(data)) {
     const Tensor shared = tensor_from_buffer(data, "tensor", false);
     Tensor copy = shared.clone();
     return copy.to(TensorOptions(dtype.value_or(copy.scalar_type())).device(device.value_or(Device())));

@@ -25,7 +25,7 @@ using Pair = std::pair<Tensor, Tensor>;
 
 /// Images as bytes (N, 1, 28, 28) and classes (N) of one of MNIST's kind; `name` as in MnistOptions.
 Pair mnist(const std::string& name, const std::string& root, bool train, bool download, bool generate) {
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   data::MnistOptions options;
   options.name = name;
   options.root = root;
@@ -41,7 +41,7 @@ Pair mnist(const std::string& name, const std::string& root, bool train, bool do
 }
 
 Pair cifar(bool fine, const std::string& root, bool train) {
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   if (fine) {
     const datasets::CIFAR100 set(root, train ? datasets::CIFAR100::Mode::kTrain : datasets::CIFAR100::Mode::kTest);
     return {set.bytes(), set.targets()};
@@ -73,7 +73,7 @@ std::vector<Table> tables(std::int64_t channels, const Steps& steps) {
 
 /// Images `indices` of `bytes` (N, C, H, W) as floats, every byte by its channel's table.
 Tensor gather_images(const Tensor& bytes, const std::vector<std::int64_t>& indices, const Steps& steps) {
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   const NoGradGuard off;
   ATHANOR_CHECK_VALUE(bytes.dim() == 4 && bytes.scalar_type() == kByte && bytes.is_contiguous(),
                       "gather_images: expected contiguous bytes (N, C, H, W), got ", athanor::detail::describe(bytes));
@@ -102,7 +102,7 @@ Tensor gather_images(const Tensor& bytes, const std::vector<std::int64_t>& indic
 }
 
 Tensor decode_image(const std::string& path, const std::string& mode) {
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return io::read_image(path, mode == "RGB"    ? io::ImageMode::Rgb
                               : mode == "L"    ? io::ImageMode::Gray
                               : mode == "RGBA" ? io::ImageMode::RgbAlpha

@@ -78,11 +78,11 @@ nb::object exception_object(const std::exception_ptr& error) {
 ReduceOp user_op(std::string name, nb::callable function) {
   auto held = std::make_shared<nb::object>(std::move(function));
   const std::shared_ptr<nb::object> shared(held.get(), [held](nb::object*) mutable {
-    const nb::gil_scoped_acquire lock;
+    const Locked lock;
     held.reset();
   });
   return ReduceOp::user(std::move(name), [shared](void* inout, const void* in, std::int64_t count, DType dtype) {
-    const nb::gil_scoped_acquire lock;
+    const Locked lock;
     const Tensor left = athanor::from_blob(inout, {count}, TensorOptions(dtype));
     const Tensor right = athanor::from_blob(const_cast<void*>(in), {count}, TensorOptions(dtype));
     const nb::object result = (*shared)(left, right);

@@ -45,7 +45,7 @@ Outcome call(const Held& function, const Held& args, const Held& keywords) {
   struct Count {
     ~Count() { pending().add(-1); }
   } const count;
-  const nb::gil_scoped_acquire lock;
+  const Locked lock;
   nb::object result = nb::steal(PyObject_Call(function.get(), args.get(), keywords.get()));
   if (result.is_valid()) return {hold(result), nullptr};
   return {nullptr, hold(raised(nb::python_error()))};

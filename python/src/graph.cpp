@@ -76,7 +76,7 @@ struct NodeHook {
 struct PreHook : NodeHook {
   void operator()(GradList& grads) const {
     if (removed()) return;
-    const nb::gil_scoped_acquire lock;
+    const Locked lock;
     replace(grads, call(std::as_const(grads)), node->name());
   }
 };
@@ -84,7 +84,7 @@ struct PreHook : NodeHook {
 struct PostHook : NodeHook {
   void operator()(GradList& out, const GradList& in) const {
     if (removed()) return;
-    const nb::gil_scoped_acquire lock;
+    const Locked lock;
     replace(out, call(std::as_const(out), in), node->name());
   }
 };
@@ -175,7 +175,7 @@ class PythonSavedHooks final : public SavedTensorHooks {
  public:
   PythonSavedHooks(nb::callable pack, nb::callable unpack) : pack_(pack.ptr()), unpack_(unpack.ptr()) {}
   std::unique_ptr<PackedTensor> pack(const TensorBase& t) override {
-    const nb::gil_scoped_acquire lock;
+    const Locked lock;
     const nb::object packed = call(pack_, nb::steal(wrap(Tensor(t))));
     return std::make_unique<Packed>(PythonCallable(packed.ptr()), unpack_, t.is_contiguous());
   }
@@ -186,7 +186,7 @@ class PythonSavedHooks final : public SavedTensorHooks {
     Packed(PythonCallable value, PythonCallable unpack, bool contiguous)
         : value_(std::move(value)), unpack_(std::move(unpack)), contiguous_(contiguous) {}
     TensorBase unpack() override {
-      const nb::gil_scoped_acquire lock;
+      const Locked lock;
       const nb::object result = call(unpack_, nb::borrow(value_.get()));
       if (!is_tensor(result.ptr()))
         ATHANOR_THROW(TypeError, "Output of saved tensor unpack_hook expected to be a Tensor but got result of type ",
@@ -215,17 +215,21 @@ void pop_saved_hooks() {
 
 void bind_node(nb::module_& m) {
   nb::class_<NodeHook>(m, "_NodeHook").def("remove", [](NodeHook& h) { h.function->reset(); });
-  nb::class_<NodeHandle>(m, "Node", "One recorded call of the graph.")
-      .def(
+  nb::class_<NodeHandle> node(m, "Node",
+                              "One recorded call of the graph. Each has a subclass's type, called as its name().");
+  node.attr("_classes") = nb::dict();
+  node.def(
           "name", [](const NodeHandle& n) { return n.node->name(); }, "The name of its backward: AddBackward0.")
       .def_prop_ro("next_functions", next_functions, "(node, number of its output) for each input; None for no node.")
       .def_prop_ro(
           "variable",
           [](const NodeHandle& n) {
             TensorImpl* leaf = n.node->variable();
-            return leaf ? Tensor(TensorBase(IntrusivePtr<TensorImpl>(leaf))) : Tensor();
+            if (!leaf)
+              throw nb::attribute_error(("'" + n.node->name() + "' object has no attribute 'variable'").c_str());
+            return Tensor(TensorBase(IntrusivePtr<TensorImpl>(leaf)));
           },
-          "The leaf whose grad this node adds to; None for other nodes.")
+          "The leaf whose grad this node adds to; other nodes have no such attribute.")
       .def_prop_ro("metadata", metadata, "A dictionary for the program's own notes, as long-lived as the node.")
       .def("_register_hook", [](const NodeHandle& n,
                                 nb::callable f) { return add_hook<PostHook>(n.node->hooks().post, n, std::move(f)); })
@@ -247,9 +251,31 @@ void bind_node(nb::module_& m) {
 
 }  // namespace
 
+namespace {
+
+// A class per name: programs ask type(t.grad_fn).__name__.
+nb::object class_of(const std::string& name) {
+  const nb::handle node = nb::type<NodeHandle>();
+  nb::dict classes = nb::borrow<nb::dict>(nb::object(node.attr("_classes")));
+  const nb::str key(name.c_str());
+  if (!classes.contains(key)) {
+    nb::dict content;
+    content["__slots__"] = nb::tuple();
+    content["__module__"] = "athanor.autograd.graph";
+    classes[key] = nb::handle(reinterpret_cast<PyObject*>(&PyType_Type))(key, nb::make_tuple(node), content);
+  }
+  return classes[key];
+}
+
+}  // namespace
+
 PyObject* node_object(IntrusivePtr<Node> node) {
   if (!node) Py_RETURN_NONE;
-  return nb::cast(NodeHandle{std::move(node)}).release().ptr();
+  const nb::object type = class_of(node->name());
+  nb::object o = nb::inst_alloc(type);
+  new (nb::inst_ptr<NodeHandle>(o)) NodeHandle{std::move(node)};
+  nb::inst_mark_ready(o);
+  return o.release().ptr();
 }
 
 void bind_graph(nb::module_& m) {
@@ -262,7 +288,7 @@ void bind_graph(nb::module_& m) {
   });
   m.def("_queue_callback", [](nb::callable f) {
     autograd::at_end_of_backward([held = PythonCallable(f.ptr())] {
-      const nb::gil_scoped_acquire lock;
+      const Locked lock;
       nb::borrow(held.get())();
     });
   });

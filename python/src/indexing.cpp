@@ -24,9 +24,10 @@ TensorIndex to_index(PyObject* key) {
     ATHANOR_CHECK_VALUE(!step || *step > 0, "step must be greater than zero, got ", *step);
     return indexing::Slice(bound(s->start), bound(s->stop), step);
   }
-  if (PyList_Check(key) || PyTuple_Check(key)) {
+  if (PyUnicode_Check(key)) ATHANOR_THROW(TypeError, "new(): invalid data type 'str'");
+  if (PyList_Check(key) || PyTuple_Check(key) || PyRange_Check(key)) {
     // An empty list selects nothing; it has no dtype of its own.
-    const bool empty = PySequence_Fast_GET_SIZE(key) == 0;
+    const bool empty = PySequence_Size(key) == 0;
     return static_cast<const TensorBase&>(
         tensor_from_data(key, empty ? std::optional<DType>(kLong) : std::nullopt, std::nullopt));
   }
@@ -44,7 +45,8 @@ bool is_like_tuple(PyObject* key) {
   if (!PyList_Check(key) || PyList_GET_SIZE(key) >= 32) return false;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(key); ++i) {
     PyObject* item = PyList_GET_ITEM(key, i);
-    if (item == Py_None || item == Py_Ellipsis || PySlice_Check(item)) return true;
+    if (item == Py_None || item == Py_Ellipsis || PySlice_Check(item) || is_tensor(item) || PySequence_Check(item))
+      return true;
   }
   return false;
 }

@@ -134,7 +134,7 @@ nb::tuple load_safetensors(const std::string& path, bool mapped) {
   io::Metadata metadata;
   io::NamedTensors tensors;
   {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     tensors = io::load_safetensors(path, &metadata, mapped ? io::Loading::Mapped : io::Loading::Copied);
   }
   return nb::make_tuple(std::move(tensors), std::move(metadata));
@@ -152,7 +152,7 @@ std::vector<std::pair<std::string, io::Array>> as_arrays(const io::NamedTensors&
 nb::bytes safetensors_bytes(const io::NamedTensors& tensors, const io::Metadata& metadata) {
   std::vector<std::byte> bytes;
   {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     bytes = io::safetensors_bytes(as_arrays(tensors), metadata);
   }
   return nb::bytes(bytes.data(), bytes.size());
@@ -181,7 +181,7 @@ void bind_io(nb::module_& core) {
       .def("tensor", &SharedMapping::tensor, nb::arg("dtype"), nb::arg("sizes"), nb::arg("offset"));
   m.def("load_safetensors", &load_safetensors, nb::arg("path"), nb::arg("mapped"));
   m.def("save_safetensors", [](const std::string& path, const io::NamedTensors& tensors, const io::Metadata& metadata) {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     io::save_safetensors(path, tensors, metadata);
   });
   nb::class_<io::SummaryWriter>(m, "SummaryWriter")

@@ -22,7 +22,8 @@ extern PyGetSetDef tensor_properties[];
   X(Py_nb_add, number_add)                                                                                             \
   X(Py_nb_subtract, number_subtract)                                                                                   \
   X(Py_nb_multiply, number_multiply)                                                                                   \
-  X(Py_nb_true_divide, number_divide) X(Py_nb_floor_divide, number_floor_divide) X(Py_nb_remainder, number_remainder)  \
+  X(Py_nb_true_divide, number_divide)                                                                                  \
+  X(Py_nb_floor_divide, number_floor_divide) X(Py_nb_remainder, number_remainder)                                      \
       X(Py_nb_matrix_multiply, number_matmul) X(Py_nb_and, number_and) X(Py_nb_or, number_or) X(Py_nb_xor, number_xor) \
           X(Py_nb_lshift, number_left_shift) X(Py_nb_rshift, number_right_shift) X(Py_nb_power, number_power)          \
               X(Py_nb_inplace_power, number_inplace_power) X(Py_nb_inplace_add, number_inplace_add) X(                 \

@@ -16,10 +16,10 @@ void bind_nn(nb::module_& m) {
       [](const std::vector<Tensor>& tensors, double norm_type) {
         return nn::utils::get_total_norm(tensors, norm_type);
       },
-      nb::call_guard<nb::gil_scoped_release>(), "The norm of all tensors taken as one vector, in one pass.");
+      nb::call_guard<Unlocked>(), "The norm of all tensors taken as one vector, in one pass.");
   m.def(
       "_scale_all_", [](const std::vector<Tensor>& tensors, double factor) { nn::utils::scale_all_(tensors, factor); },
-      nb::call_guard<nb::gil_scoped_release>(), "Multiplies every tensor by a number in place, in one pass.");
+      nb::call_guard<Unlocked>(), "Multiplies every tensor by a number in place, in one pass.");
 }
 
 }  // namespace athanor::python

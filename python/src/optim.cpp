@@ -109,7 +109,7 @@ class Batch {
 template <class Step, class Numbers>
 void update(const StepKernel<Step>& kernel, const Tensors& params, const Tensors& grads, const States& states,
             const Numbers& numbers) {
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   const NoGradGuard off;
   Batch<Step> batch(kernel);
   for (std::size_t i = 0; i < params.size(); ++i) batch.add(params[i], grads[i], states, i, numbers(i));

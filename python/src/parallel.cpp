@@ -86,13 +86,13 @@ class Tree final : public nn::Module {
 using SharedHook = std::shared_ptr<std::optional<PythonCallable>>;
 par::CommHook python_hook(const SharedHook& hook) {
   return [hook](par::GradBucket& bucket) {
-    const nb::gil_scoped_acquire lock;
+    const Locked lock;
     ATHANOR_CHECK(*hook, "the communication hook is gone with its DistributedDataParallel");
     const nb::object future = nb::borrow((*hook)->get())(par::GradBucket(bucket));
     if (!nb::hasattr(future, "wait"))
       ATHANOR_THROW(TypeError, "a communication hook should return a Future, got ", Py_TYPE(future.ptr())->tp_name);
     return std::async(std::launch::deferred, [result = PythonCallable(future.ptr())] {
-      const nb::gil_scoped_acquire again;
+      const Locked again;
       nb::object value = nb::borrow(result.get()).attr("wait")();
       if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) value = value[0];
       if (!is_tensor(value.ptr()))
@@ -148,11 +148,11 @@ class PythonJoinable final : public par::Joinable {
     explicit Hook(PythonCallable hook) : hook_(std::move(hook)) {}
     void main_hook() override {
       last_ = false;
-      const nb::gil_scoped_acquire lock;
+      const Locked lock;
       nb::borrow(hook_.get()).attr("main_hook")();
     }
     void post_hook(int) override {
-      const nb::gil_scoped_acquire lock;
+      const Locked lock;
       nb::borrow(hook_.get()).attr("post_hook")(last_);
     }
 

@@ -32,9 +32,10 @@ thread_local int waits_for_python = 0;
 
 void check_signals() {
   if (waits_for_python == 0) return;
-  const PyGILState_STATE state = PyGILState_Ensure();
-  const bool raised = PyErr_CheckSignals() != 0;
-  PyGILState_Release(state);
+  const bool raised = [] {
+    const Locked lock;
+    return PyErr_CheckSignals() != 0;
+  }();
   if (raised) throw distributed::DistError("the program was interrupted by a signal");
 }
 

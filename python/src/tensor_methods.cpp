@@ -301,6 +301,7 @@ std::optional<Device> device_for_data(PyObject* const* v) {
   return given(v[2]) ? std::optional(to_device(v[2])) : is_tensor(v[0]) ? std::nullopt : default_device();
 }
 PyObject* tensor_function(PyObject* const* v) {
+  ATHANOR_CHECK(given(v[0]), "Could not infer dtype of NoneType");
   if (is_tensor(v[0]) &&
       PyErr_WarnEx(PyExc_UserWarning,
                    "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
@@ -329,8 +330,10 @@ PyObject* from_numpy(PyObject* const* v) {
 }
 PyObject* from_buffer(PyObject* const* v) { return wrap(tensor_from_buffer(v[0], "from_buffer")); }
 
-constexpr Parameter tensor_p[] = {required("data", Kind::Object), optional("dtype", Kind::Dtype, true),
-                                  optional("device", Kind::Device, true), optional("requires_grad", Kind::Bool, true),
+constexpr Parameter tensor_p[] = {{"data", Kind::Object, true, true, false},
+                                  optional("dtype", Kind::Dtype, true),
+                                  optional("device", Kind::Device, true),
+                                  optional("requires_grad", Kind::Bool, true),
                                   optional("pin_memory", Kind::Bool, true)};
 constexpr Parameter as_tensor_p[] = {required("data", Kind::Object), optional("dtype", Kind::Dtype),
                                      optional("device", Kind::Device)};
@@ -492,6 +495,8 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
     } else if (first && is_size(first)) {
       t = athanor::empty(to_int_list(first));
     } else if (first && !accepts(Kind::Int, first)) {
+      ATHANOR_CHECK_TYPE(TypeError, !accepts(Kind::Scalar, first), "new(): data must be a sequence (got ",
+                         Py_TYPE(first)->tp_name, ")");
       t = tensor_from_data(first, get_default_dtype(), std::nullopt);
     } else {
       ATHANOR_CHECK_TYPE(TypeError, accepts(Kind::IntList, args),
@@ -519,6 +524,7 @@ PyGetSetDef tensor_properties[] = {
     ATHANOR_PROPERTY("data", get_data, set_data_property, "The same storage outside the graph."),
     ATHANOR_PROPERTY("T", get_transposed, nullptr, "The view with its dimensions reversed."),
     ATHANOR_PROPERTY("mT", get_matrix_transposed, nullptr, "The view with the last two dimensions swapped."),
+    ATHANOR_PROPERTY("mH", get_matrix_transposed, nullptr, "mT: numbers are real."),
     ATHANOR_PROPERTY("H", get_transposed, nullptr, "The transposed matrix."),
     ATHANOR_PROPERTY("ndim", get_ndim, nullptr, "The number of dimensions."),
     ATHANOR_PROPERTY("itemsize", get_itemsize, nullptr, "Bytes of an element."),

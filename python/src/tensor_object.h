@@ -8,6 +8,7 @@
 #include <string>
 
 #include "athanor/ops/tensor.h"
+#include "python/src/lock.h"
 
 #if PY_VERSION_HEX < 0x030A0000
 inline PyObject* Py_NewRef(PyObject* o) {
@@ -47,20 +48,6 @@ PyObject* wrap_as(PyTypeObject* type, Tensor t);
 /// Drops a reference from any thread: at once if it has the interpreter lock, else when the interpreter next can.
 /// A thread of a device queue must never wait for the lock.
 void release_later(PyObject* o);
-
-/// Releases the interpreter lock for its scope if `worth_it`.
-class Unlocked {
- public:
-  explicit Unlocked(bool worth_it) : state_(worth_it ? PyEval_SaveThread() : nullptr) {}
-  ~Unlocked() {
-    if (state_) PyEval_RestoreThread(state_);
-  }
-  Unlocked(const Unlocked&) = delete;
-  Unlocked& operator=(const Unlocked&) = delete;
-
- private:
-  PyThreadState* state_;
-};
 
 /// Turns the C++ exception in flight into a Python error; always returns null.
 PyObject* raise_current() noexcept;

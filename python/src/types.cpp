@@ -216,6 +216,11 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
   }
   return self;
 }
+// (1,) + size: asked before tuples' own concatenation, since a size is the more special tuple.
+PyObject* size_add(PyObject* a, PyObject* b) {
+  if (!PyTuple_Check(a) || !PyTuple_Check(b)) Py_RETURN_NOTIMPLEMENTED;
+  return as_size(PyTuple_Type.tp_as_sequence->sq_concat(a, b));
+}
 PyObject* size_concat(PyObject* a, PyObject* b) { return as_size(PyTuple_Type.tp_as_sequence->sq_concat(a, b)); }
 PyObject* size_repeat(PyObject* a, Py_ssize_t n) { return as_size(PyTuple_Type.tp_as_sequence->sq_repeat(a, n)); }
 PyObject* size_subscript(PyObject* a, PyObject* key) {
@@ -237,6 +242,7 @@ bool add_size(PyObject* module) {
   PyType_Slot slots[] = {{Py_tp_repr, reinterpret_cast<void*>(size_repr)},
                          {Py_tp_new, reinterpret_cast<void*>(size_new)},
                          {Py_tp_methods, size_methods},
+                         {Py_nb_add, reinterpret_cast<void*>(size_add)},
                          {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
                          {Py_sq_repeat, reinterpret_cast<void*>(size_repeat)},
                          {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},

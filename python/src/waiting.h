@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "python/src/lock.h"
+
 namespace athanor::python {
 
 /// The exception that was raised, as an object. Before Python 3.12 an error may be a class and what to make it of.
@@ -43,7 +45,7 @@ auto waiting(F&& f) {
   std::conditional_t<std::is_void_v<Result>, bool, std::optional<Result>> result{};
   try {
     const WaitingForPython mark;
-    const nanobind::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     if constexpr (std::is_void_v<Result>)
       f();
     else

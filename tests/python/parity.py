@@ -1,5 +1,5 @@
-"""Calls the functions that athanor and PyTorch share with PyTorch's own samples and compares values, dtypes, gradients and
-the classes of errors: parity.py [--op REGEX] [--verbose] [--samples N]
+"""Calls the functions that athanor and PyTorch share with PyTorch's own samples and compares values, dtypes, strides,
+gradients and the classes of errors: parity.py [--op REGEX] [--verbose] [--samples N]
 
 Runs in a Python that has PyTorch. Differences that are meant stand in KNOWN with their reason; any other fails.
 """
@@ -28,6 +28,7 @@ KNOWN = [
     (r"(new_)?empty.*", r"value", UNINITIALIZED),
     (r"kthvalue|topk|mode|sort|argsort|msort|median|nanmedian", r"(result\[1\]|value of the result):",
      "which of equal elements is named: here the first (mode: the last), in PyTorch any"),
+    (r"argwhere|linalg\.(cholesky|inv|solve)", r"strides", "row-major here; PyTorch leaves the order of LAPACK, or of its counting"),
     (r"as_strided_scatter", r"gradient", "PyTorch's gradient has what was overwritten and lacks the rest: its own gradcheck refuses it"),
     (r"as_strided", r"value|refused", "the sample's storage is larger than the tensor; the conversion takes the tensor alone"),
     (r".*", r"refers to a single memory location|out tensor to have dtype|keyword argument 'out'|expects Long tensor out|"
@@ -135,11 +136,18 @@ def as_numpy(t):
     return t.numpy()
 
 
+def steps(t):
+    """Strides, where they say something: of a tensor with elements, along dims with more than one."""
+    return [s for s, n in zip(t.stride(), t.shape) if n > 1] if t.numel() else []
+
+
 def compare_tensors(ours, theirs, what, dtype):
     if tuple(ours.shape) != tuple(theirs.shape):
         raise Mismatch(f"shape of {what}: {tuple(ours.shape)}, PyTorch {tuple(theirs.shape)}")
     if str(ours.dtype) != str(theirs.dtype):
         raise Mismatch(f"dtype of {what}: {ours.dtype}, PyTorch {theirs.dtype}")
+    if what.startswith("the result") and steps(ours) != steps(theirs):
+        raise Mismatch(f"strides of {what}: {ours.stride()}, PyTorch {theirs.stride()}")
     tolerance = {torch.float64: 1e-7, torch.float32: 1e-4}.get(theirs.dtype, 2e-2 if theirs.is_floating_point() else 0)
     a, b = as_numpy(ours), as_numpy(theirs)
     if not numpy.allclose(a, b, tolerance, tolerance, equal_nan=True):

@@ -22,6 +22,19 @@ class Install(unittest.TestCase):
             launcher = pathlib.Path(folder) / "athanor" / "bin" / "athanor"
             helped = subprocess.run([launcher, "run", "--help"], env=environment, capture_output=True, text=True, timeout=60)
             self.assertEqual(helped.returncode, 0, helped.stderr)
+            # A wheel has no plug-ins; programs that ask for gloo run all the same.
+            program = pathlib.Path(folder) / "ranks.py"
+            program.write_text("import athanor as torch, athanor.distributed as dist\n"
+                               "dist.init_process_group('gloo')\n"
+                               "x = torch.ones(1)\n"
+                               "dist.all_reduce(x)\n"
+                               "dist.all_reduce(x, group=dist.new_group([0, 1], backend='cpu:gloo'))\n"
+                               "print('sum', int(x), dist.get_backend())\n")
+            ranks = subprocess.run([sys.executable, "-m", "athanor.distributed.run", "--standalone", "--nproc-per-node=2", program],
+                                   env={**environment, "PYTHONPATH": folder}, cwd=folder, capture_output=True, text=True, timeout=120)
+            self.assertEqual((ranks.returncode, ranks.stdout.count("sum 4 tcp")), (0, 2), ranks.stderr)
+            self.assertEqual(ranks.stderr.count("backend 'gloo' is served by tcp"), 1, ranks.stderr)
+            program.unlink()
             files = [f for f in pathlib.Path(folder).rglob("*") if f.is_file()]
             size = sum(f.stat().st_size for f in files) / 1e6
             wheel = pathlib.Path(folder) / "wheel.zip"

@@ -149,6 +149,50 @@ def interrupt():
 """
 
 
+EXIT = """
+import threading
+import athanor as torch
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * sum(2 for _ in range(200)) / 200
+
+def work(kind):
+    x = torch.randn(300, 300, requires_grad=True)
+    x.register_hook(lambda g: g * 1)
+    while True:
+        if kind == "ops":
+            x.detach() @ x.detach()
+        elif kind == "small ops":
+            torch.ones(3) + 1
+        elif kind == "loader":
+            for _ in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(64, 9)), 8):
+                pass
+        else:
+            Twice.apply(x).sum().backward()
+
+for kind in KINDS:
+    threading.Thread(target=work, args=(kind,), daemon=True).start()
+x = torch.randn(300, 300)
+for _ in range(3):
+    x @ x
+print("end")
+"""
+
+
+class Exit(unittest.TestCase):
+    def test_threads_that_still_compute_end_with_the_program(self):
+        # Each run ends at another place; what asks for the interpreter lock then is not to unwind through C++.
+        for kinds in (["ops"], ["small ops", "ops"], ["backward", "backward"], ["loader", "backward", "ops"]):
+            for _ in range(3):
+                self.assertEqual(ranks.run_program(f"KINDS = {kinds!r}\n" + EXIT).strip(), "end")
+
+
 class CtrlC(unittest.TestCase):
     def test_in_a_loader_without_workers(self):
         out = ranks.run_program(INTERRUPT + """

@@ -64,8 +64,28 @@ class Function:
     def apply(cls, *args, **keywords):
         """Runs forward unrecorded and gives its results their history."""
         if keywords:
-            raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments")
+            args = cls._in_order(args, keywords)
         return _C._apply_function(cls, *args)
+
+    @classmethod
+    def _in_order(cls, args: tuple, keywords: dict) -> tuple:
+        """forward's positional arguments of a call with keywords, up to the last that was given."""
+        import inspect
+
+        contexts = () if getattr(cls, "setup_context", None) else (None,)
+        bound = inspect.signature(cls.forward).bind(*contexts, *args, **keywords)
+        if bound.kwargs:
+            raise TypeError(f"{cls.__name__}.apply(): forward's argument {next(iter(bound.kwargs))!r} should not be keyword-only: "
+                            "backward gives a gradient for each position")
+        last = [name for name in inspect.signature(cls.forward).parameters if name in bound.arguments][-1]
+        bound.apply_defaults()
+        ordered: list = []
+        for name, value in bound.arguments.items():
+            variable = bound.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            ordered += value if variable else [value]
+            if name == last:
+                break
+        return tuple(ordered[len(contexts):])
 
     @classmethod
     def _make_context(cls) -> FunctionCtx:

@@ -119,6 +119,22 @@ def _leave_at_exit() -> None:
     atexit.register(_leave)
 
 
+_told_of_gloo = False
+
+
+def _served(backend: Optional[str], rank: int = -1) -> str:
+    """The backend's name; tcp for gloo, which it stands in for where the plug-in is not, as in a wheel."""
+    global _told_of_gloo
+    name = str(backend).lower() if backend is not None else ""
+    parts = [part.rpartition(":") for part in name.split(",")]
+    if not any(kind == "gloo" for _, _, kind in parts) or _core.is_backend_available("gloo"):
+        return name
+    if not _told_of_gloo and str(rank if rank >= 0 else os.environ.get("RANK", "0")) == "0":
+        print("athanor: the plug-in for gloo is not here; backend 'gloo' is served by tcp", file=sys.stderr, flush=True)
+    _told_of_gloo = True
+    return ",".join(device + colon + ("tcp" if kind == "gloo" else kind) for device, colon, kind in parts)
+
+
 def init_process_group(
     backend: Optional[str] = None,
     init_method: Optional[str] = None,
@@ -134,6 +150,7 @@ def init_process_group(
     """Meets the other processes and makes the default group.
 
     backend: "tcp" (the library's own), "gloo", "mpi", "nccl", or one per device, "cpu:tcp,cuda:nccl" (the default).
+        "gloo" is served by tcp, and says so, where the plug-in for Gloo was not built.
     init_method: "env://" (the default: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE), "tcp://host:port", a multicast
         address, "file:///path", "slurm://"; or a `store` that all processes share, with `rank` and `world_size`.
     timeout: of the meeting and of every call of the group, a timedelta; 30 minutes.
@@ -147,7 +164,7 @@ def init_process_group(
         if not isinstance(value, int):
             raise TypeError(f"init_process_group: {name} should be an int, got {value!r}")
     _core.init_process_group(
-        str(backend).lower() if backend is not None else "",
+        _served(backend, rank),
         init_method or "",
         world_size,
         rank,
@@ -231,7 +248,7 @@ def new_group(
     use_local_synchronization). GroupMember.NON_GROUP_MEMBER where this process is no member."""
     chosen = sorted(ranks) if ranks and sort_ranks else list(ranks or [])
     return _as_member(
-        _core.new_group(None, chosen, milliseconds(timeout), (backend or "").lower(), group_desc or "",
+        _core.new_group(None, chosen, milliseconds(timeout), _served(backend), group_desc or "",
                         use_local_synchronization)
     )
 
@@ -250,7 +267,7 @@ def split_group(
     mine: Union[ProcessGroup, int] = GroupMember.NON_GROUP_MEMBER
     for ranks in split_ranks:
         made = _as_member(
-            _core.new_group(parent_pg, list(ranks), milliseconds(timeout), (backend or "").lower(), group_desc or "",
+            _core.new_group(parent_pg, list(ranks), milliseconds(timeout), _served(backend), group_desc or "",
                             False)
         )
         if made != GroupMember.NON_GROUP_MEMBER:

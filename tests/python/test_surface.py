@@ -1,0 +1,288 @@
+"""Small things that PyTorch's users write: odd forms of indexing and construction, in-place methods, storages, names of nodes,
+settings, assert_close."""
+import copy
+import pickle
+import unittest
+
+import athanor as torch
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+
+class Indexing(unittest.TestCase):
+    def test_an_ellipsis_alone_is_a_view_of_a_tensor_without_dims(self):
+        x = torch.tensor(5.0)
+        for key in (..., ()):
+            view = x[key]
+            self.assertEqual((view.item(), view.shape), (5.0, ()))
+            self.assertIsNot(view, x)
+            view.add_(1)
+            self.assertEqual(x.item(), 6.0)
+            x[key] = 5
+        leaf = torch.tensor(2.0, requires_grad=True)
+        (leaf[...] * 3).backward()
+        self.assertEqual(leaf.grad.item(), 3.0)
+
+    def test_a_list_of_sequences_or_tensors_is_a_tuple(self):
+        x = torch.arange(12).reshape(3, 4)
+        self.assertEqual(x[[[0, 1], [1, 0]]].tolist(), [1, 4])
+        self.assertEqual(x[[torch.tensor(0), torch.tensor(1)]].item(), 1)
+        self.assertEqual(x[[[0, 2]]].tolist(), x[[0, 2]].tolist())
+        x[[[0, 1], [1, 0]]] = -1
+        self.assertEqual(x[:2].tolist(), [[0, -1, 2, 3], [-1, 5, 6, 7]])
+
+    def test_a_range_is_a_list_of_places(self):
+        self.assertEqual(torch.arange(5)[range(1, 4, 2)].tolist(), [1, 3])
+        self.assertEqual(torch.arange(5)[range(0)].tolist(), [])
+
+    def test_a_string_is_no_index(self):
+        with self.assertRaises(TypeError):
+            torch.ones(2)["a"]
+
+
+class Construction(unittest.TestCase):
+    def test_tensors_of_one_element_inside_a_list_are_numbers(self):
+        self.assertEqual(torch.tensor([torch.tensor([1]), torch.tensor([[2]])]).tolist(), [1, 2])
+        self.assertEqual(torch.tensor([[1.0, 2.0], torch.ones(2)]).tolist(), [[1, 2], [1, 1]])
+        with self.assertRaisesRegex(ValueError, "only one element tensors can be converted to Python scalars"):
+            torch.tensor([torch.ones(2)])
+        with self.assertRaisesRegex(TypeError, "only integer tensors of a single element"):
+            torch.tensor([torch.tensor([1, 2])])
+
+    def test_bad_data_raises_what_torch_raises(self):
+        with self.assertRaisesRegex(RuntimeError, "Could not infer dtype of NoneType"):
+            torch.tensor(None)
+        with self.assertRaisesRegex(ValueError, "Overflow when unpacking long long"):
+            torch.tensor(2**63)
+        with self.assertRaisesRegex(TypeError, "data must be a sequence"):
+            torch.Tensor(1.5)
+        with self.assertRaises(ValueError):
+            torch.cat([])
+
+    def test_large_integers_are_floats_where_floats_are_asked_for(self):
+        self.assertEqual(torch.tensor([2**70], dtype=torch.float64).item(), 2.0**70)
+
+    def test_negative_bytes_wrap_as_far_as_they_fit(self):
+        self.assertEqual(torch.tensor([-1], dtype=torch.uint8).item(), 255)
+        for value in (-300, 256):
+            with self.assertRaises(RuntimeError):
+                torch.tensor([value], dtype=torch.uint8)
+
+    def test_scalar_tensor_is_of_the_default_dtype(self):
+        self.assertIs(torch.scalar_tensor(3).dtype, torch.float32)
+        self.assertIs(torch.scalar_tensor(3, dtype=torch.int32).dtype, torch.int32)
+
+    def test_normal_refuses_negative_deviations(self):
+        for call in (lambda: torch.normal(torch.zeros(2), torch.tensor([1.0, -1.0])), lambda: torch.normal(0.0, -torch.ones(2))):
+            with self.assertRaisesRegex(RuntimeError, "normal expects all elements of std >= 0.0"):
+                call()
+        self.assertEqual(torch.normal(torch.zeros(0), torch.zeros(0)).shape, (0,))
+
+    def test_a_tuple_and_a_size_are_a_size(self):
+        both = (1,) + torch.Size([2, 3])
+        self.assertIs(type(both), torch.Size)
+        self.assertEqual(both, (1, 2, 3))
+        with self.assertRaises(TypeError):
+            torch.Size([1]) + [2]
+
+
+class InPlace(unittest.TestCase):
+    def test_fill_diagonal(self):
+        self.assertEqual(torch.zeros(2, 3).fill_diagonal_(5).tolist(), [[5, 0, 0], [0, 5, 0]])
+        self.assertEqual(torch.zeros(2, 2, 2).fill_diagonal_(1).nonzero().tolist(), [[0, 0, 0], [1, 1, 1]])
+        self.assertEqual(torch.zeros(5, 2).fill_diagonal_(1, wrap=True).tolist(), [[1, 0], [0, 1], [0, 0], [1, 0], [0, 1]])
+        part = torch.zeros(4, 4)
+        part.t()[1:, 1:].fill_diagonal_(2)
+        self.assertEqual(part.diagonal().tolist(), [0, 2, 2, 2])
+        x = torch.ones(2, 2, requires_grad=True)
+        (x * 3).fill_diagonal_(7).sum().backward()
+        self.assertEqual(x.grad.tolist(), [[0, 3], [3, 0]])
+        for sizes in ((3,), (2, 3, 2)):
+            with self.assertRaises(RuntimeError):
+                torch.zeros(sizes).fill_diagonal_(1)
+
+    def test_float_power(self):
+        x = torch.tensor([2.0, 3.0], dtype=torch.float64)
+        self.assertIs(x.float_power_(2), x)
+        self.assertEqual(x.tolist(), [4, 9])
+        self.assertEqual(x.float_power_(torch.tensor([0.5, 1.0])).tolist(), [2, 9])
+        with self.assertRaisesRegex(RuntimeError, "requires dtype"):
+            torch.ones(2).float_power_(2)
+
+    def test_resize_keeps_the_storage_where_it_fits(self):
+        x = torch.arange(6)
+        memory = x.data_ptr()
+        self.assertIs(x.resize_(2, 2), x)
+        self.assertEqual((x.tolist(), x.data_ptr()), ([[0, 1], [2, 3]], memory))
+        self.assertEqual(x.resize_((6,)).tolist(), [0, 1, 2, 3, 4, 5])
+        self.assertEqual(x.resize_(8)[:6].tolist(), [0, 1, 2, 3, 4, 5])
+        self.assertEqual(x.resize_as_(torch.zeros(1, 3)).shape, (1, 3))
+        tail = torch.arange(6)[4:]
+        self.assertEqual(tail.resize_(4)[:2].tolist(), [4, 5])
+        with self.assertRaisesRegex(RuntimeError, "cannot resize variables that require grad"):
+            torch.ones(2, requires_grad=True).resize_(3)
+        with self.assertRaises(RuntimeError):
+            torch.ones(2).resize_(-1)
+
+    def test_set_takes_over_another_tensors_storage(self):
+        x, y = torch.ones(2), torch.arange(6.0)
+        self.assertIs(x.set_(y), x)
+        x[0] = 9
+        self.assertEqual((y[0].item(), x.shape), (9.0, (6,)))
+        self.assertEqual(x.set_(y, 1, (2, 2), (2, 1)).tolist(), [[1, 2], [3, 4]])
+        self.assertEqual(x.set_(y.untyped_storage()).shape, (6,))
+        self.assertEqual(x.set_().shape, (0,))
+        with self.assertRaisesRegex(RuntimeError, "Could not set tensor of type"):
+            x.set_(torch.ones(1, dtype=torch.int32))
+
+
+class Storages(unittest.TestCase):
+    def test_storages_are_the_memory_of_tensors(self):
+        x = torch.arange(6, dtype=torch.int16)
+        part = x[2:4]
+        untyped, typed = part.untyped_storage(), part.storage()
+        self.assertEqual((untyped.data_ptr(), untyped.nbytes(), len(untyped)), (x.data_ptr(), 12, 12))
+        self.assertEqual((typed.tolist(), typed.size(), typed.dtype), ([0, 1, 2, 3, 4, 5], 6, torch.int16))
+        typed[1] = 7
+        self.assertEqual((x[1].item(), typed[1], untyped[2]), (7, 7, 7))
+        self.assertTrue(torch.is_storage(untyped) and torch.is_storage(typed) and not torch.is_storage(x))
+        self.assertEqual(typed.untyped().nbytes(), 12)
+        with self.assertRaises(TypeError):
+            torch.UntypedStorage(3)
+
+    def test_copies_keep_attributes(self):
+        x = torch.ones(2)
+        x.note = ["a"]
+        deep = copy.deepcopy(x)
+        self.assertEqual((deep.note, deep.tolist()), (["a"], [1, 1]))
+        self.assertIsNot(deep.note, x.note)
+        self.assertEqual(pickle.loads(pickle.dumps(x)).note, ["a"])
+
+
+class Graph(unittest.TestCase):
+    def test_nodes_are_of_classes_of_their_names(self):
+        x = torch.ones(2, requires_grad=True)
+        y = (x * 2).sum()
+        self.assertEqual(type(y.grad_fn).__name__, "SumBackward0")
+        self.assertEqual(type(y.grad_fn.next_functions[0][0]).__name__, "MulBackward0")
+        self.assertIs(type(x.sum().grad_fn), type(y.grad_fn))
+        leaf = y.grad_fn.next_functions[0][0].next_functions[0][0]
+        self.assertEqual(type(leaf).__name__, "AccumulateGrad")
+        self.assertIs(leaf.variable, x)
+        self.assertFalse(hasattr(y.grad_fn, "variable"))
+        self.assertEqual(y.grad_fn, y.grad_fn)
+        self.assertIsInstance(y.grad_fn, torch.autograd.graph.Node)
+
+    def test_functions_take_keywords_for_positional_arguments(self):
+        class Scale(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, first=1.0, second=1.0):
+                ctx.factor = first * second
+                return x * ctx.factor
+
+            @staticmethod
+            def backward(ctx, g):
+                return (g * ctx.factor,) + (None,) * (len(ctx.needs_input_grad) - 1)
+
+        x = torch.ones(2, requires_grad=True)
+        Scale.apply(x, second=3.0).sum().backward()
+        Scale.apply(x=x).sum().backward()
+        self.assertEqual(x.grad.tolist(), [4, 4])
+        with self.assertRaises(TypeError):
+            Scale.apply(x, third=1)
+
+        class KeywordOnly(Scale):
+            @staticmethod
+            def forward(ctx, x, *, k=2):
+                return x * k
+
+        with self.assertRaises(TypeError):
+            KeywordOnly.apply(x, k=3)
+
+
+class Names(unittest.TestCase):
+    def test_settings_are_noted(self):
+        torch.set_float32_matmul_precision("high")
+        self.assertEqual(torch.get_float32_matmul_precision(), "high")
+        torch.set_float32_matmul_precision("highest")
+        with self.assertRaises(RuntimeError):
+            torch.set_float32_matmul_precision("low")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        self.assertTrue(torch.are_deterministic_algorithms_enabled() and torch.is_deterministic_algorithms_warn_only_enabled())
+        torch.use_deterministic_algorithms(False)
+        self.assertFalse(torch.are_deterministic_algorithms_enabled())
+        self.assertFalse(torch.set_flush_denormal(False))
+
+    def test_what_programs_ask_about_the_machine(self):
+        self.assertIsNone(torch.version.cuda)
+        self.assertEqual(torch.version.__version__, torch.__version__)
+        self.assertEqual(torch.accelerator.is_available(), torch.cuda.is_available())
+        self.assertFalse(torch.xpu.is_available())
+        self.assertFalse(torch.compiler.is_compiling())
+        self.assertEqual(torch.compiler.disable(len)([1]), 1)
+
+    def test_functions_by_torch_s_other_names(self):
+        x = torch.tensor([1.0, 2.0, 4.0])
+        self.assertEqual(torch.trapz(x).item(), torch.trapezoid(x).item())
+        self.assertEqual(torch.trapz(x, torch.tensor([0.0, 1.0, 3.0])).item(), 7.5)
+        self.assertEqual(torch.fill(x, 2).tolist(), [2, 2, 2])
+        self.assertEqual(torch.index_put(x, (torch.tensor([0]),), torch.tensor(9.0)).tolist(), [9, 2, 4])
+        self.assertEqual(torch.isreal(x).tolist(), [True] * 3)
+        self.assertEqual(torch.typename(x), "torch.FloatTensor")
+        self.assertEqual((torch.get_device(x), torch.is_signed(x), x.is_mps), (-1, True, False))
+        self.assertEqual(torch.ones(2, 3).mH.shape, (3, 2))
+
+    def test_functional_call_runs_with_given_parameters(self):
+        layer = torch.nn.Linear(2, 1)
+        given = {"weight": torch.tensor([[2.0, 3.0]]), "bias": torch.zeros(1)}
+        self.assertEqual(torch.func.functional_call(layer, given, (torch.ones(2),)).item(), 5.0)
+        self.assertEqual(torch.func.functional_call(layer, ({"weight": given["weight"]}, {"bias": given["bias"]}),
+                                                    torch.ones(2)).item(), 5.0)
+        with self.assertRaises(ValueError):
+            torch.func.functional_call(layer, (given, given), torch.ones(2))
+
+
+class AssertClose(unittest.TestCase):
+    close = staticmethod(torch.testing.assert_close)
+
+    def test_what_is_close_passes(self):
+        self.close(torch.ones(3), torch.ones(3) + 1e-6)
+        self.close({"a": [torch.ones(1), 2.0]}, {"a": [torch.ones(1), 2.0 + 1e-9]})
+        self.close(torch.tensor([float("nan")]), torch.tensor([float("nan")]), equal_nan=True)
+        self.close(torch.empty(0, 3), torch.empty(0, 3))
+        self.close(1, 1)
+        self.close(torch.ones(1), torch.ones(1, dtype=torch.float64), check_dtype=False)
+
+    def test_what_differs_is_named(self):
+        for a, b, text in (
+            (torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 3.0]]), r"Mismatched elements: 1 / 2 \(50.0%\)\n.*1\.0 at index \(0, 1\)"),
+            (torch.tensor([1]), torch.tensor([2]), "not equal"),
+            (torch.ones(2), torch.ones(3), "'shape' do not match"),
+            (torch.ones(1), torch.ones(1, dtype=torch.float64), "'dtype' do not match"),
+            (torch.ones(2, 2), torch.ones(2, 2).t(), None),
+            ({"a": 1}, {"b": 1}, "Missing keys"),
+            ([1, 2], [1], "length of the sequences"),
+            (torch.tensor(float("nan")), torch.tensor(float("nan")), "not close"),
+            (1.0, 2.0, "Expected 2.0 but got 1.0"),
+            ([torch.ones(1)], [torch.zeros(1)], r"item \[0\]"),
+        ):
+            if text is None:
+                self.close(a, b)
+                with self.assertRaisesRegex(AssertionError, "stride"):
+                    self.close(a, b, check_stride=True)
+                continue
+            with self.assertRaisesRegex(AssertionError, text):
+                self.close(a, b)
+        with self.assertRaises(ValueError):
+            self.close(torch.ones(1), torch.ones(1), rtol=1)
+        with self.assertRaisesRegex(AssertionError, "mine: Tensor-likes"):
+            self.close(torch.ones(1), torch.zeros(1), msg=lambda m: "mine: " + m)
+        with self.assertRaises(TypeError):
+            self.close(object(), object())
+
+
+if __name__ == "__main__":
+    unittest.main()
