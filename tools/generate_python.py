@@ -44,6 +44,8 @@ ARGUMENT_NAMES = {
     ("tensor_split", "sections"): "indices_or_sections", ("tensor_split", "indices"): "indices_or_sections",
     ("tensor_split", "tensor_indices_or_sections"): "indices_or_sections",
 }
+# torch has out= for these, which C++ has not.
+MADE_FOR_OUT = {"arange", "empty", "eye", "full", "linspace", "logspace", "normal", "ones", "rand", "randint", "randn", "randperm", "zeros"}
 # Optional in Python although the C++ signature, which cannot have it otherwise, asks for it.
 NOT_REQUIRED = {("clamp", "min"), ("clip", "min")}
 
@@ -128,12 +130,12 @@ class Form:
     """One way to call an op: a row in a signature table and a C++ function."""
 
     def __init__(self, name, op, kind):
-        self.name, self.op, self.kind = name, op, kind  # kind: plain, inplace, out
+        self.name, self.op, self.kind = name, op, kind  # kind: plain, inplace, out, made_out (made anew, then copied)
         self.parameters = parameters_of(op)
 
     def rows(self):
         rows = [row for p in self.parameters for row in p.rows()]
-        if self.kind == "out":
+        if self.kind in ("out", "made_out"):
             rows.append('{"out", Kind::Tensor, false, true, true}')
         return rows
 
@@ -144,7 +146,7 @@ class Form:
                 parts.append("*")
                 star = True
             parts.append(p.text())
-        if self.kind == "out":
+        if self.kind in ("out", "made_out"):
             parts += ([] if star else ["*"]) + ["Tensor out"]
         return "(" + ", ".join(parts) + ")"
 
@@ -158,7 +160,14 @@ class Form:
         self_is_first = bool(self.op.args) and self.op.args[0].name == "self" and self.op.args[0].type == "Tensor"
         long = " || ".join(f"takes_long({n})" for n in names) or "false"
         mutates = self.op.mutates
-        if self.kind == "out":
+        if self.kind == "made_out":
+            options = next(n for n, p in zip(names, self.parameters) if p.base == "TensorOptions")
+            call = f"athanor::{self.op.name}({', '.join('like_out' if n == options else n for n in names)})"
+            lines.append(f"  const Tensor& out = to_tensor(v[{at}]);\n"
+                         f"  const TensorOptions like_out = options_for_out({options}, out);\n"
+                         f"  run({long}, [&] {{ copy_to_out(\"{self.name}\", out, {call}); }});\n"
+                         f"  return Py_NewRef(v[{at}]);")
+        elif self.kind == "out":
             lines.append(f"  Tensor out = to_tensor(v[{at}]);")
             call = f"athanor::{self.op.name}_out({', '.join(['out'] + names)})"
             lines.append(f"  run({long}, [&] {{ {call}; }});\n  return Py_NewRef(v[{at}]);")
@@ -189,6 +198,8 @@ def forms_of(op, alias=None):
             yield Form(name + "_", op, "inplace")
     if "out" in op.flags:
         yield Form(name, op, "out")
+    elif name in MADE_FOR_OUT and any(a.type == "TensorOptions" for a in op.args):
+        yield Form(name, op, "made_out")
 
 
 def quoted(text):

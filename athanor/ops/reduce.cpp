@@ -109,9 +109,10 @@ DType sum_type(const Tensor& self, std::optional<DType> dtype) {
 /// The dtype of a result that must be floating.
 DType floating_result(const char* op, const Tensor& self, std::optional<DType> dtype) {
   const DType t = dtype.value_or(self.dtype());
-  ATHANOR_CHECK(is_floating_point(t), op,
-                "(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: ",
-                dtype_libtorch_name(t), "; pass a floating dtype= or convert with .to(kFloat)");
+  ATHANOR_CHECK_TYPE(
+      NotImplementedError, is_floating_point(t), op,
+      "(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: ",
+      dtype_libtorch_name(t), "; pass a floating dtype= or convert with .to(kFloat)");
   return t;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "athanor/ops/op.h"
 #include "python/src/types.h"
 
 namespace athanor::python {
@@ -436,6 +437,16 @@ std::optional<Device>& default_device() {
 TensorOptions to_factory_options(PyObject* const* v) {
   const TensorOptions options = to_options(v);
   return default_device() && !given(v[2]) ? options.device(*default_device()) : options;
+}
+
+TensorOptions options_for_out(const TensorOptions& asked, const Tensor& out) {
+  ATHANOR_CHECK(!asked.has_dtype() || asked.dtype() == out.scalar_type(), "dtype ", asked.dtype(),
+                " does not match dtype of out parameter (", out.scalar_type(), ")");
+  return asked.dtype(out.scalar_type()).device(out.device());
+}
+
+void copy_to_out(const char* op, const Tensor& out, const Tensor& value) {
+  athanor::ops::composite_out(op, out, value);
 }
 
 PyObject* to_python(const Scalar& s) {

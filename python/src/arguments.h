@@ -86,6 +86,10 @@ std::optional<T> to_optional(PyObject* v, F&& convert) {
 TensorOptions to_options(PyObject* const* v);
 /// The same for a tensor that is made of nothing: on the default device, if no other is named.
 TensorOptions to_factory_options(PyObject* const* v);
+/// Options of what is to be copied to `out`: its dtype and device. Raises Error if another dtype was asked for.
+TensorOptions options_for_out(const TensorOptions& asked, const Tensor& out);
+/// Gives `out` the shape and the values, as ops with out= do.
+void copy_to_out(const char* op, const Tensor& out, const Tensor& value);
 /// Where set_default_device and `with torch.device(...)` want such tensors in this thread; the host to begin with.
 std::optional<Device>& default_device();
 

@@ -163,7 +163,23 @@ PyObject* number_index(PyObject* a) {
   }
 }
 
+// Arrays leave == and != to us, who have the greater priority.
+PyObject* compare_with_array(PyObject* a, PyObject* b, int how) {
+  try {
+    const Tensor array = tensor_from_buffer(b, "eq", false);
+    const Tensor& t = unwrap(a);
+    return wrap(how == Py_EQ ? t.eq(array) : t.ne(array));
+  } catch (const TypeError&) {
+    Py_RETURN_NOTIMPLEMENTED;  // an array of text
+  } catch (...) {
+    return raise_current();
+  }
+}
+
 PyObject* tensor_compare(PyObject* a, PyObject* b, int how) {
+  if ((how == Py_EQ || how == Py_NE) && is_tensor(a) && !is_tensor(b) && !accepts(Kind::Scalar, b) && has_buffer(b) &&
+      PyObject_HasAttrString(b, "__array_interface__"))
+    return compare_with_array(a, b, how);
   const auto compare = [&](auto&& call) {
     return binary(a, b, call, call, [](const Scalar&, const Tensor& y) { return y; });
   };

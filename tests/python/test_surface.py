@@ -81,12 +81,47 @@ class Construction(unittest.TestCase):
                 call()
         self.assertEqual(torch.normal(torch.zeros(0), torch.zeros(0)).shape, (0,))
 
+    def test_factories_write_to_out(self):
+        out = torch.empty(0)
+        memory = torch.full((2, 3), 9.0)
+        for make, shape in (
+            (lambda out: torch.zeros(2, 3, out=out), (2, 3)), (lambda out: torch.ones((4,), out=out), (4,)),
+            (lambda out: torch.full((2,), 7, out=out), (2,)), (lambda out: torch.arange(5, out=out), (5,)),
+            (lambda out: torch.linspace(0, 1, 3, out=out), (3,)), (lambda out: torch.eye(2, out=out), (2, 2)),
+            (lambda out: torch.randn(2, 2, out=out), (2, 2)), (lambda out: torch.randperm(4, out=out), (4,)),
+            (lambda out: torch.randint(3, (2,), out=out), (2,)), (lambda out: torch.empty(1, 2, out=out), (1, 2)),
+        ):
+            self.assertIs(make(out), out)
+            self.assertEqual((out.shape, out.dtype), (shape, torch.float32))
+        self.assertEqual(torch.arange(3, out=out).tolist(), [0, 1, 2])
+        torch.zeros(2, 3, out=memory)
+        self.assertEqual(memory.tolist(), [[0] * 3] * 2)
+        with self.assertRaisesRegex(RuntimeError, "does not match dtype of out"):
+            torch.zeros(2, out=out, dtype=torch.int32)
+
     def test_a_tuple_and_a_size_are_a_size(self):
         both = (1,) + torch.Size([2, 3])
         self.assertIs(type(both), torch.Size)
         self.assertEqual(both, (1, 2, 3))
         with self.assertRaises(TypeError):
             torch.Size([1]) + [2]
+
+
+class Classes(unittest.TestCase):
+    def test_dtypes_that_an_op_has_not_are_not_implemented(self):
+        whole = torch.ones(2, dtype=torch.int64)
+        for call in (whole.mean, whole.std, lambda: torch.ones(2) & torch.ones(2), lambda: ~torch.ones(2)):
+            with self.assertRaises(NotImplementedError):  # a RuntimeError, too
+                call()
+
+    @unittest.skipIf(numpy is None, "NumPy is not installed")
+    def test_arrays_compare_element_by_element(self):
+        x = torch.tensor([1.0, 2.0])
+        for result in (x == numpy.array([1, 3]), numpy.array([1, 3]) == x):
+            self.assertEqual(result.tolist(), [True, False])
+        self.assertEqual((x != numpy.array([1, 3])).tolist(), [False, True])
+        self.assertFalse(x == numpy.array(["a"]))
+        self.assertFalse(x == [1.0, 2.0])
 
 
 class InPlace(unittest.TestCase):
