@@ -130,13 +130,15 @@ class Form:
     """One way to call an op: a row in a signature table and a C++ function."""
 
     def __init__(self, name, op, kind):
-        self.name, self.op, self.kind = name, op, kind  # kind: plain, inplace, out, made_out (made anew, then copied)
+        self.name, self.op, self.kind = name, op, kind  # kind: plain, inplace, out
         self.parameters = parameters_of(op)
+        # Made anew, then copied to out, if that is given.
+        self.may_copy = kind == "plain" and name in MADE_FOR_OUT and any(p.base == "TensorOptions" for p in self.parameters)
 
     def rows(self):
         rows = [row for p in self.parameters for row in p.rows()]
-        if self.kind in ("out", "made_out"):
-            rows.append('{"out", Kind::Tensor, false, true, true}')
+        if self.kind == "out" or self.may_copy:
+            rows.append(f'{{"out", Kind::Tensor, {str(self.may_copy).lower()}, {str(not self.may_copy).lower()}, true}}')
         return rows
 
     def text(self):
@@ -146,8 +148,8 @@ class Form:
                 parts.append("*")
                 star = True
             parts.append(p.text())
-        if self.kind in ("out", "made_out"):
-            parts += ([] if star else ["*"]) + ["Tensor out"]
+        if self.kind == "out" or self.may_copy:
+            parts += ([] if star else ["*"]) + ["Tensor out=None" if self.may_copy else "Tensor out"]
         return "(" + ", ".join(parts) + ")"
 
     def body(self):
@@ -160,14 +162,14 @@ class Form:
         self_is_first = bool(self.op.args) and self.op.args[0].name == "self" and self.op.args[0].type == "Tensor"
         long = " || ".join(f"takes_long({n})" for n in names) or "false"
         mutates = self.op.mutates
-        if self.kind == "made_out":
+        if self.may_copy:
             options = next(n for n, p in zip(names, self.parameters) if p.base == "TensorOptions")
             call = f"athanor::{self.op.name}({', '.join('like_out' if n == options else n for n in names)})"
-            lines.append(f"  const Tensor& out = to_tensor(v[{at}]);\n"
-                         f"  const TensorOptions like_out = options_for_out({options}, out);\n"
-                         f"  run({long}, [&] {{ copy_to_out(\"{self.name}\", out, {call}); }});\n"
-                         f"  return Py_NewRef(v[{at}]);")
-        elif self.kind == "out":
+            lines.append(f"  if (given(v[{at}])) {{\n    const Tensor& out = to_tensor(v[{at}]);\n"
+                         f"    const TensorOptions like_out = options_for_out({options}, out);\n"
+                         f"    run({long}, [&] {{ copy_to_out(\"{self.name}\", out, {call}); }});\n"
+                         f"    return Py_NewRef(v[{at}]);\n  }}")
+        if self.kind == "out":
             lines.append(f"  Tensor out = to_tensor(v[{at}]);")
             call = f"athanor::{self.op.name}_out({', '.join(['out'] + names)})"
             lines.append(f"  run({long}, [&] {{ {call}; }});\n  return Py_NewRef(v[{at}]);")
@@ -198,8 +200,6 @@ def forms_of(op, alias=None):
             yield Form(name + "_", op, "inplace")
     if "out" in op.flags:
         yield Form(name, op, "out")
-    elif name in MADE_FOR_OUT and any(a.type == "TensorOptions" for a in op.args):
-        yield Form(name, op, "made_out")
 
 
 def quoted(text):

@@ -223,7 +223,7 @@ class Indexing(unittest.TestCase):
             torch.tensor(1)[0]
         with self.assertRaises(ValueError):
             self.a[::-1]
-        with self.assertRaises(IndexError):
+        with self.assertRaises(TypeError):
             self.a["x"]
         with self.assertRaises(TypeError):
             len(torch.tensor(1))

@@ -74,9 +74,11 @@ class Function:
 
         contexts = () if getattr(cls, "setup_context", None) else (None,)
         bound = inspect.signature(cls.forward).bind(*contexts, *args, **keywords)
-        if bound.kwargs:
-            raise TypeError(f"{cls.__name__}.apply(): forward's argument {next(iter(bound.kwargs))!r} should not be keyword-only: "
-                            "backward gives a gradient for each position")
+        named = [name for name in bound.arguments if bound.signature.parameters[name].kind in (
+            inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)]
+        if named:
+            raise TypeError(f"{cls.__name__}.apply(): forward's argument {named[0]!r} should not be keyword-only: backward gives "
+                            "a gradient for each position")
         last = [name for name in inspect.signature(cls.forward).parameters if name in bound.arguments][-1]
         bound.apply_defaults()
         ordered: list = []
