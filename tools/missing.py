@@ -35,11 +35,10 @@ REASONS = [
      "Device types and layouts that this library does not have"),
     (r"torch\.(Tensor\.)?(\w+_copy|narrow_copy)",
      "Copies of views that compilers of graphs need; view(...).clone() is the same"),
-    (r"torch\.(as_tensor|asarray|from_numpy|frombuffer|from_file|is_nonzero|result_type)|"
+    (r"torch\.(as_tensor|asarray|from_numpy|frombuffer|is_nonzero|result_type)|"
      r"torch\.Tensor\.(as_subclass|bfloat16|byte|long|short|tolist|nelement|new_tensor|numpy|get_device|index_put|"
-     r"is_set_to|grad_dtype|untyped_storage)|torch\.nn\.functional\.Optional",
-     "Python's way of writing what C++ writes otherwise: to(kByte), from_blob, numel, index_put_; the Python package "
-     "has it"),
+     r"is_set_to|untyped_storage)",
+     "Python's way of writing what C++ writes otherwise: to(kByte), from_blob, numel, index_put_"),
     (r"torch\.(is_grad_enabled|is_inference_mode_enabled|get_num_threads|set_num_threads|get_num_interop_threads|"
      r"set_num_interop_threads|set_flush_denormal)",
      "Settings of the process: here under other headers (GradMode, base/parallel.h), or without an effect"),
@@ -51,7 +50,7 @@ REASONS = [
      "nothing yet"),
     (r"torch\.special\..*|torch\.(Tensor\.)?(i0_?|igammac?|mvlgamma|frexp)",
      "Special functions beyond those of the tensor methods: asked for by nothing yet"),
-    (r"torch\.(Tensor\.)?(cov|corrcoef|gradient|quantile|nanquantile|histogram|histogramdd|nonzero_static|range|poisson|"
+    (r"torch\.from_file|torch\.Tensor\.grad_dtype|torch\.(Tensor\.)?(cov|corrcoef|gradient|quantile|nanquantile|histogram|histogramdd|nonzero_static|range|poisson|"
      r"segment_reduce|unravel_index|hash_tensor)",
      "Asked for by nothing yet"),
     (r"torch\.nn\.(RNNBase|RNNCellBase)",
@@ -70,6 +69,24 @@ REASONS = [
     (r"torch\.optim\..*",
      "Optimizers asked for by nothing yet"),
 ]
+
+# Those that the Python package has, written in Python or as names of what is here.
+IN_PYTHON = frozenset(f"torch.{name}" for name in """
+Tensor.H Tensor.as_subclass Tensor.bfloat16 Tensor.byte Tensor.coalesce Tensor.conj Tensor.corrcoef Tensor.cov
+Tensor.get_device Tensor.index_put Tensor.is_coalesced Tensor.is_complex Tensor.is_conj Tensor.is_meta Tensor.is_mps
+Tensor.is_neg Tensor.is_pinned Tensor.is_quantized Tensor.is_set_to Tensor.is_sparse Tensor.is_sparse_csr Tensor.is_xla
+Tensor.is_xpu Tensor.isreal Tensor.long Tensor.mH Tensor.nelement Tensor.new_tensor Tensor.numpy Tensor.pin_memory
+Tensor.real Tensor.resolve_conj Tensor.resolve_neg Tensor.short Tensor.to_dense Tensor.tolist Tensor.untyped_storage
+as_tensor asarray conj corrcoef cov from_numpy frombuffer get_num_threads is_complex is_conj is_grad_enabled
+is_inference_mode_enabled is_nonzero isreal linalg.matrix_norm linalg.norm nn.NLLLoss2d nn.RNNBase nn.RNNCellBase
+nn.UpsamplingBilinear2d nn.UpsamplingNearest2d nn.functional.adaptive_max_pool1d_with_indices
+nn.functional.adaptive_max_pool2d_with_indices nn.functional.adaptive_max_pool3d_with_indices
+nn.functional.native_channel_shuffle nn.functional.upsample nn.functional.upsample_bilinear
+nn.functional.upsample_nearest nn.utils.clip_grad_norm nn.utils.clip_grads_with_norm_ nn.utils.fuse_conv_bn_eval
+nn.utils.fuse_conv_bn_weights nn.utils.fuse_linear_bn_eval nn.utils.fuse_linear_bn_weights nn.utils.parametrizations
+nn.utils.parametrize nn.utils.skip_init nn.utils.stateless range real resolve_conj resolve_neg result_type
+set_flush_denormal set_num_threads special.expit special.gammaln special.psi trapz
+""".split())
 
 # Words of the headers that are something else there.
 OTHER_THINGS = {"torch.gradient", "torch.Tensor.indices", "torch.Tensor.values"}
@@ -152,13 +169,13 @@ def entries():
 def page(found, total, absent):
     out = ["# What PyTorch has and this library has not", "",
            f"Written by `tools/missing.py` from the names of PyTorch's reference: {total} names, {absent} of them not "
-           "here. A function and a method of one name count twice.", ""]
+           f"here. A function and a method of one name count twice. The Python package has the {len(IN_PYTHON)} that end in °.", ""]
     merged = {}
     for why, names in found:
         if names:
             merged.setdefault(why, []).extend(names)
     for why, names in merged.items():
-        out += [f"## {why}", "", ", ".join(f"`{n.removeprefix('torch.')}`" for n in sorted(names)), ""]
+        out += [f"## {why}", "", ", ".join(f"`{n.removeprefix('torch.')}`" + "°" * (n in IN_PYTHON) for n in sorted(names)), ""]
     return "\n".join(out)
 
 

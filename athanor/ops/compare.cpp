@@ -86,7 +86,7 @@ struct LogicalXor : BinaryPointwise<LogicalXor, BinaryOp::LogicalXor, ResultType
 namespace {
 
 Meta bitwise_meta(const char* schema, Meta m) {
-  ATHANOR_CHECK_TYPE(NotImplementedError, !is_floating_point(m.dtype), op_name(schema),
+  ATHANOR_CHECK_TYPE(TypeError, !is_floating_point(m.dtype), op_name(schema),
                      ": expected integer or bool operands, got a result type of ", dtype_name(m.dtype));
   return m;
 }
@@ -104,8 +104,7 @@ struct BitwiseScalarPointwise : ScalarPointwise<Derived, Kind> {
   Meta infer(const Tensor& a) { return bitwise_meta(Derived::schema, ScalarPointwise<Derived, Kind>::infer(a)); }
 };
 
-/// Bit by bit, whether both are set, of integers or bools. Shapes broadcast. Throws NotImplementedError for floating
-/// ones.
+/// Bit by bit, whether both are set, of integers or bools. Shapes broadcast. Throws TypeError for floating ones.
 struct BitwiseAnd : BitwisePointwise<BitwiseAnd, BinaryOp::BitwiseAnd> {
   ATHANOR_OP("bitwise_and(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -114,8 +113,7 @@ struct BitwiseAndScalar : BitwiseScalarPointwise<BitwiseAndScalar, BinaryOp::Bit
   Scalar other;
 };
 
-/// Bit by bit, whether one is set, of integers or bools. Shapes broadcast. Throws NotImplementedError for floating
-/// ones.
+/// Bit by bit, whether one is set, of integers or bools. Shapes broadcast. Throws TypeError for floating ones.
 struct BitwiseOr : BitwisePointwise<BitwiseOr, BinaryOp::BitwiseOr> {
   ATHANOR_OP("bitwise_or(Tensor self, Tensor other) -> Tensor | inplace out");
 };
@@ -124,8 +122,7 @@ struct BitwiseOrScalar : BitwiseScalarPointwise<BitwiseOrScalar, BinaryOp::Bitwi
   Scalar other;
 };
 
-/// Bit by bit, whether they differ, of integers or bools. Shapes broadcast. Throws NotImplementedError for floating
-/// ones.
+/// Bit by bit, whether they differ, of integers or bools. Shapes broadcast. Throws TypeError for floating ones.
 struct BitwiseXor : BitwisePointwise<BitwiseXor, BinaryOp::BitwiseXor> {
   ATHANOR_OP("bitwise_xor(Tensor self, Tensor other) -> Tensor | inplace out");
 };

@@ -360,8 +360,8 @@ struct LogicalNot : UnaryPointwise<LogicalNot, UnaryOp::LogicalNot, ResultType::
 struct BitwiseNot : UnaryPointwise<BitwiseNot, UnaryOp::BitwiseNot, ResultType::Promoted> {
   ATHANOR_OP("bitwise_not(Tensor self) -> Tensor | inplace out");
   Meta infer(const Tensor& a) {
-    ATHANOR_CHECK_TYPE(NotImplementedError, !a.is_floating_point(),
-                       "bitwise_not: expected an integer or bool tensor, got ", dtype_name(a.dtype()));
+    ATHANOR_CHECK_TYPE(TypeError, !a.is_floating_point(), "bitwise_not: expected an integer or bool tensor, got ",
+                       dtype_name(a.dtype()));
     return UnaryPointwise::infer(a);
   }
 };

@@ -10,6 +10,7 @@ MODULES = ("athanor", "athanor.nn", "athanor.nn.functional", "athanor.nn.init", 
            "athanor.optim", "athanor.optim.lr_scheduler", "athanor.optim.swa_utils", "athanor.utils.data",
            "athanor.utils.checkpoint", "athanor.distributed", "athanor.autograd", "athanor.autograd.functional",
            "athanor.autograd.graph", "athanor.amp", "athanor.cuda", "athanor.linalg", "athanor.multiprocessing",
+           "athanor.storage", "athanor.testing", "athanor.func", "athanor.accelerator", "athanor.compiler", "athanor.xpu",
            "athanor.special", "athanor.vision", "athanor.vision.datasets", "athanor.vision.models",
            "athanor.vision.transforms")
 

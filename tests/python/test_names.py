@@ -32,6 +32,12 @@ class Names(unittest.TestCase):
         self.assertEqual(absent - set(LEFT_OUT), set(), "bind them, or say why not in LEFT_OUT")
         self.assertEqual(set(LEFT_OUT) - absent, set(), "reachable by now")
 
+    def test_the_page_of_what_is_not_here_marks_what_python_has(self):
+        found, _, _, _ = missing.entries()
+        reachable = {name for _, names in found for name in names if is_reachable(name)}
+        self.assertEqual(reachable - missing.IN_PYTHON, set(), "mark them in tools/missing.py")
+        self.assertEqual(missing.IN_PYTHON - reachable, set(), "not there, or in the library by now")
+
     def test_parts_of_ops_are_no_functions_and_no_methods(self):
         for name in ("to_dtype", "rdiv", "nonzero_numpy", "batch_norm_relu", "log_sigmoid"):
             self.assertTrue(hasattr(athanor._C.ops, name))
