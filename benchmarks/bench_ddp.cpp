@@ -2,8 +2,6 @@
 //   bench_ddp [--ranks N] [--batch 64] [--threads 1] [--plain] [--overlap | --no-overlap] [--fp16]
 // It starts the ranks itself, unless the environment says which one it is (RANK, as benchmarks/links.py does).
 // Prints one JSON line: the median time of a step and the images per second of all ranks together.
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -16,6 +14,7 @@
 #include "athanor/models/mnist.h"
 #include "athanor/parallel/comm_hooks.h"
 #include "athanor/parallel/ddp.h"
+#include "cli/command_line.h"
 
 namespace {
 
@@ -73,18 +72,18 @@ void run(const Flags& f, int rank) {
 
 int main(int argc, char** argv) {
   Flags f;
-  CLI::App app{"Times data-parallel training steps"};
-  app.add_option("--ranks", f.ranks, "processes")->check(CLI::Range(1, 64));
-  app.add_option("--threads", f.threads, "threads of each")->check(CLI::Range(1, 1024));
-  app.add_option("--batch", f.batch, "images per rank and step")->check(CLI::PositiveNumber);
-  app.add_option("--blocks", f.blocks, "measurements")->check(CLI::PositiveNumber);
-  app.add_option("--steps", f.steps, "steps of a measurement")->check(CLI::PositiveNumber);
-  app.add_option("--warm-up", f.warm_up, "steps before the first")->check(CLI::Range(1, 1000));
+  cli::CommandLine app{"Times data-parallel training steps"};
+  app.add("--ranks", f.ranks, "processes").range(1, 64);
+  app.add("--threads", f.threads, "threads of each").range(1, 1024);
+  app.add("--batch", f.batch, "images per rank and step").positive();
+  app.add("--blocks", f.blocks, "measurements").positive();
+  app.add("--steps", f.steps, "steps of a measurement").positive();
+  app.add("--warm-up", f.warm_up, "steps before the first").range(1, 1000);
   app.add_flag("--fp16", f.fp16, "gradients travel as float16");
   app.add_flag("--plain", f.plain, "the ranks train beside each other without exchanging anything");
   app.add_flag("--overlap", f.overlap, "buckets are reduced by another thread");
   app.add_flag("--no-overlap", f.no_overlap, "buckets are reduced at the end of backward");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = app.parse(argc, argv)) return *status;
   try {
     if (const auto rank = env::integer("RANK", 0)) {
       f.ranks = static_cast<int>(env::integer("WORLD_SIZE", 1, 1024).value_or(1));

@@ -3,8 +3,6 @@
 //   bench_pipeline [--nap-ms 50] [--stages 2,4] [--micro-batches 1,2,4,8,16] [--steps 2] [--tolerance 0]
 // Prints the idle share of a step of each schedule beside the one of the papers, (p - 1) / (m + p - 1), and how far
 // off it is in per cent of it. With a tolerance, a share further off is an error.
-#include <CLI/CLI.hpp>
-
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +13,7 @@
 #include "athanor/autograd/function.h"
 #include "athanor/ops/launch.h"
 #include "athanor/parallel/pipeline.h"
+#include "cli/command_line.h"
 
 namespace {
 
@@ -106,14 +105,13 @@ bool measure(int p) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Measures how long the devices of a pipeline are idle"};
-  app.add_option("--nap-ms", flags.nap_ms, "length of a stage's forward, and of its backward")->capture_default_str();
-  app.add_option("--stages", flags.stages, "devices")->delimiter(',')->check(CLI::Range(2, 64));
-  app.add_option("--micro-batches", flags.micro_batches, "in a batch")->delimiter(',')->check(CLI::PositiveNumber);
-  app.add_option("--steps", flags.steps, "of which the best counts")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--tolerance", flags.tolerance, "greatest deviation in per cent; 0 accepts any")
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  cli::CommandLine app{"Measures how long the devices of a pipeline are idle"};
+  app.add("--nap-ms", flags.nap_ms, "length of a stage's forward, and of its backward").show_default();
+  app.add("--stages", flags.stages, "devices").separated_by(',').range(2, 64);
+  app.add("--micro-batches", flags.micro_batches, "in a batch").separated_by(',').positive();
+  app.add("--steps", flags.steps, "of which the best counts").positive().show_default();
+  app.add("--tolerance", flags.tolerance, "greatest deviation in per cent; 0 accepts any").show_default();
+  if (const auto status = app.parse(argc, argv)) return *status;
   bool good = true;
   std::printf("%7s %14s %10s  %20s  %20s\n", "stages", "micro-batches", "expected", "fill-drain", "1F1B");
   for (const int p : flags.stages) {

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -20,6 +19,7 @@
 #include "athanor/distributed/store/tcp_store.h"
 #include "athanor/ops/factory.h"
 #include "athanor/ops/tensor.h"
+#include "cli/command_line.h"
 
 namespace athanor::cli {
 namespace {
@@ -324,35 +324,26 @@ int run_here(const Arguments& arguments) {
 }  // namespace
 
 int bench(int argc, const char* const* argv) {
-  CLI::App app("Measures what is between processes and devices.", "athanor bench");
+  CommandLine app("Measures what is between processes and devices.", "athanor bench");
   Arguments arguments;
-  CLI::App* collectives = app.add_subcommand("collectives", "time and bandwidth of every collective");
+  CommandLine collectives = app.command("collectives", "time and bandwidth of every collective");
   add_dp_ddp(app);
-  app.require_subcommand(1);
-  collectives->add_option("--ops", arguments.ops, "which, separated by commas; 'copy' is the memory's limit")
-      ->delimiter(',');
-  collectives->add_option("--sizes", arguments.sizes, "bytes per rank, separated by commas, with K, M or G")
-      ->delimiter(',');
-  collectives->add_option("--dtype", arguments.dtype, "of the elements")->capture_default_str();
-  collectives->add_option("--backend", arguments.backend, "of the process group")->capture_default_str();
-  collectives->add_option("--ranks", arguments.ranks, "processes to start, if no launcher did")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
-  collectives->add_option("--rounds", arguments.rounds, "timings, of which the median counts")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 10000));
-  collectives->add_option("--seconds", arguments.seconds, "least length of a timing")->capture_default_str();
-  collectives->add_flag("--shared", arguments.shared, "all_reduce in memory that the ranks share");
-  collectives->add_option("--json", arguments.json, "also write the results to this file");
+  collectives.add("--ops", arguments.ops, "which, separated by commas; 'copy' is the memory's limit").separated_by(',');
+  collectives.add("--sizes", arguments.sizes, "bytes per rank, separated by commas, with K, M or G").separated_by(',');
+  collectives.add("--dtype", arguments.dtype, "of the elements").show_default();
+  collectives.add("--backend", arguments.backend, "of the process group").show_default();
+  collectives.add("--ranks", arguments.ranks, "processes to start, if no launcher did").show_default().range(1, 1024);
+  collectives.add("--rounds", arguments.rounds, "timings, of which the median counts").show_default().range(1, 10000);
+  collectives.add("--seconds", arguments.seconds, "least length of a timing").show_default();
+  collectives.add_flag("--shared", arguments.shared, "all_reduce in memory that the ranks share");
+  collectives.add("--json", arguments.json, "also write the results to this file");
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    if (const auto status = app.parse(argc, argv)) return *status;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "athanor bench: %s\n", error.what());
     return 1;
   }
-  if (!*collectives) return 0;
+  if (!collectives.given()) return 0;
   try {
     for (const std::string& size : arguments.sizes) parse_size(size);
     if (!env::text("RANK")) return run_here(arguments);

@@ -2,7 +2,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -27,6 +26,7 @@
 #include "athanor/tensor/device_memory.h"
 #include "athanor/tensor/stream.h"
 #include "cli/bench.h"
+#include "cli/command_line.h"
 #include "examples/svg_chart.h"
 
 namespace athanor::cli {
@@ -35,7 +35,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Forward = std::function<Tensor(const Tensor&)>;
 
-struct Arguments {
+struct TrainingArguments {
   int replicas = 2, rounds = 7, steps = 5;
   std::int64_t batch = 128;
   std::string json, charts;
@@ -85,7 +85,7 @@ struct Data {
   }
 };
 
-Figures measure(const Arguments& a, const std::vector<Device>& devices, const Net& net, const Forward& forward,
+Figures measure(const TrainingArguments& a, const std::vector<Device>& devices, const Net& net, const Forward& forward,
                 const Data& data, const std::function<void()>& together) {
   optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.01).momentum(0.5));
   Tensor loss;
@@ -124,14 +124,14 @@ Figures measure(const Arguments& a, const std::vector<Device>& devices, const Ne
   return figures;
 }
 
-Figures single(const Arguments& a) {
+Figures single(const TrainingArguments& a) {
   set_num_threads(1);
   Net net = network();
   return measure(
       a, {Device()}, net, [net](const Tensor& x) mutable { return net(x); }, Data(a.batch, 0, a.batch), [] {});
 }
 
-Figures data_parallel(const Arguments& a) {
+Figures data_parallel(const TrainingArguments& a) {
   athanor::detail::configure_cpu_queues(a.replicas);
   Net net = network();
   net->to(nn::parallel::all_devices()[0]);
@@ -141,7 +141,8 @@ Figures data_parallel(const Arguments& a) {
       Data(a.batch, 0, a.batch), [] {});
 }
 
-Figures distributed_rank(const Arguments& a, const std::shared_ptr<athanor::distributed::Store>& store, int rank) {
+Figures distributed_rank(const TrainingArguments& a, const std::shared_ptr<athanor::distributed::Store>& store,
+                         int rank) {
   set_num_threads(1);
   athanor::distributed::InitOptions options;
   options.backend = "tcp";
@@ -202,7 +203,7 @@ class Child {
 };
 
 // The slowest rank's time, every rank's memory.
-Figures distributed_all(const Arguments& a) {
+Figures distributed_all(const TrainingArguments& a) {
   using namespace athanor::distributed;
   Listener listener = Listener::on_port(0, "127.0.0.1");
   const int port = listener.port();
@@ -258,7 +259,7 @@ std::string text_of(const std::vector<double>& megabytes) {
   return text;
 }
 
-void run(const Arguments& a) {
+void run(const TrainingArguments& a) {
   ATHANOR_CHECK_VALUE(a.batch % a.replicas == 0, "dp_ddp: a batch of ", a.batch, " cannot be shared equally by ",
                       a.replicas, " replicas");
   const Figures one = Child([&] { return single(a); }).result();
@@ -297,24 +298,16 @@ void run(const Arguments& a) {
 
 }  // namespace
 
-void add_dp_ddp(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("dp_ddp", "DataParallel beside DistributedDataParallel");
-  command->add_option("--replicas", arguments->replicas, "devices, or ranks")
-      ->capture_default_str()
-      ->check(CLI::Range(2, kMost));
-  command->add_option("--batch", arguments->batch, "examples of all replicas together")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--rounds", arguments->rounds, "timings, of which the median counts")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  command->add_option("--steps", arguments->steps, "steps of a timing")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  command->add_option("--json", arguments->json, "also write the results to this file");
-  command->add_option("--charts", arguments->charts, "also draw dp_ddp_time.svg and dp_ddp_memory.svg in this folder");
-  command->callback([arguments] { run(*arguments); });
+void add_dp_ddp(CommandLine& app) {
+  auto arguments = std::make_shared<TrainingArguments>();
+  CommandLine command = app.command("dp_ddp", "DataParallel beside DistributedDataParallel");
+  command.add("--replicas", arguments->replicas, "devices, or ranks").show_default().range(2, kMost);
+  command.add("--batch", arguments->batch, "examples of all replicas together").show_default().positive();
+  command.add("--rounds", arguments->rounds, "timings, of which the median counts").show_default().range(1, 1000);
+  command.add("--steps", arguments->steps, "steps of a timing").show_default().range(1, 1000);
+  command.add("--json", arguments->json, "also write the results to this file");
+  command.add("--charts", arguments->charts, "also draw dp_ddp_time.svg and dp_ddp_memory.svg in this folder");
+  command.on_parse([arguments] { run(*arguments); });
 }
 
 }  // namespace athanor::cli

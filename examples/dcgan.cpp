@@ -1,7 +1,5 @@
 // Two networks against each other: one draws digits from noise, the other tells them from real ones. Learns from MNIST,
 // or from generated digits where MNIST cannot be had. `dcgan --help` lists the flags.
-#include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -11,6 +9,7 @@
 #include "athanor/data/synthetic_digits.h"
 #include "athanor/io/file.h"
 #include "athanor/io/summary_writer.h"
+#include "cli/command_line.h"
 
 namespace {
 
@@ -159,21 +158,21 @@ class Trainer {
 
 int run(int argc, char** argv) {
   Flags f;
-  CLI::App app{"Trains a generator of digits against a discriminator"};
-  app.add_option("--data", f.data, "folder of the MNIST files; else $ATHANOR_DATA, known places, a download");
+  cli::CommandLine app{"Trains a generator of digits against a discriminator"};
+  app.add("--data", f.data, "folder of the MNIST files; else $ATHANOR_DATA, known places, a download");
   app.add_flag("--synthetic", f.synthetic, "learn from generated digits");
-  app.add_option("--limit", f.limit, "use only the first N images")->check(CLI::NonNegativeNumber);
-  app.add_option("--out", f.out, "folder for images and parameters; made if it is not there");
-  app.add_option("--epochs", f.epochs, "passes over the images")->check(CLI::NonNegativeNumber);
-  app.add_option("--batch-size", f.batch_size, "images per step")->check(CLI::PositiveNumber);
-  app.add_option("--noise", f.noise, "numbers a digit is made from")->check(CLI::PositiveNumber);
-  app.add_option("--features", f.features, "channels of the widest images' layers")->check(CLI::PositiveNumber);
-  app.add_option("--samples", f.samples, "digits drawn after each epoch")->check(CLI::PositiveNumber);
-  app.add_option("--log-interval", f.log_interval, "steps between lines")->check(CLI::PositiveNumber);
-  app.add_option("--lr", f.lr, "learning rate of both")->check(CLI::PositiveNumber);
-  app.add_option("--beta1", f.beta1, "first beta of Adam")->check(CLI::Range(0.0, 0.999999));
-  app.add_option("--seed", f.seed, "random seed");
-  CLI11_PARSE(app, argc, argv);
+  app.add("--limit", f.limit, "use only the first N images").non_negative();
+  app.add("--out", f.out, "folder for images and parameters; made if it is not there");
+  app.add("--epochs", f.epochs, "passes over the images").non_negative();
+  app.add("--batch-size", f.batch_size, "images per step").positive();
+  app.add("--noise", f.noise, "numbers a digit is made from").positive();
+  app.add("--features", f.features, "channels of the widest images' layers").positive();
+  app.add("--samples", f.samples, "digits drawn after each epoch").positive();
+  app.add("--log-interval", f.log_interval, "steps between lines").positive();
+  app.add("--lr", f.lr, "learning rate of both").positive();
+  app.add("--beta1", f.beta1, "first beta of Adam").real_range(0.0, 0.999999);
+  app.add("--seed", f.seed, "random seed");
+  if (const auto status = app.parse(argc, argv)) return *status;
   manual_seed(f.seed);
   io::make_folders(f.out);
   Trainer(f).run();

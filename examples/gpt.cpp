@@ -1,6 +1,4 @@
 // Trains a small GPT on characters and lets it write. `gpt --help` lists the flags.
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,6 +15,7 @@
 #include "athanor/io/file.h"
 #include "athanor/io/progress.h"
 #include "athanor/models/gpt.h"
+#include "cli/command_line.h"
 
 namespace {
 
@@ -36,14 +35,14 @@ struct Flags {
 
 /// Returns an exit code, or -1 to go on.
 int parse(int argc, char** argv, Flags& f) {
-  CLI::App app{"Trains a small GPT on the characters of a text and lets it write"};
+  cli::CommandLine app{"Trains a small GPT on the characters of a text and lets it write"};
   const auto size = [&](const char* name, std::int64_t& value, std::int64_t least, const char* text) {
-    app.add_option(name, value, text)->check(CLI::Range(least, std::int64_t{1} << 30))->capture_default_str();
+    app.add(name, value, text).range(least, std::int64_t{1} << 30).show_default();
   };
   const auto number = [&](const char* name, double& value, double most, const char* text) {
-    app.add_option(name, value, text)->check(CLI::Range(0.0, most))->capture_default_str();
+    app.add(name, value, text).real_range(0.0, most).show_default();
   };
-  app.add_option("--data", f.data, "a text file, or a folder with input.txt; without it a small text of its own");
+  app.add("--data", f.data, "a text file, or a folder with input.txt; without it a small text of its own");
   size("--layers", f.layers, 1, "blocks");
   size("--width", f.width, 1, "features of a place");
   size("--heads", f.heads, 1, "attention heads of a block");
@@ -57,23 +56,19 @@ int parse(int argc, char** argv, Flags& f) {
   number("--weight-decay", f.weight_decay, 1e3, "of AdamW, for matrices");
   number("--dropout", f.dropout, 0.99, "probability");
   number("--clip", f.clip, 1e9, "greatest norm of all gradients, 0: any");
-  app.add_option("--seed", f.seed, "random seed")->capture_default_str();
+  app.add("--seed", f.seed, "random seed").show_default();
   app.add_flag("--in-order", f.in_order,
                "read the text from its beginning, as another program can, not at random places");
   size("--threads", f.threads, 0, "threads of kernels, 0 for all cores");
-  app.add_option("--checkpoint", f.checkpoint, "write all state here after each validation and on Ctrl-C or SIGTERM");
-  app.add_option("--resume", f.resume, "continue from a checkpoint, exactly");
-  app.add_option("--save-model", f.save_model, "write the parameters, with GPT-2's names");
+  app.add("--checkpoint", f.checkpoint, "write all state here after each validation and on Ctrl-C or SIGTERM");
+  app.add("--resume", f.resume, "continue from a checkpoint, exactly");
+  app.add("--save-model", f.save_model, "write the parameters, with GPT-2's names");
   size("--sample", f.sample, 0, "characters to write at the end");
-  app.add_option("--prompt", f.prompt, "what they continue");
+  app.add("--prompt", f.prompt, "what they continue");
   number("--temperature", f.temperature, 100, "0: always the likeliest character");
   size("--top-k", f.top_k, 0, "draw among so many likeliest characters, 0: all");
   app.add_flag("--no-progress", f.no_progress, "no progress line");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e);
-  }
+  if (const auto status = app.parse(argc, argv)) return *status;
   return -1;
 }
 

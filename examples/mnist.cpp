@@ -2,8 +2,6 @@
 // one of several ranks (by a launcher, mpirun or srun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set) it
 // trains with them; with --ranks it starts them itself.
 #include <unistd.h>
-#include <CLI/CLI.hpp>
-
 #include <cmath>
 #include <csignal>
 #include <cstdarg>
@@ -30,6 +28,7 @@
 #include "athanor/parallel/data_parallel.h"
 #include "athanor/parallel/ddp.h"
 #include "athanor/profiler/profiler.h"
+#include "cli/command_line.h"
 
 namespace {
 
@@ -60,47 +59,41 @@ std::string check_finite(const std::string& text) {
 
 /// Returns an exit code, or -1 to go on.
 int parse(int argc, char** argv, Flags& f) {
-  CLI::App app{"Trains a convolutional network on MNIST"};
-  app.add_option("--net", f.net, "conv (PyTorch's example) or tutorial (the distributed tutorial's)")
-      ->check(CLI::IsMember({"conv", "tutorial"}));
-  app.add_option("--epochs", f.epochs, "passes over the training set")->check(CLI::NonNegativeNumber);
-  app.add_option("--batch-size", f.batch_size, "images per step")->check(CLI::Range(1, 1 << 24));
-  app.add_option("--test-batch-size", f.test_batch_size, "images per evaluation step")->check(CLI::Range(1, 1 << 24));
-  app.add_option("--optimizer", f.optimizer, "sgd, adam or adadelta")
-      ->check(CLI::IsMember({"sgd", "adam", "adadelta"}));
-  app.add_option("--lr", f.lr, "learning rate")->check(check_finite);
-  app.add_option("--momentum", f.momentum, "momentum of SGD")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--gamma", f.gamma, "factor of the learning rate after each epoch")->check(check_finite);
-  app.add_option("--seed", f.seed, "random seed");
-  app.add_option("--log-interval", f.log_interval, "steps between log lines")->check(CLI::PositiveNumber);
-  app.add_option("--log-path", f.log_path, "also append the log lines to this file; ranks other than 0 to FILE.rankN");
-  app.add_option("--data", f.data, "folder of the MNIST files; else $ATHANOR_DATA, known places, a download");
+  cli::CommandLine app{"Trains a convolutional network on MNIST"};
+  app.add("--net", f.net, "conv (PyTorch's example) or tutorial (the distributed tutorial's)")
+      .one_of({"conv", "tutorial"});
+  app.add("--epochs", f.epochs, "passes over the training set").non_negative();
+  app.add("--batch-size", f.batch_size, "images per step").range(1, 1 << 24);
+  app.add("--test-batch-size", f.test_batch_size, "images per evaluation step").range(1, 1 << 24);
+  app.add("--optimizer", f.optimizer, "sgd, adam or adadelta").one_of({"sgd", "adam", "adadelta"});
+  app.add("--lr", f.lr, "learning rate").check(check_finite);
+  app.add("--momentum", f.momentum, "momentum of SGD").real_range(0.0, 1.0);
+  app.add("--gamma", f.gamma, "factor of the learning rate after each epoch").check(check_finite);
+  app.add("--seed", f.seed, "random seed");
+  app.add("--log-interval", f.log_interval, "steps between log lines").positive();
+  app.add("--log-path", f.log_path, "also append the log lines to this file; ranks other than 0 to FILE.rankN");
+  app.add("--data", f.data, "folder of the MNIST files; else $ATHANOR_DATA, known places, a download");
   app.add_flag("--synthetic", f.synthetic, "train on generated digits; test on MNIST where it can be had");
-  app.add_option("--limit", f.limit, "use only the first N training and test images")->check(CLI::NonNegativeNumber);
-  app.add_option("--workers", f.workers, "loader threads")->check(CLI::NonNegativeNumber);
-  app.add_option("--threads", f.threads, "threads of kernels, 0 for all cores")->check(CLI::NonNegativeNumber);
-  app.add_option("--device", f.device, "cpu, cuda, cpu:1 ..., or several with commas, which share every batch");
-  app.add_option("--backend", f.backend, "process-group backend, for several ranks");
-  app.add_option("--ranks", f.ranks, "processes to start here, each with batches of its own")
-      ->check(CLI::Range(1, 1024));
-  auto* save = app.add_option("--save-model", f.save_model, "write the parameters (mnist.safetensors)")->expected(0, 1);
-  app.add_option("--checkpoint", f.checkpoint, "write all state here after each epoch and on Ctrl-C or SIGTERM");
-  auto* resume = app.add_option("--resume", f.resume,
-                                "continue from this checkpoint; without a name from that of --checkpoint, if it is "
-                                "there: what a job that is started again after a failure needs")
-                     ->expected(0, 1);
-  app.add_option("--profile", f.profile,
-                 "write what every op took, for chrome://tracing or Perfetto, and print the ten that took most; ranks "
-                 "other than 0 write FILE.rankN");
+  app.add("--limit", f.limit, "use only the first N training and test images").non_negative();
+  app.add("--workers", f.workers, "loader threads").non_negative();
+  app.add("--threads", f.threads, "threads of kernels, 0 for all cores").non_negative();
+  app.add("--device", f.device, "cpu, cuda, cpu:1 ..., or several with commas, which share every batch");
+  app.add("--backend", f.backend, "process-group backend, for several ranks");
+  app.add("--ranks", f.ranks, "processes to start here, each with batches of its own").range(1, 1024);
+  const auto save = app.add("--save-model", f.save_model, "write the parameters (mnist.safetensors)").values(0, 1);
+  app.add("--checkpoint", f.checkpoint, "write all state here after each epoch and on Ctrl-C or SIGTERM");
+  const auto resume = app.add("--resume", f.resume,
+                              "continue from this checkpoint; without a name from that of --checkpoint, if it is "
+                              "there: what a job that is started again after a failure needs")
+                          .values(0, 1);
+  app.add("--profile", f.profile,
+          "write what every op took, for chrome://tracing or Perfetto, and print the ten that took most; ranks "
+          "other than 0 write FILE.rankN");
   app.add_flag("--dry-run", f.dry_run, "one step and one test batch");
   app.add_flag("--no-progress", f.no_progress, "no progress line");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e);
-  }
-  if (save->count() && f.save_model.empty()) f.save_model = "mnist.safetensors";
-  if (resume->count() && f.resume.empty()) {
+  if (const auto status = app.parse(argc, argv)) return *status;
+  if (save.given() && f.save_model.empty()) f.save_model = "mnist.safetensors";
+  if (resume.given() && f.resume.empty()) {
     if (f.checkpoint.empty()) {
       std::fputs("--resume without a name continues from the file of --checkpoint: give that\n", stderr);
       return 2;

@@ -9,7 +9,6 @@
 // deviation of the time for `batches` training steps, and writes mp_and_rn.svg, mp_and_rn_and_pp.svg,
 // split_size_tradeoff.svg and model_parallel_bench.json. With --trace, also what each device did when in a training of
 // the pipelined model, for chrome://tracing or Perfetto.
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <chrono>
@@ -22,6 +21,7 @@
 #include "athanor/parallel/data_parallel.h"
 #include "athanor/parallel/pipeline.h"
 #include "athanor/profiler/profiler.h"
+#include "cli/command_line.h"
 #include "examples/svg_chart.h"
 
 using namespace athanor;  // NOLINT(google-build-using-namespace): an example
@@ -236,23 +236,23 @@ void run(Flags f) {
 int main(int argc, char** argv) {
   Flags f;
   f.splits = {1, 3, 5, 8, 10, 12, 20, 40, 60};
-  CLI::App app{"ResNet-50 on one device, on two, and pipelined"};
-  app.add_option("--batch", f.batch, "images in a batch")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--size", f.size, "height and width of an image")->check(CLI::Range(32, 4096))->capture_default_str();
-  app.add_option("--batches", f.batches, "steps of a training")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--repeats", f.repeats, "trainings")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--classes", f.classes, "outputs")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--split", f.split, "images in a part")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--splits", f.splits, "parts for the sweep; 0 for no sweep")->delimiter(',');
-  app.add_option("--layers", f.layers, "blocks of each stage")->capture_default_str();
-  app.add_option("--lr", f.lr, "learning rate")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--seed", f.seed, "of weights and inputs")->capture_default_str();
-  app.add_option("--devices", f.devices, "of the two halves")->delimiter(',')->expected(2)->capture_default_str();
-  app.add_option("--threads", f.threads, "of the single device");
-  app.add_option("--out", f.out, "folder for the charts")->capture_default_str();
-  app.add_option("--trace", f.trace, "file for a timeline of the pipelined model");
+  cli::CommandLine app{"ResNet-50 on one device, on two, and pipelined"};
+  app.add("--batch", f.batch, "images in a batch").positive().show_default();
+  app.add("--size", f.size, "height and width of an image").range(32, 4096).show_default();
+  app.add("--batches", f.batches, "steps of a training").positive().show_default();
+  app.add("--repeats", f.repeats, "trainings").positive().show_default();
+  app.add("--classes", f.classes, "outputs").positive().show_default();
+  app.add("--split", f.split, "images in a part").positive().show_default();
+  app.add("--splits", f.splits, "parts for the sweep; 0 for no sweep").separated_by(',');
+  app.add("--layers", f.layers, "blocks of each stage").show_default();
+  app.add("--lr", f.lr, "learning rate").non_negative().show_default();
+  app.add("--seed", f.seed, "of weights and inputs").show_default();
+  app.add("--devices", f.devices, "of the two halves").separated_by(',').values(2, 2).show_default();
+  app.add("--threads", f.threads, "of the single device");
+  app.add("--out", f.out, "folder for the charts").show_default();
+  app.add("--trace", f.trace, "file for a timeline of the pipelined model");
   app.add_flag("--pipeline-class", f.pipeline_class, "nn::parallel::Pipeline with 1F1B and a measured cut besides");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = app.parse(argc, argv)) return *status;
   std::erase_if(f.splits, [&](std::int64_t split) { return split <= 0 || split > f.batch; });
   try {
     ATHANOR_CHECK_VALUE(f.split <= f.batch, "--split ", f.split, " is beyond the batch of ", f.batch);

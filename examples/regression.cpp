@@ -1,11 +1,10 @@
 // Fits a polynomial of degree 4 with one linear layer, by gradients of batches made on the fly. `regression --help`
 // lists the flags.
-#include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <string>
 
 #include "athanor/athanor.h"
+#include "cli/command_line.h"
 
 namespace {
 
@@ -37,13 +36,13 @@ int main(int argc, char** argv) {
   std::int64_t batch_size = 32, limit = 100000;
   std::uint64_t seed = 1;
   double lr = 0.1, tolerance = 1e-3;
-  CLI::App app{"Fits a polynomial of degree 4 with one linear layer"};
-  app.add_option("--batch-size", batch_size, "points per step")->check(CLI::PositiveNumber);
-  app.add_option("--lr", lr, "learning rate")->check(CLI::PositiveNumber);
-  app.add_option("--tolerance", tolerance, "loss at which to stop")->check(CLI::PositiveNumber);
-  app.add_option("--limit", limit, "most steps")->check(CLI::PositiveNumber);
-  app.add_option("--seed", seed, "random seed");
-  CLI11_PARSE(app, argc, argv);
+  cli::CommandLine app{"Fits a polynomial of degree 4 with one linear layer"};
+  app.add("--batch-size", batch_size, "points per step").positive();
+  app.add("--lr", lr, "learning rate").positive();
+  app.add("--tolerance", tolerance, "loss at which to stop").positive();
+  app.add("--limit", limit, "most steps").positive();
+  app.add("--seed", seed, "random seed");
+  if (const auto status = app.parse(argc, argv)) return *status;
   manual_seed(seed);
 
   const Tensor target_weights = randn({kDegree, 1}) * 5, target_bias = randn({1}) * 5;

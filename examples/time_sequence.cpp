@@ -1,13 +1,12 @@
 // Learns sine waves of random phase with two LSTM cells and L-BFGS, then continues them from its own predictions.
 // `time_sequence --help` lists the flags.
-#include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <optional>
 #include <string>
 
 #include "athanor/athanor.h"
 #include "athanor/io/file.h"
+#include "cli/command_line.h"
 
 namespace {
 
@@ -57,15 +56,15 @@ int run(int argc, char** argv) {
   std::int64_t steps = 15, series = 97, length = 999, future = 1000, hidden = 51;
   std::uint64_t seed = 0;
   std::string csv;
-  CLI::App app{"Learns sine waves with two LSTM cells and L-BFGS, and continues them"};
-  app.add_option("--steps", steps, "steps of the optimizer, of up to 20 iterations each")->check(CLI::PositiveNumber);
-  app.add_option("--series", series, "waves to learn from")->check(CLI::PositiveNumber);
-  app.add_option("--length", length, "points of each")->check(CLI::PositiveNumber);
-  app.add_option("--future", future, "points to continue")->check(CLI::PositiveNumber);
-  app.add_option("--hidden", hidden, "units of a cell")->check(CLI::PositiveNumber);
-  app.add_option("--seed", seed, "random seed");
-  app.add_option("--csv", csv, "write the last predictions of three test waves here");
-  CLI11_PARSE(app, argc, argv);
+  cli::CommandLine app{"Learns sine waves with two LSTM cells and L-BFGS, and continues them"};
+  app.add("--steps", steps, "steps of the optimizer, of up to 20 iterations each").positive();
+  app.add("--series", series, "waves to learn from").positive();
+  app.add("--length", length, "points of each").positive();
+  app.add("--future", future, "points to continue").positive();
+  app.add("--hidden", hidden, "units of a cell").positive();
+  app.add("--seed", seed, "random seed");
+  app.add("--csv", csv, "write the last predictions of three test waves here");
+  if (const auto status = app.parse(argc, argv)) return *status;
   manual_seed(seed);
 
   const Tensor train = waves(series, length), test = waves(3, length);

@@ -15,12 +15,12 @@ namespace nb = nanobind;
 namespace athanor::python {
 namespace {
 
-using Held = std::shared_ptr<PyObject>;
-Held hold(nb::handle o) { return Held(Py_NewRef(o.ptr()), release_later); }
+using Shared = std::shared_ptr<PyObject>;
+Shared shared(nb::handle o) { return Shared(Py_NewRef(o.ptr()), release_later); }
 
 /// What a task ended with: one of the two.
 struct Outcome {
-  Held value, error;
+  Shared value, error;
 };
 struct Task {
   athanor::Future<Outcome> future;
@@ -41,18 +41,18 @@ Pending& pending() {
   return p;
 }
 
-Outcome call(const Held& function, const Held& args, const Held& keywords) {
+Outcome call(const Shared& function, const Shared& args, const Shared& keywords) {
   struct Count {
     ~Count() { pending().add(-1); }
   } const count;
   const Locked lock;
   nb::object result = nb::steal(PyObject_Call(function.get(), args.get(), keywords.get()));
-  if (result.is_valid()) return {hold(result), nullptr};
-  return {nullptr, hold(raised(nb::python_error()))};
+  if (result.is_valid()) return {shared(result), nullptr};
+  return {nullptr, shared(raised(nb::python_error()))};
 }
 
 Task fork_call(nb::handle function, nb::args args, nb::kwargs keywords) {
-  Held f = hold(function), a = hold(args), k = hold(keywords);
+  Shared f = shared(function), a = shared(args), k = shared(keywords);
   pending().add(1);
   try {
     return {athanor::fork([f = std::move(f), a = std::move(a), k = std::move(k)] { return call(f, a, k); })};

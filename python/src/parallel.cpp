@@ -179,7 +179,7 @@ struct BucketFuture {
     return value;
   }
 };
-std::shared_ptr<BucketFuture> to_python(std::future<Tensor> f) {
+std::shared_ptr<BucketFuture> bucket_future(std::future<Tensor> f) {
   return std::make_shared<BucketFuture>(BucketFuture{std::move(f), {}});
 }
 
@@ -299,15 +299,15 @@ void add_hooks(nb::module_& m) {
       });
   m.def(
       "allreduce_hook",
-      [](Group g, par::GradBucket& b) { return waiting([&] { return to_python(h::allreduce_hook(g, b)); }); },
+      [](Group g, par::GradBucket& b) { return waiting([&] { return bucket_future(h::allreduce_hook(g, b)); }); },
       "group"_a.none(), "bucket"_a);
   m.def(
       "fp16_compress_hook",
-      [](Group g, par::GradBucket& b) { return waiting([&] { return to_python(h::fp16_compress_hook(g, b)); }); },
+      [](Group g, par::GradBucket& b) { return waiting([&] { return bucket_future(h::fp16_compress_hook(g, b)); }); },
       "group"_a.none(), "bucket"_a);
   m.def(
       "bf16_compress_hook",
-      [](Group g, par::GradBucket& b) { return waiting([&] { return to_python(h::bf16_compress_hook(g, b)); }); },
+      [](Group g, par::GradBucket& b) { return waiting([&] { return bucket_future(h::bf16_compress_hook(g, b)); }); },
       "group"_a.none(), "bucket"_a);
   nb::class_<h::PowerSGDState>(m, "_PowerSGDState")
       .def_prop_ro("iter", &h::PowerSGDState::iter)
@@ -328,7 +328,7 @@ void add_hooks(nb::module_& m) {
       },
       "group"_a.none(), "rank"_a, "start"_a, "rate"_a, "feedback"_a, "warm"_a, "epsilon"_a, "seed"_a);
   m.def("powerSGD_hook", [](std::shared_ptr<h::PowerSGDState> state, par::GradBucket& b) {
-    return waiting([&] { return to_python(h::powerSGD_hook(state, b)); });
+    return waiting([&] { return bucket_future(h::powerSGD_hook(state, b)); });
   });
 }
 

@@ -48,7 +48,7 @@ PyObject* new_error(nb::module_& m, const char* name, const char* doc, PyObject*
   return error;
 }
 
-void add_errors(nb::module_& m) {
+void add_store_errors(nb::module_& m) {
   dist_error = new_error(m, "DistError", "Something that several processes do together failed.", PyExc_RuntimeError);
   store_error = new_error(m, "DistStoreError", "A store does not answer, or has no such key in time.", dist_error);
   network_error = new_error(m, "DistNetworkError", "A connection could not be made, or broke.", dist_error);
@@ -214,7 +214,7 @@ WaitingForPython::~WaitingForPython() { --waits_for_python; }
 void bind_stores(nb::module_& core) {
   set_interrupt_check(check_signals);
   nb::module_ m = core.def_submodule("_distributed", "What athanor.distributed is made of.");
-  add_errors(m);
+  add_store_errors(m);
   add_store(m);
   add_kinds(m);
 }

@@ -9,7 +9,7 @@
 #include "athanor/device/cpu/gemm_amx.h"
 #include "strided_array.h"
 
-namespace athanor {
+namespace athanor::matmul_test {
 namespace {
 
 using testing::StridedArray;
@@ -340,4 +340,4 @@ TEST(Linear, ReluKeepsNan) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::matmul_test

@@ -8,7 +8,7 @@
 #include "athanor/base/parallel.h"
 #include "device_cpu/strided_array.h"
 
-namespace athanor {
+namespace athanor::norm_test {
 namespace {
 
 using testing::StridedArray;
@@ -373,4 +373,4 @@ TEST(GroupNorm, AgreesWithTheReferenceForwardAndBackward) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::norm_test

@@ -8,7 +8,7 @@
 #include "athanor/ops/kernels/pointwise.h"
 #include "pointwise_util.h"
 
-namespace athanor {
+namespace athanor::pointwise_binary_test {
 namespace {
 
 using testing::Box;
@@ -54,7 +54,7 @@ struct Case {
 const Case kCases[] = {{BinaryOp::Add, REF{return a + p * b;
 }  // namespace
 , 1, 0, 1
-}  // namespace athanor
+}  // namespace athanor::pointwise_binary_test
 , {BinaryOp::Add, REF{return a + p * b;
 }
 , -2.5, 0, 1, 1e-6
@@ -486,4 +486,4 @@ TEST(Binary, RefusesDTypesByName) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::pointwise_binary_test

@@ -8,7 +8,7 @@
 #include "athanor/ops/kernels/pointwise.h"
 #include "pointwise_util.h"
 
-namespace athanor {
+namespace athanor::pointwise_integer_test {
 namespace {
 
 using testing::Box;
@@ -171,4 +171,4 @@ TEST(BinaryIntegers, ScalarsWrapButClampBoundsSaturate) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::pointwise_integer_test

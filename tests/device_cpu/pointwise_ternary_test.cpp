@@ -5,7 +5,7 @@
 #include "athanor/ops/kernels/pointwise.h"
 #include "pointwise_util.h"
 
-namespace athanor {
+namespace athanor::pointwise_ternary_test {
 namespace {
 
 using testing::Box;
@@ -97,4 +97,4 @@ TEST(Ternary, LargeWhereStreamsCorrectly) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::pointwise_ternary_test

@@ -7,7 +7,7 @@
 #include "athanor/ops/kernels/pointwise.h"
 #include "pointwise_util.h"
 
-namespace athanor {
+namespace athanor::pointwise_unary_test {
 namespace {
 
 using testing::Box;
@@ -516,4 +516,4 @@ TEST(Unary, EveryOperationTakesEveryFloatingDType) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::pointwise_unary_test

@@ -8,7 +8,7 @@
 #include "athanor/base/parallel.h"
 #include "strided_array.h"
 
-namespace athanor {
+namespace athanor::pool_test {
 namespace {
 
 using testing::StridedArray;
@@ -339,4 +339,4 @@ TEST(AvgPool, SameBitsOnAnyNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::pool_test

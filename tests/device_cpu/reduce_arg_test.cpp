@@ -7,7 +7,7 @@
 #include "athanor/ops/kernels/reduce.h"
 #include "device_cpu/strided_array.h"
 
-namespace athanor {
+namespace athanor::reduce_arg_test {
 namespace {
 
 using testing::StridedArray;
@@ -137,4 +137,4 @@ TEST(ArgReduce, RefusesAnEmptyDim) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::reduce_arg_test

@@ -8,7 +8,7 @@
 #include "athanor/base/parallel.h"
 #include "device_cpu/strided_array.h"
 
-namespace athanor {
+namespace athanor::reduce_test {
 namespace {
 
 using testing::StridedArray;
@@ -415,4 +415,4 @@ TEST(VarMean, GivesBoth) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::reduce_test

@@ -8,7 +8,7 @@
 #include "athanor/base/parallel.h"
 #include "device_cpu/strided_array.h"
 
-namespace athanor {
+namespace athanor::softmax_test {
 namespace {
 
 using testing::StridedArray;
@@ -368,4 +368,4 @@ TEST(NllLoss, PicksTheTargetForwardAndBackward) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::softmax_test

@@ -19,7 +19,7 @@ constinit Kernel<void(const View&)> team_kernel{"test_team"};
 void write_team(const View& out) { *static_cast<float*>(out.data) = static_cast<float>(get_num_threads()); }
 ATHANOR_REGISTER_KERNEL(team_kernel, CPU, &write_team);
 
-std::string error_of(const std::function<void()>& act) {
+std::string rule_error_of(const std::function<void()>& act) {
   try {
     act();
   } catch (const std::exception& e) {
@@ -32,12 +32,13 @@ std::string error_of(const std::function<void()>& act) {
 
 TEST_F(QueuedDevice, MixedDevicesAreRefusedByAnErrorThatNamesBoth) {
   const Tensor a = ones({2}, options_on(0)), b = ones({2}, options_on(1)), h = ones({2});
-  EXPECT_THAT(error_of([&] { a.add(b); }), AllOf(HasSubstr("cpu:0"), HasSubstr("cpu:1"), HasSubstr(".to(device)")));
-  EXPECT_THAT(error_of([&] { b.add(h); }), AllOf(HasSubstr("cpu:1 and cpu;"), HasSubstr("add")));
-  EXPECT_THAT(error_of([&] { a.matmul(b); }), HasSubstr("at least two devices"));
-  EXPECT_THAT(error_of([&] { cat({a, b}); }), AllOf(HasSubstr("cpu:0"), HasSubstr("cpu:1")));
+  EXPECT_THAT(rule_error_of([&] { a.add(b); }),
+              AllOf(HasSubstr("cpu:0"), HasSubstr("cpu:1"), HasSubstr(".to(device)")));
+  EXPECT_THAT(rule_error_of([&] { b.add(h); }), AllOf(HasSubstr("cpu:1 and cpu;"), HasSubstr("add")));
+  EXPECT_THAT(rule_error_of([&] { a.matmul(b); }), HasSubstr("at least two devices"));
+  EXPECT_THAT(rule_error_of([&] { cat({a, b}); }), AllOf(HasSubstr("cpu:0"), HasSubstr("cpu:1")));
   EXPECT_THAT(
-      error_of([&] { zeros({1}, options_on(2)); }),
+      rule_error_of([&] { zeros({1}, options_on(2)); }),
       AllOf(HasSubstr("cpu:2 does not exist"), HasSubstr("2 virtual CPU devices"), HasSubstr("ATHANOR_CPU_DEVICES=3")));
 }
 
@@ -192,7 +193,7 @@ TEST_F(QueuedDevice, FailureFollowsCopiesToOtherQueuesAndLeavesTheirOtherWorkAlo
   EXPECT_EQ(unharmed.sum().item<float>(), 8.0F);
   EXPECT_NO_THROW(synchronize(on(1)));  // cpu:1 itself has not failed
   EXPECT_THAT(
-      error_of([&] { (void)derived.sum().item(); }),
+      rule_error_of([&] { (void)derived.sum().item(); }),
       AllOf(HasSubstr("on cpu:1"), HasSubstr("failed on purpose"), HasSubstr("test_failing, enqueued on cpu:0")));
   EXPECT_THROW(synchronize(on(0)), ValueError);
   EXPECT_NO_THROW(synchronize(on(0)));

@@ -13,7 +13,7 @@
 #include "athanor/ops/tensor.h"
 #include "tests/distributed/processes.h"
 
-namespace athanor::distributed {
+namespace athanor::distributed::link_cut_test {
 namespace {
 
 using athanor::detail::str;
@@ -185,4 +185,4 @@ TEST(Faults, CutLinkEndsSetUpAndTearDownAtTheDeadlineOnBothSides) {
 }
 
 }  // namespace
-}  // namespace athanor::distributed
+}  // namespace athanor::distributed::link_cut_test

@@ -12,7 +12,7 @@
 #include "athanor/distributed/spawn.h"
 #include "distributed/ranks.h"
 
-namespace athanor::distributed {
+namespace athanor::distributed::messages_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -283,4 +283,4 @@ TEST(Fork, LeavesTheParentsGroupsToTheParent) {
 }
 
 }  // namespace
-}  // namespace athanor::distributed
+}  // namespace athanor::distributed::messages_test

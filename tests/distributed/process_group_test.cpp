@@ -6,7 +6,7 @@
 #include "athanor/distributed/flight_recorder.h"
 #include "distributed/ranks.h"
 
-namespace athanor::distributed {
+namespace athanor::distributed::process_group_test {
 namespace {
 
 using testing::AllOf;
@@ -309,4 +309,4 @@ TEST(ReduceOp, KnowsItsNameAndMeaning) {
 }
 
 }  // namespace
-}  // namespace athanor::distributed
+}  // namespace athanor::distributed::process_group_test

@@ -13,7 +13,7 @@
 #include "athanor/distributed/groups.h"
 #include "athanor/distributed/spawn.h"
 
-namespace athanor::distributed {
+namespace athanor::distributed::spawn_test {
 namespace {
 
 using testing::AllOf;
@@ -171,4 +171,4 @@ TEST(Process, EndsWhenItsParentIsKilled) {
 }
 
 }  // namespace
-}  // namespace athanor::distributed
+}  // namespace athanor::distributed::spawn_test

@@ -18,7 +18,7 @@
 #include "athanor/distributed/store/tcp_server.h"
 #include "athanor/distributed/store/tcp_store.h"
 
-namespace athanor::distributed {
+namespace athanor::distributed::store_guests_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -225,4 +225,4 @@ TEST_F(StoppedServer, HoldsUpNoAbort) {
 }
 
 }  // namespace
-}  // namespace athanor::distributed
+}  // namespace athanor::distributed::store_guests_test

@@ -3,7 +3,7 @@
 #include "helpers.h"
 #include "python.h"
 
-namespace athanor::io {
+namespace athanor::io::safetensors_test {
 
 namespace {
 
@@ -224,4 +224,4 @@ with safe_open('ours', 'numpy') as f:
 )"));
 }
 
-}  // namespace athanor::io
+}  // namespace athanor::io::safetensors_test

@@ -5,7 +5,7 @@
 #include "helpers.h"
 #include "python.h"
 
-namespace athanor::io {
+namespace athanor::io::tensor_io_test {
 
 namespace {
 
@@ -175,4 +175,4 @@ st.save_file(ours, 'theirs', metadata={'format': 'pt'})
   EXPECT_EQ(load_safetensors(folder / "theirs").size(), 10U);
 }
 
-}  // namespace athanor::io
+}  // namespace athanor::io::tensor_io_test

@@ -1,7 +1,7 @@
 // Expected values were computed with PyTorch.
 #include "helpers.h"
 
-namespace athanor::nn {
+namespace athanor::nn::layers_test {
 namespace {
 
 namespace F = functional;
@@ -319,4 +319,4 @@ TEST(Functional, SharesItsNamesWithLibtorch) {
 }
 
 }  // namespace
-}  // namespace athanor::nn
+}  // namespace athanor::nn::layers_test

@@ -1,7 +1,7 @@
 // Expected texts are libtorch's own output for the same modules.
 #include "helpers.h"
 
-namespace athanor::nn {
+namespace athanor::nn::print_test {
 namespace {
 
 using test::text_of;
@@ -194,4 +194,4 @@ TEST(PrettyPrint, EveryLayerAsLibtorch) {
 }
 
 }  // namespace
-}  // namespace athanor::nn
+}  // namespace athanor::nn::print_test

@@ -296,7 +296,7 @@ void add_two_inputs() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_activation = [] {
   add_simple();
   add_with_parameters();
   add_two_inputs();

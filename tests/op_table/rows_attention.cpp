@@ -59,7 +59,7 @@ Array pattern(std::int64_t rows, std::int64_t columns) {
   return m;
 }
 
-const bool added = [] {
+const bool added_attention = [] {
   Row r = gradient_row_of("scaled_dot_product_attention", "", kFloats);
   r.tolerance = 10;
   r.absolute = 20;

@@ -398,7 +398,7 @@ void add_closeness() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_binary = [] {
   add_arithmetic();
   add_divisions();
   add_comparisons();

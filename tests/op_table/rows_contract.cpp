@@ -321,7 +321,7 @@ void add_chains() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_contract = [] {
   add_einsum();
   add_tensordot();
   add_cross();

@@ -277,7 +277,7 @@ void add_backward() {
   add_row(w);
 }
 
-const bool added = [] {
+const bool added_conv = [] {
   add_plain();
   add_transposed();
   add_backward();

@@ -352,7 +352,7 @@ void add_copies() {
   add_row(r);
 }
 
-void add_comparisons() {
+void add_layout_comparisons() {
   Row r{"equal", "", kAll, bool_type};
   auto same = [](const Arrays& in) {
     bool equal = in[0].shape == in[1].shape;
@@ -401,11 +401,11 @@ void add_comparisons() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_create = [] {
   add_creation();
   add_writes();
   add_copies();
-  add_comparisons();
+  add_layout_comparisons();
   return true;
 }();
 

@@ -123,7 +123,7 @@ void add_building() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_diagonal = [] {
   add_reading();
   add_building();
   return true;

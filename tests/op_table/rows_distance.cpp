@@ -318,7 +318,7 @@ void add_reductions() {
   }
 }
 
-const bool added = [] {
+const bool added_distance = [] {
   add_cdist();
   add_pairs();
   add_windows();

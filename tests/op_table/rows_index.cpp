@@ -517,7 +517,7 @@ void add_embedding() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_index = [] {
   add_along_dim();
   add_gather_scatter();
   add_masks();

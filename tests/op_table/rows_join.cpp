@@ -432,7 +432,7 @@ void add_triangles() {
   }
 }
 
-const bool added = [] {
+const bool added_join = [] {
   add_cat();
   add_cuts();
   add_flips();

@@ -237,7 +237,7 @@ void add_cholesky() {
   }
 }
 
-const bool added = [] {
+const bool added_linalg = [] {
   add_solve();
   add_determinants();
   add_cholesky();

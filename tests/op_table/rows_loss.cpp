@@ -269,7 +269,7 @@ void add_pair(const char* name, const std::vector<std::pair<std::string, std::pa
   add_row(r);
 }
 
-void add_pairs() {
+void add_pair_losses() {
   add_pair("mse_loss",
            {{"",
              {[](const Tensor& x, const Tensor& t, std::int64_t r) { return mse_loss(x, t, r); },
@@ -410,9 +410,9 @@ void add_binary() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_loss = [] {
   add_class_losses();
-  add_pairs();
+  add_pair_losses();
   add_binary();
   return true;
 }();

@@ -7,15 +7,15 @@ namespace athanor::op_table {
 
 namespace {
 
-const char* const kReductionNames[] = {"none", "mean", "sum"};
+const char* const kMarginReductions[] = {"none", "mean", "sum"};
 
-Array reduced(const Array& each, std::int64_t reduction) {
+Array margin_reduced(const Array& each, std::int64_t reduction) {
   if (reduction == 0) return each;
   const double sum = std::accumulate(each.values.begin(), each.values.end(), 0.0);
   return Array({}, Values{reduction == 2 ? sum : sum / static_cast<double>(each.numel())});
 }
 
-Row loss_row(const char* name, const char* overload = "", DTypes dtypes = kFloats) {
+Row margin_row(const char* name, const char* overload = "", DTypes dtypes = kFloats) {
   Row r = gradient_row_of(name, overload, std::move(dtypes));
   r.tolerance = 10;
   r.absolute = 20;
@@ -24,16 +24,16 @@ Row loss_row(const char* name, const char* overload = "", DTypes dtypes = kFloat
   return r;
 }
 
-using Call = std::function<Tensor(const Tensors&, std::int64_t)>;
+using MarginCall = std::function<Tensor(const Tensors&, std::int64_t)>;
 using Each = std::function<Array(const Arrays&)>;
 
 /// The loss under every reduction; `each` gives it without.
-void add_reductions(Row& r, const std::string& name, const std::vector<Sample>& samples, const Call& call,
+void add_reductions(Row& r, const std::string& name, const std::vector<Sample>& samples, const MarginCall& call,
                     const Each& each) {
   for (const std::int64_t reduction : {0, 1, 2})
     r.cases.push_back(case_of(
-        name + " " + kReductionNames[reduction], samples, [=](const Tensors& x) { return call(x, reduction); },
-        [=](const Arrays& in) { return reduced(each(in), reduction); }));
+        name + " " + kMarginReductions[reduction], samples, [=](const Tensors& x) { return call(x, reduction); },
+        [=](const Arrays& in) { return margin_reduced(each(in), reduction); }));
 }
 
 Values row_at(const Array& a, std::int64_t i) {
@@ -48,7 +48,7 @@ double distance(const Values& a, const Values& b, double p, double eps) {
 }
 
 void add_cosine() {
-  Row r = loss_row("cosine_embedding_loss");
+  Row r = margin_row("cosine_embedding_loss");
   const Input target(Array({4}, {1, -1, -1, 1}), kLong);
   add_reductions(
       r, "rows", {{{uniform({4, 3}, 0.5, 2), uniform({4, 3}, 0.2, 2, 3), target}}},
@@ -75,7 +75,7 @@ void add_cosine() {
 }
 
 void add_triplet() {
-  Row r = loss_row("triplet_margin_loss");
+  Row r = margin_row("triplet_margin_loss");
   for (const bool swap : {false, true})
     for (const double p : {2.0, 1.0})
       add_reductions(
@@ -103,7 +103,7 @@ void add_triplet() {
 }
 
 void add_multi_margin() {
-  Row r = loss_row("multi_margin_loss");
+  Row r = margin_row("multi_margin_loss");
   const Input target(Array({3}, {0, 2, 3}), kLong);
   for (const std::int64_t p : {1, 2})
     for (const bool weighted : {false, true})
@@ -149,7 +149,7 @@ void add_multi_margin() {
                  "inconsistent target size"}};
   add_row(r);
 
-  r = loss_row("multilabel_margin_loss");
+  r = margin_row("multilabel_margin_loss");
   auto each = [](const Arrays& in) {
     const bool single = in[0].dim() == 1;
     Array out(single ? Shape{} : Shape{in[0].shape[0]});
@@ -185,7 +185,7 @@ void add_multi_margin() {
                  "dtype int64"}};
   add_row(r);
 
-  r = loss_row("multilabel_soft_margin_loss");
+  r = margin_row("multilabel_soft_margin_loss");
   for (const bool weighted : {false, true})
     add_reductions(
         r, weighted ? "weights" : "", {{{uniform({3, 4}, -2, 2), uniform({3, 4}, 0, 1, 3), uniform({4}, 0.5, 2, 5)}}},
@@ -205,7 +205,7 @@ void add_multi_margin() {
 }
 
 void add_gaussian() {
-  Row r = loss_row("gaussian_nll_loss");
+  Row r = margin_row("gaussian_nll_loss");
   for (const bool full : {false, true})
     for (const int form : {0, 1, 2})
       add_reductions(
@@ -263,7 +263,7 @@ void add_ctc() {
   const Input rows(Array({4, 3}, {1, 1, 0, 2, 0, 0, 0, 0, 0, 1, 2, 1}), kLong),
       line(Array({6}, {1, 1, 2, 1, 2, 1}), kInt);
   for (const bool tensors : {false, true}) {
-    Row r = loss_row("ctc_loss", tensors ? "Tensor" : "IntList", {kFloat, kDouble});
+    Row r = margin_row("ctc_loss", tensors ? "Tensor" : "IntList", {kFloat, kDouble});
     r.second_gradient = false;
     r.tolerance = 30;
     for (const bool flat : {false, true})
@@ -271,7 +271,7 @@ void add_ctc() {
         for (const std::int64_t reduction : {0, 1, 2}) {
           if (!zero_infinity && reduction != 0) continue;
           r.cases.push_back(case_of(
-              std::string(flat ? "flat " : "") + (zero_infinity ? "zero_infinity " : "") + kReductionNames[reduction],
+              std::string(flat ? "flat " : "") + (zero_infinity ? "zero_infinity " : "") + kMarginReductions[reduction],
               {{{logits, flat ? line : rows}, zero_infinity}},
               [=](const Tensors& x) {
                 auto as_tensor = [](const std::vector<std::int64_t>& v) {
@@ -292,7 +292,7 @@ void add_ctc() {
                   if (zero_infinity && std::isinf(each[n])) each[n] = 0;
                   if (reduction == 1) each[n] /= static_cast<double>(std::max<std::int64_t>(lengths[u], 1));
                 }
-                return reduced(each, reduction);
+                return margin_reduced(each, reduction);
               }));
         }
     if (!tensors) {
@@ -332,7 +332,7 @@ void add_ctc() {
 }
 
 void add_bags() {
-  Row r = loss_row("embedding_bag");
+  Row r = margin_row("embedding_bag");
   r.result = [](DType t, std::size_t i) { return i == 0 ? t : kLong; };
   const std::vector<std::int64_t> index = {1, 3, 1, 0, 4, 3, 2};
   const std::vector<std::int64_t> bounds = {0, 2, 2, 6, 7};
@@ -396,7 +396,7 @@ void add_bags() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_loss_margin = [] {
   add_cosine();
   add_triplet();
   add_multi_margin();

@@ -1,11 +1,11 @@
-// Products of vectors, matrices and batches.
+// Products product_of vectors, matrices and batches.
 #include "op_table/rows.h"
 
 namespace athanor::op_table {
 
 namespace {
 
-/// Matrices of the last two dims multiplied; batch dims broadcast.
+/// Matrices product_of the last two dims multiplied; batch dims broadcast.
 Array product(const Array& a, const Array& b) {
   const Shape batch = broadcast({Shape(a.shape.begin(), a.shape.end() - 2), Shape(b.shape.begin(), b.shape.end() - 2)});
   const std::int64_t m = a.shape[a.shape.size() - 2], k = a.shape.back(), n = b.shape.back();
@@ -41,8 +41,8 @@ Array added_to(const Array& self, const Array& p, double beta, double alpha) {
              [=](const Values& v) { return (beta == 0 ? 0 : beta * v[0]) + alpha * v[1]; });
 }
 
-/// Operands of those shapes, small enough for sums in int8 to be what the wrapped reference is.
-Sample of(const std::vector<Shape>& shapes, bool gradient = true, const DTypes& only = {}) {
+/// Operands product_of those shapes, small enough for sums in int8 to be what the wrapped reference is.
+Sample product_of(const std::vector<Shape>& shapes, bool gradient = true, const DTypes& only = {}) {
   Sample s{{}, gradient, only};
   for (std::size_t i = 0; i < shapes.size(); ++i)
     s.inputs.emplace_back(uniform(shapes[i], -2, 2, static_cast<unsigned>(i + 1)));
@@ -72,12 +72,13 @@ Row two(const char* name, std::vector<Sample> samples, Two fn, TwoOut out,
   return r;
 }
 
-void add_plain() {
+void add_plain_products() {
   auto mul_all = [](const Arrays& in) { return general_product(in[0], in[1]); };
   Row r = two(
       "mm",
-      {of({{2, 3}, {3, 2}}), of({{1, 1}, {1, 1}}), of({{0, 3}, {3, 2}}, false), of({{2, 0}, {0, 3}}, false),
-       of({{7, 33}, {33, 5}}, false), of({{65, 130}, {130, 70}}, false, kWide), of({{1, 67}, {67, 41}}, false)},
+      {product_of({{2, 3}, {3, 2}}), product_of({{1, 1}, {1, 1}}), product_of({{0, 3}, {3, 2}}, false),
+       product_of({{2, 0}, {0, 3}}, false), product_of({{7, 33}, {33, 5}}, false),
+       product_of({{65, 130}, {130, 70}}, false, kWide), product_of({{1, 67}, {67, 41}}, false)},
       +[](const Tensor& a, const Tensor& b) { return mm(a, b); },
       +[](Tensor& o, const Tensor& a, const Tensor& b) { mm_out(o, a, b); }, mul_all);
   r.refusals = {{"inner sizes that differ",
@@ -98,8 +99,9 @@ void add_plain() {
   add_row(r);
   r = two(
       "bmm",
-      {of({{2, 2, 3}, {2, 3, 2}}), of({{1, 1, 2}, {1, 2, 3}}), of({{0, 2, 3}, {0, 3, 2}}, false),
-       of({{2, 2, 0}, {2, 0, 2}}, false), of({{5, 7, 33}, {5, 33, 3}}, false)},
+      {product_of({{2, 2, 3}, {2, 3, 2}}), product_of({{1, 1, 2}, {1, 2, 3}}),
+       product_of({{0, 2, 3}, {0, 3, 2}}, false), product_of({{2, 2, 0}, {2, 0, 2}}, false),
+       product_of({{5, 7, 33}, {5, 33, 3}}, false)},
       +[](const Tensor& a, const Tensor& b) { return bmm(a, b); },
       +[](Tensor& o, const Tensor& a, const Tensor& b) { bmm_out(o, a, b); }, mul_all);
   r.refusals = {{"batches that differ",
@@ -114,14 +116,15 @@ void add_plain() {
                  "must be 3D tensors"}};
   add_row(r);
   r = two(
-      "mv", {of({{2, 3}, {3}}), of({{3, 0}, {0}}, false), of({{41, 67}, {67}}, false)},
+      "mv", {product_of({{2, 3}, {3}}), product_of({{3, 0}, {0}}, false), product_of({{41, 67}, {67}}, false)},
       +[](const Tensor& a, const Tensor& b) { return mv(a, b); },
       +[](Tensor& o, const Tensor& a, const Tensor& b) { mv_out(o, a, b); }, mul_all);
   r.refusals = {{"sizes that differ", [] { mv(ones({2, 3}), ones({2})); }, "size mismatch"}};
   add_row(r);
   for (const bool is_dot : {true, false}) {
     r = two(
-        is_dot ? "dot" : "vdot", {of({{3}, {3}}), of({{0}, {0}}, false), of({{301}, {301}}, false)},
+        is_dot ? "dot" : "vdot",
+        {product_of({{3}, {3}}), product_of({{0}, {0}}, false), product_of({{301}, {301}}, false)},
         is_dot ? +[](const Tensor& a, const Tensor& b) { return dot(a, b); }
                : +[](const Tensor& a, const Tensor& b) { return vdot(a, b); },
         is_dot ? +[](Tensor& o, const Tensor& a, const Tensor& b) { dot_out(o, a, b); }
@@ -135,7 +138,8 @@ void add_plain() {
                    "1D tensors expected"}};
     add_row(r);
     r = two(
-        is_dot ? "outer" : "ger", {of({{2}, {3}}), of({{0}, {3}}, false), of({{37}, {41}}, false)},
+        is_dot ? "outer" : "ger",
+        {product_of({{2}, {3}}), product_of({{0}, {3}}, false), product_of({{37}, {41}}, false)},
         is_dot ? +[](const Tensor& a, const Tensor& b) { return outer(a, b); }
                : +[](const Tensor& a, const Tensor& b) { return ger(a, b); },
         is_dot ? +[](Tensor& o, const Tensor& a, const Tensor& b) { outer_out(o, a, b); }
@@ -149,10 +153,11 @@ void add_plain() {
   }
   r = two(
       "matmul",
-      {of({{3}, {3}}), of({{2, 3}, {3}}), of({{3}, {3, 2}}), of({{2, 3}, {3, 2}}), of({{2, 2, 3}, {3, 2}}),
-       of({{2, 2, 3}, {3}}), of({{2, 3}, {2, 3, 2}}), of({{3}, {2, 3, 2}}), of({{2, 1, 2, 3}, {2, 3, 2}}),
-       of({{2, 0, 3}, {3, 2}}, false), of({{3, 2, 0}, {3, 0, 2}}, false), of({{0, 2, 3}, {3, 2}}, false),
-       of({{5, 1, 7, 33}, {3, 33, 2}}, false), of({{2, 33}, {5, 33, 41}}, false)},
+      {product_of({{3}, {3}}), product_of({{2, 3}, {3}}), product_of({{3}, {3, 2}}), product_of({{2, 3}, {3, 2}}),
+       product_of({{2, 2, 3}, {3, 2}}), product_of({{2, 2, 3}, {3}}), product_of({{2, 3}, {2, 3, 2}}),
+       product_of({{3}, {2, 3, 2}}), product_of({{2, 1, 2, 3}, {2, 3, 2}}), product_of({{2, 0, 3}, {3, 2}}, false),
+       product_of({{3, 2, 0}, {3, 0, 2}}, false), product_of({{0, 2, 3}, {3, 2}}, false),
+       product_of({{5, 1, 7, 33}, {3, 33, 2}}, false), product_of({{2, 33}, {5, 33, 41}}, false)},
       +[](const Tensor& a, const Tensor& b) { return matmul(a, b); },
       +[](Tensor& o, const Tensor& a, const Tensor& b) { matmul_out(o, a, b); }, mul_all);
   r.refusals = {{"0-d", [] { matmul(ones({}), ones({2})); }, "at least 1D"},
@@ -210,11 +215,11 @@ Row three(const char* name, const std::vector<Sample>& samples, Three fn, ThreeI
 
 void add_sums() {
   auto after_self = [](const Arrays& in) { return general_product(in[1], in[2]); };
-  Row r =
-      three("addmm",
-            {of({{2, 2}, {2, 3}, {3, 2}}), of({{2}, {2, 3}, {3, 2}}), of({{}, {2, 3}, {3, 2}}),
-             of({{2, 1}, {2, 3}, {3, 2}}), of({{2, 2}, {2, 0}, {0, 2}}, false), of({{7, 5}, {7, 33}, {33, 5}}, false)},
-            ATHANOR_THREE(addmm), after_self);
+  Row r = three("addmm",
+                {product_of({{2, 2}, {2, 3}, {3, 2}}), product_of({{2}, {2, 3}, {3, 2}}),
+                 product_of({{}, {2, 3}, {3, 2}}), product_of({{2, 1}, {2, 3}, {3, 2}}),
+                 product_of({{2, 2}, {2, 0}, {0, 2}}, false), product_of({{7, 5}, {7, 33}, {33, 5}}, false)},
+                ATHANOR_THREE(addmm), after_self);
   r.refusals = {{"a bias that does not fit",
                  [] {
                    addmm(ones({3}), ones({2, 3}), ones({3, 2}));
@@ -226,10 +231,11 @@ void add_sums() {
                  },
                  "cannot be multiplied"}};
   add_row(r);
-  r = three("baddbmm",
-            {of({{2, 2, 2}, {2, 2, 3}, {2, 3, 2}}), of({{2}, {2, 2, 3}, {2, 3, 2}}),
-             of({{0, 2, 2}, {0, 2, 3}, {0, 3, 2}}, false), of({{3, 7, 5}, {3, 7, 33}, {3, 33, 5}}, false)},
-            ATHANOR_THREE(baddbmm), after_self);
+  r = three(
+      "baddbmm",
+      {product_of({{2, 2, 2}, {2, 2, 3}, {2, 3, 2}}), product_of({{2}, {2, 2, 3}, {2, 3, 2}}),
+       product_of({{0, 2, 2}, {0, 2, 3}, {0, 3, 2}}, false), product_of({{3, 7, 5}, {3, 7, 33}, {3, 33, 5}}, false)},
+      ATHANOR_THREE(baddbmm), after_self);
   r.refusals = {{"a bias that does not fit",
                  [] {
                    baddbmm(ones({3}), ones({2, 2, 3}), ones({2, 3, 2}));
@@ -237,26 +243,26 @@ void add_sums() {
                  "cannot be expanded"}};
   add_row(r);
   r = three("addbmm",
-            {of({{2, 2}, {2, 2, 3}, {2, 3, 2}}), of({{2}, {2, 2, 3}, {2, 3, 2}}),
-             of({{2, 2}, {0, 2, 3}, {0, 3, 2}}, false), of({{7, 5}, {3, 7, 33}, {3, 33, 5}}, false)},
+            {product_of({{2, 2}, {2, 2, 3}, {2, 3, 2}}), product_of({{2}, {2, 2, 3}, {2, 3, 2}}),
+             product_of({{2, 2}, {0, 2, 3}, {0, 3, 2}}, false), product_of({{7, 5}, {3, 7, 33}, {3, 33, 5}}, false)},
             ATHANOR_THREE(addbmm), [](const Arrays& in) {
               return reduce(product(in[1], in[2]), {0}, false,
                             [](const Values& v) { return std::accumulate(v.begin(), v.end(), 0.0); });
             });
   r.refusals = {{"batches that differ", [] { addbmm(ones({2, 2}), ones({2, 2, 3}), ones({3, 3, 2})); }, "but got"}};
   add_row(r);
-  r = three(
-      "addmv",
-      {of({{2}, {2, 3}, {3}}), of({{}, {2, 3}, {3}}), of({{2}, {2, 0}, {0}}, false), of({{41}, {41, 67}, {67}}, false)},
-      ATHANOR_THREE(addmv), after_self);
+  r = three("addmv",
+            {product_of({{2}, {2, 3}, {3}}), product_of({{}, {2, 3}, {3}}), product_of({{2}, {2, 0}, {0}}, false),
+             product_of({{41}, {41, 67}, {67}}, false)},
+            ATHANOR_THREE(addmv), after_self);
   r.refusals = {{"sizes that differ", [] { addmv(ones({2}), ones({2, 3}), ones({2})); }, "size mismatch"}};
   add_row(r);
-  r = three(
-      "addr",
-      {of({{2, 3}, {2}, {3}}), of({{3}, {2}, {3}}), of({{0, 3}, {0}, {3}}, false), of({{37, 41}, {37}, {41}}, false)},
-      ATHANOR_THREE(addr), [](const Arrays& in) {
-        return product(with_shape(in[1], {in[1].numel(), 1}), with_shape(in[2], {1, in[2].numel()}));
-      });
+  r = three("addr",
+            {product_of({{2, 3}, {2}, {3}}), product_of({{3}, {2}, {3}}), product_of({{0, 3}, {0}, {3}}, false),
+             product_of({{37, 41}, {37}, {41}}, false)},
+            ATHANOR_THREE(addr), [](const Arrays& in) {
+              return product(with_shape(in[1], {in[1].numel(), 1}), with_shape(in[2], {1, in[2].numel()}));
+            });
   r.refuses_others = false;
   r.refusals = {{"matrices", [] { addr(ones({2, 2}), ones({2, 2}), ones({2})); }, "Expected 1-D"}};
   add_row(r);
@@ -269,12 +275,15 @@ void add_linear() {
   auto turned = [](const Array& w) { return transposed(w, 0, 1); };
   r.cases = {case_of(
                  "",
-                 {of({{2, 3}, {4, 3}}), of({{3}, {2, 3}}), of({{2, 2, 3}, {2, 3}}), of({{0, 3}, {2, 3}}, false),
-                  of({{5, 7, 33}, {41, 33}}, false), of({{65, 130}, {70, 130}}, false, kWide)},
+                 {product_of({{2, 3}, {4, 3}}), product_of({{3}, {2, 3}}), product_of({{2, 2, 3}, {2, 3}}),
+                  product_of({{0, 3}, {2, 3}}, false), product_of({{5, 7, 33}, {41, 33}}, false),
+                  product_of({{65, 130}, {70, 130}}, false, kWide)},
                  [](const Tensors& x) { return linear(x[0], x[1]); },
                  [=](const Arrays& in) { return general_product(in[0], turned(in[1])); }),
              case_of(
-                 "bias", {of({{2, 3}, {4, 3}, {4}}), of({{3}, {2, 3}, {2}}), of({{5, 7, 33}, {41, 33}, {41}}, false)},
+                 "bias",
+                 {product_of({{2, 3}, {4, 3}, {4}}), product_of({{3}, {2, 3}, {2}}),
+                  product_of({{5, 7, 33}, {41, 33}, {41}}, false)},
                  [](const Tensors& x) { return linear(x[0], x[1], x[2]); },
                  [=](const Arrays& in) { return added_to(in[2], general_product(in[0], turned(in[1])), 1, 1); })};
   r.refusals = {{"features that differ",
@@ -290,8 +299,8 @@ void add_linear() {
   add_row(r);
 }
 
-const bool added = [] {
-  add_plain();
+const bool added_matmul = [] {
+  add_plain_products();
   add_sums();
   add_linear();
   return true;

@@ -312,7 +312,7 @@ void add_batch_norm(const char* name, BatchNorm fn, After after) {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_norm = [] {
   add_layer_norms();
   add_group_norms();
   add_batch_norm(

@@ -330,7 +330,7 @@ void add_selections() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_order = [] {
   add_scans();
   add_sorts();
   add_selections();

@@ -391,7 +391,7 @@ void add_pads() {
   }
 }
 
-const bool added = [] {
+const bool added_pool = [] {
   add_max_pools();
   add_other_pools();
   add_pads();

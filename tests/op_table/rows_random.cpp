@@ -7,16 +7,16 @@ namespace athanor::op_table {
 
 namespace {
 
-Tensor flag(bool on, const Tensor& like) { return full({}, on, like.options().dtype(kBool)); }
+Tensor one_if(bool on, const Tensor& like) { return full({}, on, like.options().dtype(kBool)); }
 
 /// Makes numbers of dtype, device and (for fillers) shape of like.
 using Draw = std::function<Tensor(const Tensor& like)>;
 /// What must hold of many numbers.
 using Truth = std::function<bool(const Values&)>;
 
-double mean_of(const Values& v) { return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size()); }
-double var_of(const Values& v) {
-  const double m = mean_of(v);
+double sample_mean(const Values& v) { return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size()); }
+double sample_variance(const Values& v) {
+  const double m = sample_mean(v);
   double s = 0;
   for (const double x : v) s += (x - m) * (x - m);
   return s / static_cast<double>(v.size());
@@ -28,8 +28,8 @@ Truth moments(double mean, double var) {
     if (v.size() < 100) return true;
     const auto n = static_cast<double>(v.size());
     const double error = 6 * std::sqrt(var / n);
-    return std::fabs(mean_of(v) - mean) <= error + 0.01 * std::fabs(mean) &&
-           std::fabs(var_of(v) - var) <= 6 * var * std::sqrt(8 / n) + 0.02 * var;
+    return std::fabs(sample_mean(v) - mean) <= error + 0.01 * std::fabs(mean) &&
+           std::fabs(sample_variance(v) - var) <= 6 * var * std::sqrt(8 / n) + 0.02 * var;
   };
 }
 Truth within(double low, double high, bool whole = false) {
@@ -56,8 +56,8 @@ Row random_row(const char* name, const char* overload, const Draw& draw, const T
          manual_seed(7);
          const Tensor again = draw(x[0]);
          const bool fresh = first.numel() < 100 || !equal(first, next);
-         return Tensors{flag(truth(to_array(first).values), x[0]), flag(equal(first, again), x[0]), flag(fresh, x[0]),
-                        first};
+         return Tensors{one_if(truth(to_array(first).values), x[0]), one_if(equal(first, again), x[0]),
+                        one_if(fresh, x[0]), first};
        },
        [](const Arrays&) {
          const Array yes({}, Values{1});
@@ -136,7 +136,7 @@ void add_fillers() {
   add_row(r);
 }
 
-void add_creation() {
+void add_random_creation() {
   const Truth unit = both(within(0, 1), moments(0.5, 1.0 / 12)), standard = moments(0, 1);
   // A generator of its own: the seed belongs to it.
   auto with_generator = [](const char* name, const char* overload,
@@ -151,8 +151,8 @@ void add_creation() {
       const Tensor first = make(x[0], Generator(5));
       manual_seed(2);
       const Tensor again = make(x[0], Generator(5)), other = make(x[0], Generator(6));
-      return Tensors{flag(truth(to_array(first).values), x[0]), flag(equal(first, again), x[0]),
-                     flag(first.numel() < 100 || !equal(first, other), x[0]), first};
+      return Tensors{one_if(truth(to_array(first).values), x[0]), one_if(equal(first, again), x[0]),
+                     one_if(first.numel() < 100 || !equal(first, other), x[0]), first};
     };
     r.cases.push_back(own);
     add_row(r);
@@ -251,7 +251,7 @@ void add_distributions() {
                     right = right && std::fabs(count - 1000 * share) <= 6 * std::sqrt(1000 * share * (1 - share));
                   }
                 }
-                return Tensors{flag(right, x[0]), flag(same, x[0]), drawn};
+                return Tensors{one_if(right, x[0]), one_if(same, x[0]), drawn};
               },
               [](const Arrays&) {
                 return Arrays{Array({}, 1), Array({}, 1)};
@@ -270,7 +270,7 @@ void add_distributions() {
                   std::sort(v.begin(), v.end());
                   for (std::size_t i = 0; i < 41; ++i) once = once && v[i] == static_cast<double>(i);
                 }
-                return Tensors{flag(once, x[0]), drawn};
+                return Tensors{one_if(once, x[0]), drawn};
               },
               [](const Arrays&) { return Arrays{Array({}, 1)}; },
               {},
@@ -313,7 +313,7 @@ void add_dropout(const char* name, const Drop& drop, const std::function<void(Te
     const std::int64_t draws = a.numel() / std::max<std::int64_t>(inner, 1);
     const double share = static_cast<double>(gone) / static_cast<double>(std::max<std::int64_t>(a.numel(), 1));
     const bool fair = draws < 300 || std::fabs(share - 0.25) < 6 * std::sqrt(0.1875 / static_cast<double>(draws));
-    return Tensors{flag(wrong == 0 && mixed == 0, x[0]), flag(fair, x[0]), y};
+    return Tensors{one_if(wrong == 0 && mixed == 0, x[0]), one_if(fair, x[0]), y};
   };
   const std::vector<Shape> shapes = {{2, 3}, {2, 3, 2}, {0, 3}, {40, 33, 3}};
   std::vector<Sample> s;
@@ -410,9 +410,9 @@ void add_dropouts() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_random = [] {
   add_fillers();
-  add_creation();
+  add_random_creation();
   add_distributions();
   add_dropouts();
   return true;

@@ -283,7 +283,7 @@ void add_grids() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_ranges = [] {
   add_aranges();
   add_spaces();
   add_eyes();

@@ -5,7 +5,7 @@ namespace athanor::op_table {
 
 namespace {
 
-using Fold = std::function<double(const Values&)>;
+using Folded = std::function<double(const Values&)>;
 
 /// Any shape, an empty line and an empty result among them.
 std::vector<Sample> full_samples(double low, double high) {
@@ -35,29 +35,29 @@ std::vector<Sample> distinct_samples() {
           {{distinct({7, 5, 3})}, false, {kShort, kInt, kLong, kFloat, kDouble}}};
 }
 
-Fold sum_of = [](const Values& v) {
+Folded sum_of = [](const Values& v) {
   double s = 0;
   for (const double x : v) s += x;
   return s;
 };
-Fold mean_of = [](const Values& v) { return sum_of(v) / static_cast<double>(v.size()); };
-Fold prod_of = [](const Values& v) {
+Folded folded_mean = [](const Values& v) { return sum_of(v) / static_cast<double>(v.size()); };
+Folded prod_of = [](const Values& v) {
   double p = 1;
   for (const double x : v) p *= x;
   return p;
 };
-Fold max_of = [](const Values& v) { return *std::max_element(v.begin(), v.end()); };
-Fold min_of = [](const Values& v) { return *std::min_element(v.begin(), v.end()); };
-Fold all_of = [](const Values& v) -> double {
+Folded max_of = [](const Values& v) { return *std::max_element(v.begin(), v.end()); };
+Folded min_of = [](const Values& v) { return *std::min_element(v.begin(), v.end()); };
+Folded all_of = [](const Values& v) -> double {
   return std::all_of(v.begin(), v.end(), [](double x) { return x != 0; });
 };
-Fold any_of = [](const Values& v) -> double {
+Folded any_of = [](const Values& v) -> double {
   return std::any_of(v.begin(), v.end(), [](double x) { return x != 0; });
 };
-Fold nonzero_of = [](const Values& v) -> double {
+Folded nonzero_of = [](const Values& v) -> double {
   return static_cast<double>(std::count_if(v.begin(), v.end(), [](double x) { return x != 0; }));
 };
-Fold lse_of = [](const Values& v) -> double {
+Folded lse_of = [](const Values& v) -> double {
   if (v.empty()) return -INFINITY;
   const double m = max_of(v);
   if (std::isinf(m)) return m;
@@ -65,15 +65,15 @@ Fold lse_of = [](const Values& v) -> double {
   for (const double x : v) s += std::exp(x - m);
   return m + std::log(s);
 };
-Fold var_of(double correction) {
+Folded folded_variance(double correction) {
   return [correction](const Values& v) {
-    const double m = mean_of(v);
+    const double m = folded_mean(v);
     double s = 0;
     for (const double x : v) s += (x - m) * (x - m);
     return s / std::max(0.0, static_cast<double>(v.size()) - correction);
   };
 }
-Fold norm_of(double p) {
+Folded norm_of(double p) {
   return [p](const Values& v) {
     if (p == 0) return nonzero_of(v);
     double s = std::isinf(p) && p < 0 ? INFINITY : 0;
@@ -84,7 +84,7 @@ Fold norm_of(double p) {
   };
 }
 
-Reference fold(Shape dims, bool keepdim, Fold fn) {
+Reference fold(Shape dims, bool keepdim, Folded fn) {
   return [=](const Arrays& in) { return Arrays{reduce(in[0], dims, keepdim, fn)}; };
 }
 
@@ -98,7 +98,7 @@ Row reduction(const char* name, const char* overload, DTypes dtypes, ResultType 
 }
 
 /// A case over all elements.
-Case whole(std::vector<Sample> s, std::function<Tensor(const Tensor&)> call, Fold fn) {
+Case whole(std::vector<Sample> s, std::function<Tensor(const Tensor&)> call, Folded fn) {
   return {
       "", std::move(s), [call](const Tensors& x) { return Tensors{call(x[0])}; }, fold({}, false, std::move(fn)), {},
       {}};
@@ -106,7 +106,7 @@ Case whole(std::vector<Sample> s, std::function<Tensor(const Tensor&)> call, Fol
 
 /// Cases over dim 1 and over {0, -1} kept, through call(x, dims, keepdim) and out(o, x, dims, keepdim).
 template <class CallDim, class OutDim>
-void add_dim_cases(Row& r, const std::vector<Sample>& s, CallDim call, OutDim out, Fold fn) {
+void add_dim_cases(Row& r, const std::vector<Sample>& s, CallDim call, OutDim out, Folded fn) {
   for (const auto& [dims, keepdim] : {std::pair<Shape, bool>{{1}, false}, {{0, -1}, true}, {{0}, true}}) {
     const Shape d = dims;
     const bool keep = keepdim;
@@ -122,7 +122,7 @@ void add_dim_cases(Row& r, const std::vector<Sample>& s, CallDim call, OutDim ou
   }
 }
 
-void add_sums() {
+void add_sum_reductions() {
   Row r = reduction("sum", "", kAll, sum_type);
   r.cases.push_back(whole(
       full_samples(-2, 2), [](const Tensor& x) { return sum(x); }, sum_of));
@@ -150,17 +150,17 @@ void add_sums() {
   add_row(r);
   r = reduction("mean", "", kFloats, same_type);
   r.cases.push_back(whole(
-      full_samples(-2, 2), [](const Tensor& x) { return mean(x); }, mean_of));
+      full_samples(-2, 2), [](const Tensor& x) { return mean(x); }, folded_mean));
   r.refusals = {{"integers", [] { mean(ones({2}, kLong)); }, "could not infer output dtype"}};
   add_row(r);
   r = reduction("mean", "dim", kFloats, same_type);
   add_dim_cases(
       r, dim_samples(-2, 2), [](const Tensor& x, IntArrayRef d, bool k) { return mean(x, d, k); },
-      [](Tensor& o, const Tensor& x, IntArrayRef d, bool k) { mean_out(o, x, d, k); }, mean_of);
+      [](Tensor& o, const Tensor& x, IntArrayRef d, bool k) { mean_out(o, x, d, k); }, folded_mean);
   add_row(r);
 
-  auto drop_nan = [](Fold fn) {
-    return Fold([fn](const Values& v) {
+  auto drop_nan = [](Folded fn) {
+    return Folded([fn](const Values& v) {
       Values kept;
       for (const double x : v)
         if (!std::isnan(x)) kept.push_back(x);
@@ -178,7 +178,7 @@ void add_sums() {
   r = reduction("nanmean", "", kFloats, same_type);
   add_dim_cases(
       r, s, [](const Tensor& x, IntArrayRef d, bool k) { return nanmean(x, d, k); },
-      [](Tensor& o, const Tensor& x, IntArrayRef d, bool k) { nanmean_out(o, x, d, k); }, drop_nan(mean_of));
+      [](Tensor& o, const Tensor& x, IntArrayRef d, bool k) { nanmean_out(o, x, d, k); }, drop_nan(folded_mean));
   add_row(r);
 
   s = dim_samples(-2, 2);
@@ -343,15 +343,15 @@ void add_truth() {
   add_row(r);
 }
 
-void add_extremes() {
+void add_extreme_reductions() {
   const std::vector<Sample> s = distinct_samples();
   const std::vector<Sample> full = {
       {{distinct({})}}, {{distinct({5})}}, {{distinct({2, 3})}}, {{uniform({7, 33}, -100, 100)}, false}};
   const Sample with_nan{{Array({2, 3}, {1, NAN, 3, 4, 5, 2.5})}, false, kFloats};
-  auto nan_max = Fold([](const Values& v) -> double {
+  auto nan_max = Folded([](const Values& v) -> double {
     return std::any_of(v.begin(), v.end(), [](double x) { return std::isnan(x); }) ? NAN : max_of(v);
   });
-  auto nan_min = Fold([](const Values& v) -> double {
+  auto nan_min = Folded([](const Values& v) -> double {
     return std::any_of(v.begin(), v.end(), [](double x) { return std::isnan(x); }) ? NAN : min_of(v);
   });
   std::vector<Sample> some = s;
@@ -381,7 +381,7 @@ void add_extremes() {
   add_row(r);
 
   auto place = [](bool largest) {
-    return Fold([largest](const Values& v) {
+    return Folded([largest](const Values& v) {
       std::size_t best = 0;
       for (std::size_t i = 1; i < v.size(); ++i) {
         if (std::isnan(v[best])) break;
@@ -390,7 +390,7 @@ void add_extremes() {
       return static_cast<double>(best);
     });
   };
-  auto with_place = [](Shape d, bool keep, Fold value, Fold index) {
+  auto with_place = [](Shape d, bool keep, Folded value, Folded index) {
     return [=](const Arrays& in) { return Arrays{reduce(in[0], d, keep, value), reduce(in[0], d, keep, index)}; };
   };
   std::vector<Sample> ties = s;
@@ -462,9 +462,9 @@ void add_variance() {
                                  {{uniform({2, 3, 4}, -2, 2)}},
                                  {{uniform({7, 33}, 5, 6)}, false},
                                  {{uniform({0, 3}, 0, 1)}, false}};
-  auto root = [](Fold f) { return Fold([f](const Values& v) { return std::sqrt(f(v)); }); };
+  auto root = [](Folded f) { return Folded([f](const Values& v) { return std::sqrt(f(v)); }); };
   for (const bool is_std : {false, true}) {
-    auto fn = [&](double c) { return is_std ? root(var_of(c)) : var_of(c); };
+    auto fn = [&](double c) { return is_std ? root(folded_variance(c)) : folded_variance(c); };
     const char* name = is_std ? "std" : "var";
     const char* with_mean = is_std ? "std_mean" : "var_mean";
     auto base = [](const char* n, const char* overload) {
@@ -472,8 +472,8 @@ void add_variance() {
       r.tolerance = 8;
       return r;
     };
-    auto both = [](Shape d, bool keep, Fold f) {
-      return [=](const Arrays& in) { return Arrays{reduce(in[0], d, keep, f), reduce(in[0], d, keep, mean_of)}; };
+    auto both = [](Shape d, bool keep, Folded f) {
+      return [=](const Arrays& in) { return Arrays{reduce(in[0], d, keep, f), reduce(in[0], d, keep, folded_mean)}; };
     };
     auto pair = [](std::tuple<Tensor, Tensor> t) { return Tensors{std::get<0>(t), std::get<1>(t)}; };
     const std::vector<Sample> full = {s[0], s[1], s[2]};
@@ -556,12 +556,12 @@ void add_sum_to_size() {
   add_row(r);
 }
 
-const bool added = [] {
-  add_sums();
+const bool added_reduce = [] {
+  add_sum_reductions();
   add_products();
   add_norms();
   add_truth();
-  add_extremes();
+  add_extreme_reductions();
   add_variance();
   add_sum_to_size();
   return true;

@@ -357,7 +357,7 @@ void add_scatters() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_reshape = [] {
   add_same_elements();
   add_broadcasts();
   add_moves();

@@ -8,7 +8,7 @@ namespace {
 
 enum class Kind { Tanh, Relu, Lstm, Gru };
 
-double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
+double gate_of(double x) { return 1 / (1 + std::exp(-x)); }
 
 /// Matrices as rows of values.
 using Matrix = std::vector<Values>;
@@ -46,10 +46,10 @@ void step(Kind kind, const Weights& w, const Values& x, Values& h, Values& c) {
   for (std::size_t u = 0; u < hidden; ++u) {
     const auto sum = [&](std::size_t gate) { return given[gate * hidden + u] + from_state[gate * hidden + u]; };
     if (kind == Kind::Lstm) {
-      c[u] = sigmoid_of(sum(1)) * c[u] + sigmoid_of(sum(0)) * std::tanh(sum(2));
-      next[u] = sigmoid_of(sum(3)) * std::tanh(c[u]);
+      c[u] = gate_of(sum(1)) * c[u] + gate_of(sum(0)) * std::tanh(sum(2));
+      next[u] = gate_of(sum(3)) * std::tanh(c[u]);
     } else if (kind == Kind::Gru) {
-      const double r = sigmoid_of(sum(0)), z = sigmoid_of(sum(1));
+      const double r = gate_of(sum(0)), z = gate_of(sum(1));
       const double fresh = std::tanh(given[2 * hidden + u] + r * from_state[2 * hidden + u]);
       next[u] = (1 - z) * fresh + z * h[u];
     } else {
@@ -271,7 +271,7 @@ Cell cell_of(OneState function) {
   };
 }
 
-const bool added = [] {
+const bool added_rnn = [] {
   add_layer_rows("lstm", Kind::Lstm, &call_lstm);
   add_layer_rows("gru", Kind::Gru, call_of(Padded(&gru), Packed(&gru)));
   add_layer_rows("rnn_tanh", Kind::Tanh, call_of(Padded(&rnn_tanh), Packed(&rnn_tanh)));

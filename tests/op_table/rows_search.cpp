@@ -395,7 +395,7 @@ void add_differences() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_search = [] {
   add_unique();
   add_membership();
   add_searches();

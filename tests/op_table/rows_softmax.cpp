@@ -66,7 +66,7 @@ void add(const char* name, const char* overload, Fn fn, Out out, double sign, Va
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_softmax = [] {
   add(
       "softmax", "int", +[](const Tensor& x, std::int64_t d, std::optional<DType> t) { return softmax(x, d, t); },
       +[](Tensor& o, const Tensor& x, std::int64_t d) { softmax_out(o, x, d); }, 1, softmax_of);

@@ -213,7 +213,7 @@ void add_turns() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_splits = [] {
   add_tensor_split();
   add_named_splits();
   add_joins();

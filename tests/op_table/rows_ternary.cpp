@@ -14,7 +14,7 @@ Row gradient_row(const char* name, const char* overload, DTypes dtypes) {
 
 Array mask(const Shape& shape, unsigned seed = 3) { return integers(shape, 0, 1, seed); }
 
-double clip(double x, double low, double high) { return std::isnan(x) ? x : std::min(std::max(x, low), high); }
+double clipped(double x, double low, double high) { return std::isnan(x) ? x : std::min(std::max(x, low), high); }
 
 void add_where() {
   auto choose = one([](const Arrays& in) { return map(in, [](const Values& v) { return v[0] != 0 ? v[1] : v[2]; }); });
@@ -83,7 +83,7 @@ void add_clamps() {
     Row r = gradient_row(name, "", kFloats + kSigned);
     auto make = [&](const char* label, S low, S high) {
       auto fn = [low, high](double x) {
-        return clip(x, low ? low->toDouble() : -INFINITY, high ? high->toDouble() : INFINITY);
+        return clipped(x, low ? low->toDouble() : -INFINITY, high ? high->toDouble() : INFINITY);
       };
       if (clamp_name)
         r.cases.push_back(one_input(
@@ -106,13 +106,13 @@ void add_clamps() {
   Row r = gradient_row("clamp_min", "", kFloats + kSigned);
   r.cases.push_back(one_input(
       "", s, [](const Tensors& x) { return Tensors{clamp_min(x[0], 1)}; },
-      [](double x) { return clip(x, 1, INFINITY); }, [](Tensor& self) { clamp_min_(self, 1); },
+      [](double x) { return clipped(x, 1, INFINITY); }, [](Tensor& self) { clamp_min_(self, 1); },
       [](Tensor& o, const Tensor& x) { clamp_min_out(o, x, 1); }));
   add_row(r);
   r = gradient_row("clamp_max", "", kFloats + kSigned);
   r.cases.push_back(one_input(
       "", s, [](const Tensors& x) { return Tensors{clamp_max(x[0], 1)}; },
-      [](double x) { return clip(x, -INFINITY, 1); }, [](Tensor& self) { clamp_max_(self, 1); },
+      [](double x) { return clipped(x, -INFINITY, 1); }, [](Tensor& self) { clamp_max_(self, 1); },
       [](Tensor& o, const Tensor& x) { clamp_max_out(o, x, 1); }));
   add_row(r);
 
@@ -192,7 +192,7 @@ void add_interpolation() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_ternary = [] {
   add_where();
   add_clamps();
   add_interpolation();

@@ -9,14 +9,14 @@ namespace {
 
 constexpr double kPi = std::numbers::pi;
 
-struct Options {
+struct UnaryOptions {
   DTypes dtypes = kNumbers + kOnlyBool;
   ResultType result = float_type;
   double tolerance = 1, absolute = 1;
   bool gradient = true, second = true, special = true;
 };
 
-Row make(const char* name, double low, double high, const Options& o, Case c) {
+Row make(const char* name, double low, double high, const UnaryOptions& o, Case c) {
   c.samples = unary_samples(low, high, o.special);
   Row r{name, "", o.dtypes, o.result};
   r.gradient = o.gradient;
@@ -27,36 +27,36 @@ Row make(const char* name, double low, double high, const Options& o, Case c) {
   return r;
 }
 
-Reference elementwise(double (*fn)(double)) {
+Reference unary_reference(double (*fn)(double)) {
   return [fn](const Arrays& in) { return Arrays{map(in, [fn](const Values& v) { return fn(v[0]); })}; };
 }
 
 // FUNCTION: only the function; INPLACE: also name_; ALL: also name_ and name_out.
-#define FUNCTION(op, low, high, reference, ...)     \
-  add_row(make(#op, low, high, Options __VA_ARGS__, \
-               Case{"", {}, [](const Tensors& x) { return Tensors{op(x[0])}; }, elementwise(reference), {}, {}}))
+#define FUNCTION(op, low, high, reference, ...)          \
+  add_row(make(#op, low, high, UnaryOptions __VA_ARGS__, \
+               Case{"", {}, [](const Tensors& x) { return Tensors{op(x[0])}; }, unary_reference(reference), {}, {}}))
 #define INPLACE(op, low, high, reference, ...)                          \
-  add_row(make(#op, low, high, Options __VA_ARGS__,                     \
+  add_row(make(#op, low, high, UnaryOptions __VA_ARGS__,                \
                Case{"",                                                 \
                     {},                                                 \
                     [](const Tensors& x) { return Tensors{op(x[0])}; }, \
-                    elementwise(reference),                             \
+                    unary_reference(reference),                         \
                     [](Tensor& self, const Tensors&) { op##_(self); },  \
                     {}}))
-#define OUT(op, low, high, reference, ...)                              \
-  add_row(make(#op, low, high, Options __VA_ARGS__,                     \
+#define UNARY_OUT(op, low, high, reference, ...)                        \
+  add_row(make(#op, low, high, UnaryOptions __VA_ARGS__,                \
                Case{"",                                                 \
                     {},                                                 \
                     [](const Tensors& x) { return Tensors{op(x[0])}; }, \
-                    elementwise(reference),                             \
+                    unary_reference(reference),                         \
                     {},                                                 \
                     [](Tensor& out, const Tensors& x) { op##_out(out, x[0]); }}))
 #define ALL(op, low, high, reference, ...)                              \
-  add_row(make(#op, low, high, Options __VA_ARGS__,                     \
+  add_row(make(#op, low, high, UnaryOptions __VA_ARGS__,                \
                Case{"",                                                 \
                     {},                                                 \
                     [](const Tensors& x) { return Tensors{op(x[0])}; }, \
-                    elementwise(reference),                             \
+                    unary_reference(reference),                         \
                     [](Tensor& self, const Tensors&) { op##_(self); },  \
                     [](Tensor& out, const Tensors& x) { op##_out(out, x[0]); }}))
 
@@ -112,11 +112,11 @@ double erfinv_of(double y) {
   return x;
 }
 
-double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-void add_arithmetic() {
-  const Options keeps{kNumbers, same_type};
-  const Options keeps_zero{kNumbers, same_type, 1, 1, true, true, true};
+void add_unary_arithmetic() {
+  const UnaryOptions keeps{kNumbers, same_type};
+  const UnaryOptions keeps_zero{kNumbers, same_type, 1, 1, true, true, true};
   ALL(
       abs, 0.3, 3, +[](double x) { return std::fabs(x); }, (keeps));
   ALL(
@@ -205,28 +205,28 @@ void add_special_functions() {
   ALL(
       lgamma, 0.3, 5, +[](double x) { return std::lgamma(x); }, ({kAll, float_type, 4, 4}));
   ALL(digamma, 0.3, 5, digamma_of, ({kAll, float_type, 4, 4, true, false, false}));
-  ALL(sigmoid, -3, 3, sigmoid_of, ({}));
+  ALL(sigmoid, -3, 3, logistic, ({}));
 }
 
 void add_tests() {
-  const Options test{kAll, bool_type, 1, 1, false};
+  const UnaryOptions test{kAll, bool_type, 1, 1, false};
   FUNCTION(
       isnan, -3, 3, +[](double x) -> double { return std::isnan(x); }, (test));
   FUNCTION(
       isinf, -3, 3, +[](double x) -> double { return std::isinf(x); }, (test));
   FUNCTION(
       isfinite, -3, 3, +[](double x) -> double { return std::isfinite(x); }, (test));
-  OUT(
+  UNARY_OUT(
       isposinf, -3, 3, +[](double x) -> double { return std::isinf(x) && x > 0; }, (test));
-  OUT(
+  UNARY_OUT(
       isneginf, -3, 3, +[](double x) -> double { return std::isinf(x) && x < 0; }, (test));
-  OUT(
+  UNARY_OUT(
       signbit, -3, 3, +[](double x) -> double { return std::signbit(x); }, (test));
   ALL(
       logical_not, -1.4, 1.4, +[](double x) -> double { return x == 0; }, (test));
 }
 
-void add_with_parameters() {
+void add_unary_with_parameters() {
   {
     Row r{"polygamma", "", kAll, float_type};
     r.gradient = true;
@@ -235,13 +235,13 @@ void add_with_parameters() {
     r.cases.push_back({"n=0",
                        unary_samples(0.3, 5, false),
                        [](const Tensors& x) { return Tensors{polygamma(0, x[0])}; },
-                       elementwise(digamma_of),
+                       unary_reference(digamma_of),
                        {},
                        {}});
     r.cases.push_back({"n=2",
                        {{{uniform({40}, 0.4, 5)}}},
                        [](const Tensors& x) { return Tensors{polygamma(2, x[0])}; },
-                       elementwise(tetragamma_of),
+                       unary_reference(tetragamma_of),
                        {},
                        {}});
     add_row(r);
@@ -255,7 +255,7 @@ void add_with_parameters() {
       r.cases.push_back({label,
                          unary_samples(0.4, 5, false),
                          [n](const Tensors& x) { return Tensors{polygamma_order(x[0], n)}; },
-                         elementwise(reference),
+                         unary_reference(reference),
                          {},
                          {}});
     };
@@ -272,7 +272,7 @@ void add_with_parameters() {
     r.cases.push_back({"",
                        {{{uniform({40}, 0.3, 5)}}},
                        [](const Tensors& x) { return Tensors{trigamma(x[0])}; },
-                       elementwise(trigamma_of),
+                       unary_reference(trigamma_of),
                        {},
                        {}});
     r.gradient = r.second_gradient = true;
@@ -287,11 +287,11 @@ void add_with_parameters() {
     r.gradient = true;
     r.tolerance = r.absolute = 4;
     r.cases.push_back({"", unary_samples(0.2, 0.8), [](const Tensors& x) { return Tensors{logit(x[0])}; },
-                       elementwise(+[](double x) { return std::log(x / (1 - x)); }),
+                       unary_reference(+[](double x) { return std::log(x / (1 - x)); }),
                        [](Tensor& self, const Tensors&) { logit_(self); },
                        [](Tensor& out, const Tensors& x) { logit_out(out, x[0]); }});
     r.cases.push_back({"eps", unary_samples(0.3, 0.7), [](const Tensors& x) { return Tensors{logit(x[0], 0.25)}; },
-                       elementwise(+[](double x) {
+                       unary_reference(+[](double x) {
                          const double c = std::isnan(x) ? x : std::clamp(x, 0.25, 0.75);
                          return std::log(c / (1 - c));
                        }),
@@ -302,7 +302,7 @@ void add_with_parameters() {
   {
     Row r{"bitwise_not", "", kIntegers + kOnlyBool, same_type};
     r.cases.push_back({"", unary_samples(-9, 9, false), [](const Tensors& x) { return Tensors{bitwise_not(x[0])}; },
-                       elementwise(+[](double x) { return -x - 1; }),
+                       unary_reference(+[](double x) { return -x - 1; }),
                        [](Tensor& self, const Tensors&) { bitwise_not_(self); },
                        [](Tensor& out, const Tensors& x) { bitwise_not_out(out, x[0]); }});
     r.dtypes = kIntegers;
@@ -316,9 +316,9 @@ void add_with_parameters() {
     r.gradient = true;
     r.cases.push_back(
         {"", unary_samples(-3, 3), [](const Tensors& x) { return Tensors{nan_to_num(x[0], 1.5, 7.0, -9.0)}; },
-         elementwise(+[](double x) { return std::isnan(x)   ? 1.5
-                                            : std::isinf(x) ? (x > 0 ? 7.0 : -9.0)
-                                                            : x; }),
+         unary_reference(+[](double x) { return std::isnan(x)   ? 1.5
+                                                : std::isinf(x) ? (x > 0 ? 7.0 : -9.0)
+                                                                : x; }),
          [](Tensor& self, const Tensors&) { nan_to_num_(self, 1.5, 7.0, -9.0); },
          [](Tensor& out, const Tensors& x) { nan_to_num_out(out, x[0], 1.5, 7.0, -9.0); }});
     add_row(r);
@@ -331,7 +331,7 @@ void add_with_parameters() {
     r.cases.push_back({"",
                        {exact, {{Array({2}, {0.31, 1.13})}, true, kFloats}},
                        [](const Tensors& x) { return Tensors{round(x[0], 1)}; },
-                       elementwise(+[](double x) { return std::nearbyint(x * 10) / 10; }),
+                       unary_reference(+[](double x) { return std::nearbyint(x * 10) / 10; }),
                        [](Tensor& self, const Tensors&) { round_(self, 1); },
                        [](Tensor& out, const Tensors& x) { round_out(out, x[0], 1); }});
     r.refuses_others = false;
@@ -340,13 +340,13 @@ void add_with_parameters() {
   }
 }
 
-const bool added = [] {
-  add_arithmetic();
+const bool added_unary = [] {
+  add_unary_arithmetic();
   add_exponentials();
   add_trigonometry();
   add_special_functions();
   add_tests();
-  add_with_parameters();
+  add_unary_with_parameters();
   return true;
 }();
 

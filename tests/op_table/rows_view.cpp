@@ -237,7 +237,7 @@ void add_single_dims() {
   add_row(r);
 }
 
-void add_parts() {
+void add_view_parts() {
   struct Part {
     std::optional<std::int64_t> start, end;
     std::int64_t step, from, length;  // of five entries
@@ -331,12 +331,12 @@ void add_parts() {
   add_row(r);
 }
 
-const bool added = [] {
+const bool added_view = [] {
   add_shapes();
   add_expansions();
   add_orders();
   add_single_dims();
-  add_parts();
+  add_view_parts();
   return true;
 }();
 

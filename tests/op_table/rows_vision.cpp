@@ -528,7 +528,7 @@ void add_fractional() {
   }
 }
 
-const bool added = [] {
+const bool added_vision = [] {
   add_shuffles();
   add_columns();
   add_resizing();

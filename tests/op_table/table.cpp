@@ -28,11 +28,11 @@ std::vector<Row>& rows() {
 
 const std::vector<Row>& all_rows() { return rows(); }
 
-void add_row(Row row) {
+void add_row(const Row& row) {
   for (const Row& r : rows())
     if (r.name == row.name && r.overload == row.overload)
       throw std::logic_error("op table: two rows for " + row.name + "." + row.overload);
-  rows().push_back(std::move(row));
+  rows().push_back(row);
 }
 
 Tensor to_tensor(const Array& a, DType dtype) {

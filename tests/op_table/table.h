@@ -88,7 +88,7 @@ struct Row {
 
 /// All rows, gathered from the rows_*.cpp files.
 const std::vector<Row>& all_rows();
-void add_row(Row row);
+void add_row(const Row& row);
 
 /// Ops without a row of their own, and why.
 struct Exemption {

@@ -4,7 +4,7 @@
 #include "athanor/optim/algorithms.h"
 #include "athanor/optim/scheduler.h"
 
-namespace athanor::optim {
+namespace athanor::optim::optim_test {
 namespace {
 
 /// Five steps on a small problem; the expected values are PyTorch's.
@@ -157,4 +157,4 @@ TEST(Schedulers, FollowPyTorch) {
                0.20500000000000004, 0.34288582233137693, 0.4000000000000002, 0.342885822331377, 0.20500000000000018});
 }
 
-}  // namespace athanor::optim
+}  // namespace athanor::optim::optim_test

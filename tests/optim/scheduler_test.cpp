@@ -9,7 +9,7 @@
 #include "athanor/optim/schedule_compose.h"
 #include "athanor/optim/schedule_cycles.h"
 
-namespace athanor::optim {
+namespace athanor::optim::scheduler_test {
 namespace {
 
 constexpr int kSteps = 12;
@@ -288,4 +288,4 @@ TEST(Schedulers, LoadingABadStateChangesNothing) {
   EXPECT_EQ(sequence.state_dict(), good);
 }
 
-}  // namespace athanor::optim
+}  // namespace athanor::optim::scheduler_test

@@ -7,7 +7,7 @@
 #include "athanor/nn/nn.h"
 #include "athanor/ops/factory.h"
 
-namespace athanor::nn {
+namespace athanor::nn::summary_test {
 namespace {
 
 struct Net : Module {
@@ -41,4 +41,4 @@ TEST(Summary, RunTellsTheShapesAndLeavesNoHooks) {
   EXPECT_FALSE(net->fc->has_hooks()) << "also after a failure";
 }
 
-}  // namespace athanor::nn
+}  // namespace athanor::nn::summary_test

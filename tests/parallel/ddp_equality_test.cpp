@@ -3,7 +3,7 @@
 #include "athanor/parallel/ddp.h"
 #include "parallel/world.h"
 
-namespace athanor::nn::parallel {
+namespace athanor::nn::parallel::ddp_equality_test {
 namespace {
 
 struct Case {
@@ -176,4 +176,4 @@ TEST(DistributedDataParallel, RanksWithoutSharedMemoryTrainAsOneProcess) {
 }
 
 }  // namespace
-}  // namespace athanor::nn::parallel
+}  // namespace athanor::nn::parallel::ddp_equality_test

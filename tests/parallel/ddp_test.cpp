@@ -2,7 +2,7 @@
 #include "athanor/parallel/ddp.h"
 #include "parallel/world.h"
 
-namespace athanor::nn::parallel {
+namespace athanor::nn::parallel::ddp_test {
 namespace {
 
 // A branch per layer, so that a step can leave any of them out.
@@ -416,4 +416,4 @@ TEST(DistributedDataParallel, HalfPrecisionAndMixedDtypesAreAveragedInTheirOwnBu
 }
 
 }  // namespace
-}  // namespace athanor::nn::parallel
+}  // namespace athanor::nn::parallel::ddp_test

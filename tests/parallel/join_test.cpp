@@ -3,7 +3,7 @@
 #include "athanor/parallel/sync_batch_norm.h"
 #include "parallel/world.h"
 
-namespace athanor::nn::parallel {
+namespace athanor::nn::parallel::join_test {
 namespace {
 
 DistributedDataParallelOptions with(const ProcessGroupPtr& group) {
@@ -201,4 +201,4 @@ TEST(AverageGradients, AveragesWhatThereIsAndLeavesWhatNobodyHas) {
 }
 
 }  // namespace
-}  // namespace athanor::nn::parallel
+}  // namespace athanor::nn::parallel::join_test

@@ -13,7 +13,7 @@
 #include "athanor/parallel/pipeline.h"
 #include "athanor/tensor/stream.h"
 
-namespace athanor::nn::parallel {
+namespace athanor::nn::parallel::pipeline_clock_test {
 namespace {
 
 constexpr int kForwardTicks = 1, kBackwardTicks = 2;
@@ -83,4 +83,4 @@ TEST_P(PipelineClock, DevicesAreIdleForAsLongAsThePapersSay) {
 }
 
 }  // namespace
-}  // namespace athanor::nn::parallel
+}  // namespace athanor::nn::parallel::pipeline_clock_test

@@ -14,7 +14,7 @@
 #include "athanor/optim/algorithms.h"
 #include "athanor/tensor/stream.h"
 
-namespace athanor::nn::parallel {
+namespace athanor::nn::parallel::pipeline_test {
 namespace {
 
 using testing::AllOf;
@@ -317,4 +317,4 @@ TEST(PipelineBalance, TakesFrozenLayersAndLeavesNamesInErrors) {
 }
 
 }  // namespace
-}  // namespace athanor::nn::parallel
+}  // namespace athanor::nn::parallel::pipeline_test

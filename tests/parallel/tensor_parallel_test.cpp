@@ -12,7 +12,7 @@
 #include "athanor/optim/algorithms.h"
 #include "athanor/tensor/stream.h"
 
-namespace athanor::nn::parallel {
+namespace athanor::nn::parallel::tensor_parallel_test {
 namespace {
 
 using testing::AllOf;
@@ -282,4 +282,4 @@ TEST(TensorParallelOnTheHost, IsTheLayerItself) {
 }
 
 }  // namespace
-}  // namespace athanor::nn::parallel
+}  // namespace athanor::nn::parallel::tensor_parallel_test
