@@ -3,6 +3,7 @@
 #include "athanor/autograd/engine.h"
 #include "athanor/autograd/gradient_home.h"
 #include "athanor/ops/all_ops.h"
+#include "athanor/ops/retain_grad.h"
 
 namespace athanor::autograd {
 namespace {
@@ -133,20 +134,7 @@ void Tensor::remove_hook(std::uint64_t id) const {
 
 void Tensor::retain_grad() const {
   ATHANOR_CHECK(requires_grad(), "can't retain_grad on Tensor that has requires_grad=False");
-  auto fn = grad_fn();
-  if (!fn || retains_grad()) return;
-  AutogradMeta& meta = detail::autograd_meta(*this);
-  meta.retains_grad = true;
-  // The node must not keep the tensor alive, nor write to one that is gone.
-  if (!meta.self) meta.self = std::make_shared<TensorImpl*>(impl());
-  const auto nr = result_nr(*this);
-  fn->hooks().retain.emplace_back(detail::next_hook_id(), [self = meta.self, nr](GradList& grads) {
-    if (nr >= grads.size() || !grads[nr].defined()) return;
-    if (!*self) return;
-    const TensorBase keep{IntrusivePtr<TensorImpl>(*self)};
-    TensorBase& grad = keep.impl()->autograd->grad;
-    grad = grad.defined() ? ops::add(grad, grads[nr]) : ops::clone(grads[nr]);
-  });
+  athanor::retain_grad(*this);
 }
 
 Tensor Tensor::data() const {

@@ -227,7 +227,10 @@ void apply(Node& node, const GradList& in, GradList& out) {
 struct Plan {
   bool keep_graph, create_graph, accumulate;
   const std::vector<Edge>& inputs;
-  /// The first of the inputs are not for this backward but for the one that it is a part of: the walk ends there.
+  /// Only what leads to an input runs.
+  bool only_inputs = !inputs.empty();
+  /// Part of a backward, whose inputs come first. The walk ends at every input.
+  bool inner = false;
   std::size_t outer_inputs = 0;
 };
 
@@ -248,13 +251,13 @@ std::vector<TensorBase> run(const std::vector<Edge>& roots, std::vector<TensorBa
   const std::vector<Edge>& inputs = plan.inputs;
   EndOfBackward end;
   const GradModeScope mode(plan.create_graph);
-  const DirectGradients direct(inputs.empty() && plan.accumulate && !plan.create_graph && !anomaly_enabled());
+  const DirectGradients direct(!plan.only_inputs && plan.accumulate && !plan.create_graph && !anomaly_enabled());
   std::vector<TensorBase> captured(inputs.size());
   std::unordered_map<Node*, std::vector<Capture>> captures;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].node) captures[inputs[i].node.get()].push_back({inputs[i].nr, i});
   std::unique_ptr<Needed> needed;
-  if (!inputs.empty()) needed = std::make_unique<Needed>(roots, inputs);
+  if (plan.only_inputs) needed = std::make_unique<Needed>(roots, inputs);
 
   ReadyQueue ready;
   const Run here(plan, ready);
@@ -265,13 +268,14 @@ std::vector<TensorBase> run(const std::vector<Edge>& roots, std::vector<TensorBa
     Pending* p = ready.pop();
     Node& node = *p->node;
     const auto capture = captures.find(&node);
-    const bool ends_here = capture != captures.end() && capture->second.front().index < plan.outer_inputs;
-    if (!ends_here) run_hooks(node, p->grads);
-    if (capture != captures.end())
+    const bool captures_here = capture != captures.end();
+    const bool ends_here = captures_here && plan.inner;
+    const bool leaf = node.variable() != nullptr;
+    if (!captures_here || capture->second.front().index >= plan.outer_inputs) run_hooks(node, p->grads);
+    if (captures_here)
       for (const Capture& c : capture->second)  // more than once where an inner graph led to the node, too
         if (p->grads[c.nr].defined()) add_to(captured[c.index], p->grads[c.nr]);
-    const bool leaf = node.variable() != nullptr;
-    if (needed && (ends_here || !needed->contains(&node) || (leaf && !plan.accumulate))) {
+    if (ends_here || (needed && (!needed->contains(&node) || (leaf && !plan.accumulate)))) {
       ready.recycle(p);
       continue;
     }
@@ -301,8 +305,8 @@ std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector
   return run(roots, std::move(gradients), {keep_graph, create_graph, accumulate, inputs});
 }
 
-void run_inner_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients,
-                        const std::vector<Edge>& own) {
+std::vector<TensorBase> run_inner_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients,
+                                           const std::vector<Edge>& own, bool create_graph) {
   Run* outer = Run::present;
   std::vector<Edge> inputs;
   if (outer)
@@ -311,10 +315,13 @@ void run_inner_backward(const std::vector<Edge>& roots, std::vector<TensorBase> 
       if (std::none_of(inputs.begin(), inputs.end(), same)) inputs.push_back(e);
     }
   const std::size_t asked = inputs.size();
-  if (asked > 0) inputs.insert(inputs.end(), own.begin(), own.end());
-  std::vector<TensorBase> got = run(roots, std::move(gradients), {false, false, true, inputs, asked});
+  const bool restricted = outer && outer->plan.only_inputs;
+  inputs.insert(inputs.end(), own.begin(), own.end());
+  std::vector<TensorBase> got =
+      run(roots, std::move(gradients), {create_graph, create_graph, true, inputs, restricted, true, asked});
   for (std::size_t i = 0; i < asked; ++i)
     if (got[i].defined()) add_to(outer->ready.slot(inputs[i])[inputs[i].nr], std::move(got[i]));
+  return {got.begin() + static_cast<std::ptrdiff_t>(asked), got.end()};
 }
 
 std::atomic<std::int64_t> InnerGraph::alive_{0};

@@ -14,12 +14,12 @@ namespace athanor::autograd {
 std::vector<TensorBase> run_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients, bool keep_graph,
                                      bool create_graph, const std::vector<Edge>& inputs, bool accumulate);
 
-/// For a node that makes a graph while it runs, which leads from its results to `own` leaves and to whatever else was
-/// used: a part of the backward that runs the node. Adds to the `.grad` of `own`, and of other leaves if that backward
-/// is for all; else the gradients of the inputs that it was asked for join those that have come by other ways. Without
-/// a backward around it, it is one for all leaves.
-void run_inner_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients,
-                        const std::vector<Edge>& own);
+/// For a node that makes a graph while it runs, which leads from its results to the edges `own` and to whatever else
+/// was used: a part of the backward that runs the node. Returns the gradients that reach `own`, where the walk ends.
+/// Adds to the `.grad` of leaves if that backward is for all; else the gradients of the inputs that it was asked for
+/// join those that have come by other ways. Without a backward around it, it is one for all leaves.
+std::vector<TensorBase> run_inner_backward(const std::vector<Edge>& roots, std::vector<TensorBase> gradients,
+                                           const std::vector<Edge>& own, bool create_graph);
 
 /// A member of the nodes that say has_inner_graph(), so that graphs without any need not be searched for them.
 class InnerGraph {

@@ -135,18 +135,17 @@ class CheckpointNode final : public Node {
   void apply(const GradList& in, GradList& out) override {
     ATHANOR_CHECK(!released_,
                   "checkpoint: Trying to backward through the graph a second time. Specify retain_graph=true");
-    ATHANOR_CHECK(!GradMode::is_enabled(), "checkpoint: create_graph is not supported; differentiate without it");
-    variable_list leaves;
+    const bool create_graph = GradMode::is_enabled();
+    variable_list starts;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       Tensor t(inputs_[i].get(this));
       if (t.defined()) {
-        const bool on = needs(i);
-        t = t.detach();
-        if (on) t.requires_grad_();
+        // The gradient's own graph leads on from here to what the inputs were made of.
+        t = create_graph && needs(i) ? t.view_as(t) : t.detach().requires_grad_(needs(i));
       }
-      leaves.push_back(t);
+      starts.push_back(t);
     }
-    const variable_list results = recompute(leaves);
+    const variable_list results = recompute(starts);
     std::vector<Edge> roots, own;
     std::vector<TensorBase> grads;
     for (std::size_t i = 0; i < results.size() && i < in.size(); ++i) {
@@ -154,24 +153,25 @@ class CheckpointNode final : public Node {
       roots.push_back(gradient_edge(results[i]));
       grads.push_back(in[i]);
     }
-    for (std::size_t i = 0; i < leaves.size(); ++i)
-      if (needs(i)) own.push_back(gradient_edge(leaves[i]));
-    if (!roots.empty()) run_inner_backward(roots, std::move(grads), own);
-    for (std::size_t i = 0; i < leaves.size(); ++i)
-      if (needs(i)) out[i] = leaves[i].grad();
+    for (std::size_t i = 0; i < starts.size(); ++i)
+      if (needs(i)) own.push_back(gradient_edge(starts[i]));
+    if (roots.empty()) return;
+    std::vector<TensorBase> got = run_inner_backward(roots, std::move(grads), own, create_graph);
+    for (std::size_t i = 0, k = 0; i < starts.size(); ++i)
+      if (needs(i)) out[i] = std::move(got[k++]);
   }
 
  private:
-  variable_list recompute(const variable_list& leaves) {
+  variable_list recompute(const variable_list& starts) {
     const AutoGradMode on(true);
     const autocast::AutocastGuard precision(autocast_);
-    if (!rng_) return fn_(leaves);
+    if (!rng_) return fn_(starts);
     struct Restore {
       PhiloxState saved = default_generator().state();
       ~Restore() { default_generator().set_state(saved); }
     } restore;
     default_generator().set_state(*rng_);
-    return fn_(leaves);
+    return fn_(starts);
   }
   Fn fn_;
   std::optional<PhiloxState> rng_;

@@ -10,16 +10,27 @@ namespace athanor::ops {
 
 namespace {
 
+// Nothing of the old values remains: their gradient is zero. A view's is cleared where it is cut out of its base's.
+bool is_view(const Tensor& t) {
+  const AutogradMeta* meta = athanor::detail::autograd_meta_or_null(t);
+  return meta && meta->is_view;
+}
+
 struct FillNode {
   static constexpr const char* schema = "fill(Tensor self) -> Tensor";
-  void grad(GradCall&) {}  // nothing of the old values remains
+  bool is_view;
+  void grad(GradCall& g) {
+    if (g.needs(0) && !is_view) g.set(0, zeros_like(g.grad()));
+  }
 };
 
 struct CopyNode {
   static constexpr const char* schema = "copy(Tensor self, Tensor src) -> Tensor";
   static constexpr const char* grad_name = "CopyBackwards";
   Device device;
+  bool is_view;
   void grad(GradCall& g) {
+    if (g.needs(0) && !is_view) g.set(0, zeros_like(g.grad()));
     if (!g.needs(1)) return;
     g.set(1, g.grad().device() == device ? g.grad() : to_device(g.grad(), device));
   }
@@ -30,7 +41,7 @@ struct CopyNode {
 void record_overwrite(const Tensor& self) {
   self.impl()->bump_version();
   if (!GradMode::is_enabled() || !wants_grad(self)) return;
-  FillNode fill;
+  FillNode fill{is_view(self)};
   rebase_history(self, IntrusivePtr<Node>(make_node(fill, self)));
 }
 
@@ -46,7 +57,7 @@ void copy_(const Tensor& self, const Tensor& src, bool /*non_blocking*/) {
   ATHANOR_CHECK(IntArrayRef(shape) == self.sizes(), "copy_: source of shape ", src.sizes(),
                 " does not broadcast to shape ", self.sizes());
   if (GradMode::is_enabled() && (wants_grad(self) || wants_grad(src))) {
-    CopyNode copy{src.device()};
+    CopyNode copy{src.device(), is_view(self)};
     auto node = make_node(copy, self, src);
     launch(copy_kernel, self, without_overlap(src, self));
     self.impl()->bump_version();

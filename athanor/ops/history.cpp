@@ -5,6 +5,7 @@
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/pointwise.h"
+#include "athanor/ops/retain_grad.h"
 #include "athanor/ops/view.h"
 #include "athanor/tape/run_hooks.h"
 
@@ -99,7 +100,8 @@ class CopySlices final : public Node {
   }
   std::string name() const override { return "CopySlices"; }
   void release() override {
-    if (inner_) inner_->release();
+    // A gradient's graph may lead to the inner node as well, from a result that it saved: then it runs once more.
+    if (inner_ && inner_->use_count() == 1) inner_->release();
     inner_.reset();
   }
 
@@ -109,14 +111,51 @@ class CopySlices final : public Node {
   IntrusivePtr<Node> inner_;
 };
 
+/// The hook by which a tensor that is no leaf keeps its gradient.
+struct RetainGrad {
+  std::shared_ptr<TensorImpl*> self;  // the node must not keep the tensor alive, nor write to one that is gone
+  std::uint32_t nr;
+
+  void operator()(const GradList& grads) const {
+    if (nr >= grads.size() || !grads[nr].defined() || !*self) return;
+    const TensorBase keep{IntrusivePtr<TensorImpl>(*self)};
+    TensorBase& grad = keep.impl()->autograd->grad;
+    grad = grad.defined() ? ops::add(grad, grads[nr]) : ops::clone(grads[nr]);
+  }
+};
+
+void stop_retaining(NodeHooks& hooks, const AutogradMeta& meta) {
+  std::erase_if(hooks.retain, [&](const auto& entry) {
+    const auto* hook = entry.second.template target<RetainGrad>();
+    return hook && hook->self == meta.self;
+  });
+}
+
+void start_retaining(Node& node, const AutogradMeta& meta) {
+  node.hooks().retain.emplace_back(detail::next_hook_id(), RetainGrad{meta.self, meta.output_nr});
+}
+
 void attach(const TensorBase& t, const IntrusivePtr<Node>& node, std::uint32_t nr) {
   AutogradMeta& meta = detail::autograd_meta(t);
+  const bool moves = meta.retains_grad && meta.grad_fn;
+  if (moves) stop_retaining(meta.grad_fn->hooks(), meta);
   meta.grad_fn = node;
   meta.output_nr = nr;
   t.impl()->tracked = true;
+  if (moves) start_retaining(*node, meta);
 }
 
 }  // namespace
+
+void retain_grad(const TensorBase& t) {
+  const auto fn = grad_fn(t);
+  if (!fn) return;
+  AutogradMeta& meta = detail::autograd_meta(t);
+  if (meta.retains_grad) return;
+  meta.retains_grad = true;
+  if (!meta.self) meta.self = std::make_shared<TensorImpl*>(t.impl());
+  start_retaining(*fn, meta);
+}
 
 IntrusivePtr<Node> grad_fn(const TensorBase& t) {
   AutogradMeta* meta = detail::autograd_meta_or_null(t);
@@ -209,7 +248,8 @@ void note_view(const TensorBase& view, const TensorBase& base, ViewOrigin origin
   const AutogradMeta* base_meta = detail::autograd_meta_or_null(base);
   meta.is_view = true;
   meta.origin = GradMode::is_enabled() ? origin : ViewOrigin::NoGrad;
-  if (base_meta && base_meta->is_view) {
+  // A leaf that happens to be a view of something else is where changes of its views end.
+  if (base_meta && base_meta->is_view && !base_meta->requires_grad) {
     if (base_meta->origin != ViewOrigin::Ordinary && meta.origin == ViewOrigin::Ordinary)
       meta.origin = base_meta->origin;
     meta.view_base = base_meta->view_base;

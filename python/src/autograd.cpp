@@ -158,16 +158,18 @@ void bind_autograd(nb::module_& m) {
       },
       nb::arg("tensors"), nb::arg("grad_tensors"), nb::arg("retain_graph").none(), nb::arg("create_graph"),
       nb::arg("inputs"));
-  m.def("_run_inner_backward",
-        [](const variable_list& roots, const variable_list& gradients, const variable_list& leaves) {
-          const auto edges = [](const variable_list& tensors) {
-            std::vector<Edge> list;
-            for (const Tensor& t : tensors) list.push_back(gradient_edge(t));
-            return list;
-          };
-          std::vector<TensorBase> grads(gradients.begin(), gradients.end());
-          waiting([&] { autograd::run_inner_backward(edges(roots), std::move(grads), edges(leaves)); });
-        });
+  m.def("_run_inner_backward", [](const variable_list& roots, const variable_list& gradients, const variable_list& own,
+                                  bool create_graph) {
+    const auto edges = [](const variable_list& tensors) {
+      std::vector<Edge> list;
+      for (const Tensor& t : tensors) list.push_back(gradient_edge(t));
+      return list;
+    };
+    std::vector<TensorBase> grads(gradients.begin(), gradients.end());
+    const std::vector<TensorBase> got =
+        waiting([&] { return autograd::run_inner_backward(edges(roots), std::move(grads), edges(own), create_graph); });
+    return to_tuple(variable_list(got.begin(), got.end()));
+  });
   m.def(
       "_run_grad",
       [](const variable_list& outputs, const variable_list& inputs, const variable_list& gradients,

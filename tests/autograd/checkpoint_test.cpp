@@ -107,5 +107,29 @@ TEST(CheckpointOfSome, ConvolutionsDoNotAddTheirGradientsThemselves) {
   EXPECT_TRUE(conv->weight.grad().equal(weight));
 }
 
+TEST(CheckpointTwice, GradientsOfGradientsReachInputsAndParameters) {
+  const auto values = [](bool save, bool leaves) {
+    const Tensor x = tensor({1.0, 2.0}, kDouble).requires_grad_(), w = tensor({1.5, -0.5}, kDouble).requires_grad_();
+    const Tensor h = x * x;
+    const auto f = [&](const variable_list& in) -> variable_list { return {(in[0] * in[0] * w).sin() * w}; };
+    const Tensor y = save ? checkpoint(f, {h})[0] : f({h})[0];
+    Tensor gx, gw;
+    if (leaves) {
+      backward({y.sum()}, {}, {}, true);
+      gx = x.grad(), gw = w.grad();
+    } else {
+      const variable_list g = grad({y.sum()}, {x, w}, {}, {}, true);
+      gx = g[0], gw = g[1];
+    }
+    const variable_list second = grad({(gx * gx).sum() + (gx * gw).sum()}, {x, w}, {}, {}, true);
+    const variable_list third = grad({(second[0] * second[1]).sum()}, {x, w});
+    return cat({gx, gw, second[0], second[1], third[0], third[1]}).detach();
+  };
+  for (const bool leaves : {false, true}) {
+    const Tensor want = values(false, leaves), got = values(true, leaves);
+    EXPECT_TRUE(allclose(got, want, 1e-12, 1e-12)) << leaves << "\n" << got << want;
+  }
+}
+
 }  // namespace
 }  // namespace athanor::autograd

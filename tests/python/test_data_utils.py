@@ -43,6 +43,19 @@ class Checkpoints(unittest.TestCase):
         self.assertEqual(athanor.rand(1).item(), following)
         self.assertNotEqual(after, following)
 
+    def test_gradients_of_gradients(self) -> None:
+        def orders(run):
+            x = athanor.tensor([1.0, 2.0], dtype=athanor.float64, requires_grad=True)
+            w = athanor.tensor([1.5, -0.5], dtype=athanor.float64, requires_grad=True)
+            y = run(lambda v: (v * v * w).sin() * w, x * x)
+            first = athanor.autograd.grad(y.sum(), [x, w], create_graph=True)
+            second = athanor.autograd.grad((first[0] * first[1]).sum(), [x, w], create_graph=True)
+            third = athanor.autograd.grad((second[0] * second[1]).sum(), [x, w])
+            return [t.tolist() for t in (*first, *second, *third)]
+
+        for got, expected in zip(orders(checkpoint), orders(lambda f, v: f(v))):
+            self.assertTrue(all(abs(a - b) <= 1e-10 * abs(b) for a, b in zip(got, expected)), (got, expected))
+
     def test_arguments_that_are_no_tensors_and_several_results(self) -> None:
         x, y = athanor.ones(2, requires_grad=True), athanor.ones(2)
         a, b = checkpoint(lambda u, factor, v, add=0: (u * factor + add, v), x, 3, y, add=1)

@@ -26,6 +26,7 @@ class _Checkpoint(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        create_graph = athanor.is_grad_enabled()
         tensors = iter(ctx.saved_tensors)
         args = []
         for is_tensor, other in zip(ctx.is_tensor, ctx.others):
@@ -33,7 +34,10 @@ class _Checkpoint(Function):
                 args.append(other)
                 continue
             t = next(tensors)
-            args.append(t.detach().requires_grad_(t.requires_grad))
+            if create_graph and t.requires_grad:
+                args.append(t.view_as(t))  # the gradient's own graph leads on to what t was made of
+            else:
+                args.append(t.detach().requires_grad_(t.requires_grad))
         now = athanor.get_rng_state()
         if ctx.rng_state is not None:
             athanor.set_rng_state(ctx.rng_state)
@@ -48,10 +52,14 @@ class _Checkpoint(Function):
         pairs = [
             (r, g) for r, g in zip(results, grads) if isinstance(r, Tensor) and r.requires_grad and g is not None
         ]
-        if pairs:
-            leaves = [a for a in args if isinstance(a, Tensor) and a.requires_grad]
-            athanor._C._run_inner_backward([r for r, _ in pairs], [g for _, g in pairs], leaves)
-        return (None, None, None, *(a.grad if isinstance(a, Tensor) else None for a in args))
+        own = [a for a in args if isinstance(a, Tensor) and a.requires_grad] if pairs else []
+        got = iter(
+            athanor._C._run_inner_backward([r for r, _ in pairs], [g for _, g in pairs], own, create_graph)
+            if pairs
+            else ()
+        )
+        wanted = (isinstance(a, Tensor) and a.requires_grad and bool(pairs) for a in args)
+        return (None, None, None, *(next(got) if w else None for w in wanted))
 
 
 def checkpoint(
