@@ -56,6 +56,13 @@ void tell_runtime([[maybe_unused]] int n) {
   if (pool_lost) tell_runtime(1);
 });
 
+// The OpenMP runtime takes the program down when a team is too large for it.
+void check_team(const char* who, int threads) {
+  constexpr int kMost = 4096;
+  ATHANOR_CHECK_VALUE(threads >= 1 && threads <= kMost, who, ": expected a positive number of threads up to ", kMost,
+                      ", got ", threads);
+}
+
 /// Keeps the first exception of a region.
 struct FirstError {
   std::exception_ptr error;
@@ -86,7 +93,7 @@ int get_num_threads() {
 }
 
 void set_num_threads(int n) {
-  ATHANOR_CHECK_VALUE(n >= 1, "set_num_threads: expected a positive number, got ", n);
+  check_team("set_num_threads", n);
   global_threads() = n;
   tell_runtime(n);
 }
@@ -94,7 +101,7 @@ void set_num_threads(int n) {
 bool in_parallel_region() { return in_region; }
 
 ThreadTeamGuard::ThreadTeamGuard(int threads) : previous_(guarded_threads) {
-  ATHANOR_CHECK_VALUE(threads >= 1, "ThreadTeamGuard: expected a positive number, got ", threads);
+  check_team("ThreadTeamGuard", threads);
   guarded_threads = threads;
   tell_runtime(threads);
 }
@@ -134,7 +141,7 @@ void parallel_for_impl(std::int64_t begin, std::int64_t end, std::int64_t grain,
   slice(0);
   for (auto& t : others) t.join();
 #else
-#pragma omp parallel num_threads(static_cast<int>(team))
+#pragma omp parallel num_threads(static_cast <int>(team))
   {
     // The runtime may grant fewer threads than asked for.
     const std::int64_t stride = omp_get_num_threads();

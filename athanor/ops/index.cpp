@@ -47,6 +47,7 @@ void check_gather_shapes(const char* op, const Tensor& self, const Tensor& index
 /// The gradient of a source of which only the part of part's shape was used.
 Tensor widened(const Tensor& part, IntArrayRef sizes) {
   if (part.sizes() == sizes) return part;
+  if (sizes.empty()) return reshape(part, sizes);  // a number counts as a list of one
   const Tensor out = zeros(sizes, part.options());
   Tensor used = out;
   for (std::int64_t d = 0; d < part.dim(); ++d) used = slice(used, d, 0, part.size(d));
@@ -181,8 +182,10 @@ struct IndexAdd {
     bool fits = self.dim() == source.dim() || (self.dim() <= 1 && source.dim() <= 1);
     for (std::int64_t d = 0; fits && d < self.dim(); ++d)
       fits = d == dim || (source.dim() == self.dim() && self.size(d) == source.size(d));
-    ATHANOR_CHECK(fits, "index_add(): source tensor shape must match self tensor shape, excluding the specified dimension. "
-                  "Got self.shape = ", self.sizes(), " source.shape = ", source.sizes(), ", dim = ", dim);
+    ATHANOR_CHECK(fits,
+                  "index_add(): source tensor shape must match self tensor shape, excluding the specified dimension. "
+                  "Got self.shape = ",
+                  self.sizes(), " source.shape = ", source.sizes(), ", dim = ", dim);
     return like(self);
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& i, const Tensor& source) {

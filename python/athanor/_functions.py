@@ -255,8 +255,12 @@ def tensordot(a: Tensor, b: Tensor, dims=2, out=None) -> Tensor:
         pair = list(builtins.range(-dims, 0)), list(builtins.range(dims))
     else:
         pair = [list(d) if isinstance(d, (list, tuple)) else [d] for d in dims]
-    result = _ops.tensordot(a, b, pair[0], pair[1])
-    return result if out is None else out.copy_(result)
+    return _written(_ops.tensordot(a, b, pair[0], pair[1]), out)
+
+
+def _written(result: Tensor, out) -> Tensor:
+    """result, or out with result's shape and values."""
+    return result if out is None else _ops.maximum(result, result, out=out)
 
 
 @_public
@@ -267,8 +271,7 @@ def norm(input: Tensor, p="fro", dim=None, keepdim=False, out=None, dtype=None) 
     order = 2.0 if p is None or p == "fro" else p
     if dim is not None and isinstance(dim, builtins.int):
         dim = [dim]
-    result = _ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)
-    return result if out is None else out.copy_(result)
+    return _written(_ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype), out)
 
 
 @_public
@@ -365,8 +368,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src=None, *, value=None, red
         raise RuntimeError("reduce argument must be either add or multiply.")
     if not isinstance(source, Tensor):
         source = _ops.full(tuple(index.shape), source, dtype=input.dtype, device=input.device)
-    result = _ops.scatter_reduce(input, dim, index, source, "sum" if reduce == "add" else "prod")
-    return result if out is None else out.copy_(result)
+    return _written(_ops.scatter_reduce(input, dim, index, source, "sum" if reduce == "add" else "prod"), out)
 
 
 @_public

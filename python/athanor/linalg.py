@@ -18,8 +18,10 @@ def norm(A: Tensor, ord=None, dim=None, keepdim: bool = False, *, out=None, dtyp
     if ord is not None and (isinstance(ord, str) and ord != "fro" or dim is not None and len(dim) == 2
                             or dim is None and A.dim() == 2 and ord != "fro"):
         raise NotImplementedError(f"linalg.norm: matrix norm of order {ord!r}; the Frobenius norm and vector norms are here")
-    result = vector_norm(A, 2 if ord in (None, "fro") else ord, dim, keepdim, dtype=dtype)
-    return result if out is None else out.copy_(result)
+    order = 2 if ord in (None, "fro") else ord
+    if out is None:
+        return vector_norm(A, order, dim, keepdim, dtype=dtype)
+    return vector_norm(A, order, dim, keepdim, dtype=dtype, out=out)
 
 
 def matrix_norm(A: Tensor, ord="fro", dim=(-2, -1), keepdim: bool = False, *, dtype=None, out=None) -> Tensor:  # noqa: N803

@@ -6,6 +6,8 @@
 
 #include <atomic>
 
+#include "athanor/base/error.h"
+
 namespace athanor {
 namespace {
 
@@ -31,6 +33,14 @@ TEST(ParallelFor, WorksInAForkedChildAndInItsParent) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(ParallelFor, TeamsThatTheRuntimeCannotMakeAreRefused) {
+  const int before = get_num_threads();
+  EXPECT_THROW(set_num_threads(100000), ValueError);
+  EXPECT_THROW(set_num_threads(0), ValueError);
+  EXPECT_THROW(ThreadTeamGuard(100000), ValueError);
+  EXPECT_EQ(get_num_threads(), before);
 }
 
 }  // namespace

@@ -49,6 +49,22 @@ TEST(Indexing, GradientsFlowBackToWhatWasRead) {
   EXPECT_EQ(values(x.grad()), (std::vector<float>{0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 0, 0}));
 }
 
+TEST(Indexing, ANumberMayBeReadByAnEllipsis) {
+  const Tensor x = tensor(3.0).requires_grad_();
+  const Tensor y = x.index({indexing::Ellipsis});
+  EXPECT_EQ(y.dim(), 0);
+  (y * y).backward();
+  EXPECT_EQ(x.grad().item<double>(), 6.0);
+}
+
+TEST(Indexing, ScatteredNumbersGetTheirGradients) {
+  const Tensor index = zeros({1}, kLong), value = tensor(2.0).requires_grad_();
+  zeros({2}).scatter(0, index, value).sum().backward();
+  zeros({2}).scatter_add(0, index, value).sum().backward();
+  EXPECT_EQ(value.grad().dim(), 0);
+  EXPECT_EQ(value.grad().item<double>(), 2.0);
+}
+
 TEST(Indexing, BadIndicesAreNamed) {
   const Tensor x = counting();
   EXPECT_THROW(x.index({0, 0, 0}), IndexError);

@@ -14,6 +14,16 @@ class LinAlgErrors(unittest.TestCase):
             self.assertIsInstance(caught.exception, RuntimeError)
         self.assertEqual(torch.linalg.inv(2 * torch.eye(2)).tolist(), [[0.5, 0], [0, 0.5]])
 
+    def test_norms_written_to_out_give_it_their_shape(self):
+        x = torch.tensor([[3.0, 4.0], [6.0, 8.0]])
+        for norm, expected in ((lambda out: torch.norm(x, 2, 1, out=out), [5, 10]),
+                               (lambda out: torch.norm(x[0], out=out), 5),
+                               (lambda out: torch.linalg.norm(x, dim=1, out=out), [5, 10]),
+                               (lambda out: torch.tensordot(x, x[0], 1, out=out), [25, 50])):
+            out = torch.empty(0)
+            self.assertIs(norm(out), out)
+            self.assertEqual(out.tolist(), expected)
+
     def test_probabilities_outside_0_to_1_are_refused(self):
         half = torch.full((2,), 0.5)
         for wrong in (torch.tensor([1.5, 0.5]), torch.tensor([-0.1, 0.5]), torch.tensor([float("nan"), 0.5])):
