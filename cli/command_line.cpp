@@ -1,15 +1,38 @@
 #include "cli/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <type_traits>
 
 namespace athanor::cli {
 
+namespace {
+
+// A rule for numbers; what is none says so itself when it is read.
+std::function<std::string(std::string&)> number_rule(const char* expected, bool (*good)(double)) {
+  return [=](std::string& text) {
+    double value = 0;
+    if (!CLI::detail::lexical_cast(text, value) || good(value)) return std::string();
+    return std::string("expected a number ") + expected + ", got " + text;
+  };
+}
+
+// Without it what is too large becomes the largest.
+std::string fits_in_64_bits(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return {};
+  return "expected an integer from 0 to 18446744073709551615, got " + text;
+}
+
+}  // namespace
+
 Flag& Flag::positive() {
-  option_->check(CLI::PositiveNumber);
+  option_->check(CLI::Validator(number_rule("above 0", [](double v) { return v > 0; }), "POSITIVE"));
   return *this;
 }
 Flag& Flag::non_negative() {
-  option_->check(CLI::NonNegativeNumber);
+  option_->check(CLI::Validator(number_rule("of at least 0", [](double v) { return v >= 0; }), "NONNEGATIVE"));
   return *this;
 }
 Flag& Flag::range(std::int64_t low, std::int64_t high) {
@@ -47,7 +70,9 @@ CommandLine::CommandLine(const std::string& description, const std::string& name
 
 template <class T>
 Flag CommandLine::add(const std::string& name, T& value, const std::string& help) {
-  return Flag(app_->add_option(name, value, help));
+  CLI::Option* option = app_->add_option(name, value, help);
+  if constexpr (std::is_same_v<T, std::uint64_t>) option->check(fits_in_64_bits);
+  return Flag(option);
 }
 template Flag CommandLine::add(const std::string&, std::string&, const std::string&);
 template Flag CommandLine::add(const std::string&, int&, const std::string&);

@@ -75,7 +75,7 @@ int parse(int argc, char** argv, Flags& f) {
   app.add("--data", f.data, "folder of the MNIST files; else $ATHANOR_DATA, known places, a download");
   app.add_flag("--synthetic", f.synthetic, "train on generated digits; test on MNIST where it can be had");
   app.add("--limit", f.limit, "use only the first N training and test images").non_negative();
-  app.add("--workers", f.workers, "loader threads").non_negative();
+  app.add("--workers", f.workers, "loader threads").range(0, 256);
   app.add("--threads", f.threads, "threads of kernels, 0 for all cores").non_negative();
   app.add("--device", f.device, "cpu, cuda, cpu:1 ..., or several with commas, which share every batch");
   app.add("--backend", f.backend, "process-group backend, for several ranks");

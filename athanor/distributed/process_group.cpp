@@ -60,6 +60,17 @@ std::unique_ptr<ControlChannel> control_for(const Backend& backend, BackendOptio
   return make_control_channel(options);
 }
 
+// Ranks that talk to each other in different ways would wait for each other until the timeout.
+void agree_on_backend(Store& store, const std::string& backend, int rank, std::chrono::milliseconds timeout) {
+  const StoreDeadline limit(Deadline::after(timeout));
+  const std::string own = str("backend '", backend, "' of rank ", rank);
+  const Store::Value first = store.compare_set("backend chosen", {}, Store::Value(own.begin(), own.end()));
+  const std::string chosen(first.begin(), first.end());
+  if (!chosen.starts_with(str("backend '", backend, "' ")))
+    throw DistBackendError(str("init_process_group: ", own, ", but ", chosen, ": all ranks need the same one"),
+                           ATHANOR_WHERE);
+}
+
 std::vector<int> ranks_or_all(const ProcessGroupOptions& options) {
   std::vector<int> ranks = options.global_ranks;
   if (ranks.empty())
@@ -236,6 +247,7 @@ ProcessGroup::ProcessGroup(std::shared_ptr<Store> store, const ProcessGroupOptio
                       timeout_.count(), " ms");
   ATHANOR_CHECK_VALUE(store != nullptr, "process group '", name_, "': the store is null");
   store_ = std::make_shared<PrefixStore>(name_, std::move(store));
+  if (size_ > 1) agree_on_backend(*store_, backend_name_, rank_, timeout_);
   const BackendOptions wanted = backend_options(options, store_, global_ranks_);
   auto backend = make_backend(backend_name_, wanted);
   auto control = control_for(*backend, wanted, store_);

@@ -45,7 +45,7 @@ struct DivFloor : RoundingDivision<DivFloor, BinaryOp::DivFloor> {
   ATHANOR_OP("floor_divide(Tensor self, Tensor other) -> Tensor | inplace out");
 };
 struct DivFloorScalar : RoundingDivisionScalar<DivFloorScalar, BinaryOp::DivFloor> {
-  ATHANOR_OP("floor_divide.Scalar(Tensor self, Scalar other) -> Tensor | inplace");
+  ATHANOR_OP("floor_divide.Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
   Scalar other;
 };
 struct DivTrunc : RoundingDivision<DivTrunc, BinaryOp::DivTrunc> {
@@ -100,7 +100,7 @@ struct Remainder : BinaryPointwise<Remainder, BinaryOp::Remainder> {
   }
 };
 struct RemainderScalar : ScalarPointwise<RemainderScalar, BinaryOp::Remainder> {
-  ATHANOR_OP("remainder.Scalar(Tensor self, Scalar other) -> Tensor | inplace");
+  ATHANOR_OP("remainder.Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
   Scalar other;
   void grad(GradCall& g) { g.set(0, g.grad()); }
 };
@@ -121,7 +121,7 @@ struct Fmod : BinaryPointwise<Fmod, BinaryOp::Fmod> {
   }
 };
 struct FmodScalar : ScalarPointwise<FmodScalar, BinaryOp::Fmod> {
-  ATHANOR_OP("fmod.Scalar(Tensor self, Scalar other) -> Tensor | inplace");
+  ATHANOR_OP("fmod.Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
   Scalar other;
   void grad(GradCall& g) { g.set(0, g.grad()); }
 };
@@ -140,6 +140,32 @@ std::optional<UnaryOp> special_power(double exponent) {
 }
 
 }  // namespace
+
+struct PowTensor : BinaryPointwise<PowTensor, BinaryOp::Pow> {
+  ATHANOR_OP("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor | inplace out");
+  static constexpr const char* grad_name = "PowBackward1";
+  SavedTensor base, power, y;
+  static constexpr bool keeps_self = true;
+  void save(const Node&, const Tensor& self, const Tensor& exponent) {
+    base.save(self);
+    power.save(exponent);
+  }
+  void save_results(Node* n, const Tensor& out) {
+    if (n->needs(1)) y.save_result(out, n);
+  }
+  void grad(GradCall& g) {
+    const Tensor v = g.get(base), e = g.get(power);
+    if (g.needs(0)) {
+      const Tensor slope = mul(e, pow(v, sub(e, 1)));
+      g.set(0, mul(g.grad(), where(eq(e, 0), Scalar(0), slope)));
+    }
+    if (g.needs(1)) {
+      // x^e log x, which is 0 and not NaN at x = 0, e >= 0.
+      const Tensor dead = logical_and(eq(v, 0), ge(e, 0));
+      g.set(1, mul(g.grad(), where(dead, Scalar(0), mul(g.get(y), log(v)))));
+    }
+  }
+};
 
 /// self to the power exponent.
 struct PowScalar {
@@ -171,32 +197,6 @@ struct PowScalar {
     if (e == 0) return g.set(0, zeros_like(g.grad()));
     const Tensor v = g.get(x);
     g.set(0, mul(g.grad(), mul(e == 2 ? v : pow(v, Scalar(e - 1)), e)));
-  }
-};
-
-struct PowTensor : BinaryPointwise<PowTensor, BinaryOp::Pow> {
-  ATHANOR_OP("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor | inplace out");
-  static constexpr const char* grad_name = "PowBackward1";
-  SavedTensor base, power, y;
-  static constexpr bool keeps_self = true;
-  void save(const Node&, const Tensor& self, const Tensor& exponent) {
-    base.save(self);
-    power.save(exponent);
-  }
-  void save_results(Node* n, const Tensor& out) {
-    if (n->needs(1)) y.save_result(out, n);
-  }
-  void grad(GradCall& g) {
-    const Tensor v = g.get(base), e = g.get(power);
-    if (g.needs(0)) {
-      const Tensor slope = mul(e, pow(v, sub(e, 1)));
-      g.set(0, mul(g.grad(), where(eq(e, 0), Scalar(0), slope)));
-    }
-    if (g.needs(1)) {
-      // x^e log x, which is 0 and not NaN at x = 0, e >= 0.
-      const Tensor dead = logical_and(eq(v, 0), ge(e, 0));
-      g.set(1, mul(g.grad(), where(dead, Scalar(0), mul(g.get(y), log(v)))));
-    }
   }
 };
 

@@ -86,7 +86,7 @@ struct LogicalXor : BinaryPointwise<LogicalXor, BinaryOp::LogicalXor, ResultType
 namespace {
 
 Meta bitwise_meta(const char* schema, Meta m) {
-  ATHANOR_CHECK_TYPE(TypeError, !is_floating_point(m.dtype), op_name(schema),
+  ATHANOR_CHECK_TYPE(NotImplementedError, !is_floating_point(m.dtype), op_name(schema),
                      ": expected integer or bool operands, got a result type of ", dtype_name(m.dtype));
   return m;
 }
@@ -104,30 +104,33 @@ struct BitwiseScalarPointwise : ScalarPointwise<Derived, Kind> {
   Meta infer(const Tensor& a) { return bitwise_meta(Derived::schema, ScalarPointwise<Derived, Kind>::infer(a)); }
 };
 
-/// Bit by bit, whether both are set, of integers or bools. Shapes broadcast. Throws TypeError for floating ones.
+/// Bit by bit, whether both are set, of integers or bools. Shapes broadcast. Throws NotImplementedError for floating
+/// ones.
 struct BitwiseAnd : BitwisePointwise<BitwiseAnd, BinaryOp::BitwiseAnd> {
   ATHANOR_OP("bitwise_and(Tensor self, Tensor other) -> Tensor | inplace out");
 };
 struct BitwiseAndScalar : BitwiseScalarPointwise<BitwiseAndScalar, BinaryOp::BitwiseAnd> {
-  ATHANOR_OP("bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor | inplace");
+  ATHANOR_OP("bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
   Scalar other;
 };
 
-/// Bit by bit, whether one is set, of integers or bools. Shapes broadcast. Throws TypeError for floating ones.
+/// Bit by bit, whether one is set, of integers or bools. Shapes broadcast. Throws NotImplementedError for floating
+/// ones.
 struct BitwiseOr : BitwisePointwise<BitwiseOr, BinaryOp::BitwiseOr> {
   ATHANOR_OP("bitwise_or(Tensor self, Tensor other) -> Tensor | inplace out");
 };
 struct BitwiseOrScalar : BitwiseScalarPointwise<BitwiseOrScalar, BinaryOp::BitwiseOr> {
-  ATHANOR_OP("bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor | inplace");
+  ATHANOR_OP("bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
   Scalar other;
 };
 
-/// Bit by bit, whether they differ, of integers or bools. Shapes broadcast. Throws TypeError for floating ones.
+/// Bit by bit, whether they differ, of integers or bools. Shapes broadcast. Throws NotImplementedError for floating
+/// ones.
 struct BitwiseXor : BitwisePointwise<BitwiseXor, BinaryOp::BitwiseXor> {
   ATHANOR_OP("bitwise_xor(Tensor self, Tensor other) -> Tensor | inplace out");
 };
 struct BitwiseXorScalar : BitwiseScalarPointwise<BitwiseXorScalar, BinaryOp::BitwiseXor> {
-  ATHANOR_OP("bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor | inplace");
+  ATHANOR_OP("bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
   Scalar other;
 };
 
@@ -136,7 +139,7 @@ struct LeftShift : BitwisePointwise<LeftShift, BinaryOp::LeftShift> {
   ATHANOR_OP("bitwise_left_shift(Tensor self, Tensor other) -> Tensor | inplace out");
 };
 struct LeftShiftScalar : BitwiseScalarPointwise<LeftShiftScalar, BinaryOp::LeftShift> {
-  ATHANOR_OP("bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor | inplace");
+  ATHANOR_OP("bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
   Scalar other;
 };
 
@@ -145,7 +148,7 @@ struct RightShift : BitwisePointwise<RightShift, BinaryOp::RightShift> {
   ATHANOR_OP("bitwise_right_shift(Tensor self, Tensor other) -> Tensor | inplace out");
 };
 struct RightShiftScalar : BitwiseScalarPointwise<RightShiftScalar, BinaryOp::RightShift> {
-  ATHANOR_OP("bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor | inplace");
+  ATHANOR_OP("bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
   Scalar other;
 };
 

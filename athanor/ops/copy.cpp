@@ -74,6 +74,7 @@ void fill_(const Tensor& self, const Scalar& value) {
   const CallScope scope("fill_", profiler::detail::Form::Plain, self);
   check_inplace(self, "fill_");
   check_no_internal_overlap(self, "fill_");
+  value.check_fits(self.dtype(), "fill_");
   launch(fill_kernel, self, value);
   record_overwrite(self);
 }

@@ -306,6 +306,7 @@ struct MaskedFill {
   Meta infer(const Tensor& self, const Tensor& m) {
     ATHANOR_CHECK(m.dtype() == DType::Bool, "masked_fill only supports boolean masks, but got mask with dtype ",
                   m.dtype());
+    value.check_fits(self.dtype(), "masked_fill");
     return pointwise_meta(schema, self.dtype(), {&self, &m});
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& m) { launch(masked_fill_kernel, out, self, m, value); }

@@ -12,6 +12,7 @@
 #include "athanor/ops/promote.h"
 #include "athanor/ops/reduce.h"
 #include "athanor/ops/reshape.h"
+#include "athanor/ops/spatial.h"
 #include "athanor/ops/view.h"
 
 namespace athanor::ops {
@@ -82,6 +83,9 @@ struct Cat {
     if (!first) return {{0}, tensors[0].dtype(), tensors[0].device(), {}};
     Meta m{DimVector(first->sizes()), first->dtype(), first->device(), {}};
     m.sizes[static_cast<std::size_t>(dim)] = total;
+    const bool alike = std::all_of(tensors.begin(), tensors.end(),
+                                   [&](const Tensor& t) { return is_skipped(t) || !layout_like(t, m.sizes).empty(); });
+    if (alike) m.strides = layout_like(*first, m.sizes);
     return m;
   }
   void run(const Tensor& out, const TensorList& tensors) { launch(cat_kernel, out, tensors, dim); }
@@ -436,7 +440,9 @@ struct Repeat {
     for (std::size_t d = 0; d < n; ++d) {
       ATHANOR_CHECK(repeats[d] >= 0, "repeat: Trying to create tensor with negative dimension: repeats ",
                     IntArrayRef(repeats));
-      out.sizes[d] = repeats[d] * (d < n - m ? 1 : from[d - (n - m)]);
+      const std::int64_t size = d < n - m ? 1 : from[d - (n - m)];
+      ATHANOR_CHECK(!__builtin_mul_overflow(repeats[d], size, &out.sizes[d]), "repeat: ", repeats[d], " times size ",
+                    size, " of dimension ", d, " is more than a tensor can have");
     }
     return out;
   }

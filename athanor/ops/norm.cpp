@@ -290,8 +290,8 @@ struct GroupNorm {
     ATHANOR_CHECK(num_groups > 0, "group_norm: Expected num groups to be greater than 0, got ", num_groups);
     ATHANOR_CHECK(input.dim() >= 2, "group_norm: Expected at least 2 dimensions for input tensor but received ",
                   input.dim());
-    ATHANOR_CHECK(input.size(1) > 0, "group_norm: Expected number of channels to be greater than 0, got input of shape ",
-                  input.sizes());
+    ATHANOR_CHECK(input.size(1) > 0,
+                  "group_norm: Expected number of channels to be greater than 0, got input of shape ", input.sizes());
     ATHANOR_CHECK(input.size(1) % num_groups == 0, "group_norm: Expected number of channels in input to be divisible ",
                   "by num_groups, but got input of shape ", input.sizes(), " and num_groups=", num_groups);
     input = dense(input);

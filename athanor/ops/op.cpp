@@ -111,7 +111,8 @@ void check_no_internal_overlap(const Tensor& t, const char* schema) {
 }
 
 Tensor allocate_hidden(const Meta& m) {
-  return detail::empty_hidden_tensor(m.sizes, m.dtype, m.device, m.block, restore_layout_kernel.get(kernels_of(m.device)));
+  return detail::empty_hidden_tensor(m.sizes, m.dtype, m.device, m.block,
+                                     restore_layout_kernel.get(kernels_of(m.device)));
 }
 
 Tensor copy_for_backward(const Tensor& self) { return clone(self); }

@@ -52,10 +52,14 @@ struct ConstantPadNd {
   Scalar value;
   Meta infer(const Tensor& self) {
     check_pad("constant_pad_nd", self, pad);
+    value.check_fits(self.dtype(), "constant_pad_nd");
     DimVector sizes(self.sizes());
     for (std::size_t i = 0; i < pad.size() / 2; ++i) {
       const std::size_t d = sizes.size() - 1 - i;
-      sizes[d] += pad[2 * i] + pad[2 * i + 1];
+      ATHANOR_CHECK(!__builtin_add_overflow(sizes[d], pad[2 * i], &sizes[d]) &&
+                        !__builtin_add_overflow(sizes[d], pad[2 * i + 1], &sizes[d]),
+                    "constant_pad_nd: no tensor can be as large as size ", self.sizes()[d], " and padding ", pad[2 * i],
+                    " and ", pad[2 * i + 1], " of dimension ", d, " make it");
       ATHANOR_CHECK(sizes[d] >= 0, "constant_pad_nd: The input size ", self.sizes()[d], ", plus negative padding ",
                     pad[2 * i], " and ", pad[2 * i + 1],
                     " resulted in a negative output size, which is invalid. Check ", "dimension ", d,

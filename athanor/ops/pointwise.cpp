@@ -48,7 +48,7 @@ struct Add : BinaryPointwise<Add, BinaryOp::Add> {
 };
 
 struct AddScalar : ScalarPointwise<AddScalar, BinaryOp::Add> {
-  ATHANOR_OP("add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor | inplace");
+  ATHANOR_OP("add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor | inplace out");
   Scalar other, alpha;
   void run(const Tensor& out, const Tensor& a) {
     if (!is_one(alpha)) check_alpha("add", out.dtype(), alpha);
@@ -73,7 +73,7 @@ struct Sub : BinaryPointwise<Sub, BinaryOp::Sub> {
 };
 
 struct SubScalar : ScalarPointwise<SubScalar, BinaryOp::Sub> {
-  ATHANOR_OP("sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor | inplace");
+  ATHANOR_OP("sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor | inplace out");
   Scalar other, alpha;
   void run(const Tensor& out, const Tensor& a) {
     if (!is_one(alpha)) check_alpha("sub", out.dtype(), alpha);
@@ -112,7 +112,7 @@ struct Mul : BinaryPointwise<Mul, BinaryOp::Mul> {
 };
 
 struct MulScalar : ScalarPointwise<MulScalar, BinaryOp::Mul> {
-  ATHANOR_OP("mul.Scalar(Tensor self, Scalar other) -> Tensor | inplace");
+  ATHANOR_OP("mul.Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
   Scalar other;
   void grad(GradCall& g) { g.set(0, mul(g.grad(), other)); }
 };
@@ -134,7 +134,7 @@ struct Div : BinaryPointwise<Div, BinaryOp::Div, ResultType::Float> {
 };
 
 struct DivScalar : ScalarPointwise<DivScalar, BinaryOp::Div, ResultType::Float> {
-  ATHANOR_OP("div.Scalar(Tensor self, Scalar other) -> Tensor | inplace");
+  ATHANOR_OP("div.Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
   Scalar other;
   void grad(GradCall& g) { g.set(0, div(g.grad(), other)); }
 };

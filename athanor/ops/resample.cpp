@@ -1,9 +1,11 @@
 // Resizing by interpolation. Every mode is a linear map along each spatial dim, so it is done one dim after another.
 #include "athanor/ops/resample.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "athanor/ops/copy.h"
+#include "athanor/ops/create.h"
 #include "athanor/ops/index.h"
 #include "athanor/ops/kernels/resample.h"
 #include "athanor/ops/op.h"
@@ -133,6 +135,12 @@ void check_input(const char* op, const Tensor& self, IntArrayRef output_size, st
   for (const std::int64_t o : output_size)
     ATHANOR_CHECK(o > 0, op, ": Input and output sizes should be greater than 0, but got input ", self.sizes(),
                   " and output size ", output_size);
+  // What memory cannot hold is refused before tables of that size are made.
+  constexpr std::int64_t kLarge = std::int64_t{1} << 26;
+  if (std::none_of(output_size.begin(), output_size.end(), [](std::int64_t o) { return o > kLarge; })) return;
+  DimVector sizes(self.sizes());
+  std::copy(output_size.begin(), output_size.end(), sizes.begin() + 2);
+  static_cast<void>(empty(sizes, self.options()));
 }
 
 /// The dims in the order that makes the intermediate results small: those that shrink most first.

@@ -13,7 +13,7 @@ class Scalar {
  public:
   constexpr Scalar() : kind_(Kind::Int), int_(0) {}
   template <class T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   constexpr Scalar(T value) {
     if constexpr (std::is_same_v<T, bool>) {
       kind_ = Kind::Bool;
@@ -48,6 +48,13 @@ class Scalar {
     else
       return kind_ == Kind::Double ? static_cast<T>(double_) : static_cast<T>(int_);
   }
+  /// Whether a tensor of that dtype can hold the value: within its range, where negative numbers of unsigned integers
+  /// wrap; NaN and infinities of floating dtypes only. Everything fits a bool.
+  bool fits(DType dtype) const;
+  /// Throws Error if it does not; `what` needs the value, for the message.
+  void check_fits(DType dtype, const char* what) const {
+    if (__builtin_expect(!fits(dtype), 0)) throw_misfit(dtype, what);
+  }
   double toDouble() const { return to<double>(); }
   std::int64_t toLong() const { return to<std::int64_t>(); }
   bool toBool() const { return to<bool>(); }
@@ -59,6 +66,7 @@ class Scalar {
   }
 
  private:
+  [[noreturn]] void throw_misfit(DType dtype, const char* what) const;
   enum class Kind : std::uint8_t { Bool, Int, Double };
   Kind kind_;
   union {

@@ -113,11 +113,13 @@ class TensorBase {
   T* mutable_data_ptr() const {
     return data_ptr<T>();
   }
-  /// The value of a one-element tensor. Throws otherwise.
+  /// The value of a one-element tensor. Throws otherwise, and if T cannot hold it.
   Scalar item() const;
   template <class T>
   T item() const {
-    return item().template to<T>();
+    const Scalar value = item();
+    if constexpr (requires { dtype_of<T>::value; }) value.check_fits(dtype_of_v<T>, "item");
+    return value.template to<T>();
   }
 
   /// True if gradients flow to or through this tensor.

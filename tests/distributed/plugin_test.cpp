@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
 #include "distributed/helpers.h"
 #include "distributed/ranks.h"
@@ -50,6 +51,30 @@ TEST(Plugin, IsFoundByItsNameLoadedOnceAndUsed) {
         EXPECT_TRUE(t.equal(full({3}, 2.0)));
       },
       options);
+}
+
+TEST(Plugin, OfSomeRanksOnlyIsRefused) {
+  const PluginPath path(plugin_folder());
+  const auto store = std::make_shared<HashStore>();
+  const auto error_of_rank = [&](int rank, const char* backend, std::chrono::milliseconds timeout) -> std::string {
+    ProcessGroupOptions options;
+    options.backend = backend;
+    options.rank = rank;
+    options.size = 2;
+    options.name = "torn";
+    options.timeout = timeout;
+    try {
+      const ProcessGroup group(store, options);
+    } catch (const DistError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  auto first = std::async(std::launch::async, error_of_rank, 0, "tcp", std::chrono::milliseconds(500));
+  store->wait({"torn/backend chosen"}, std::chrono::seconds(20));
+  EXPECT_THAT(error_of_rank(1, "shelf", std::chrono::seconds(20)),
+              HasSubstr("backend 'shelf' of rank 1, but backend 'tcp' of rank 0: all ranks need the same one"));
+  EXPECT_THAT(first.get(), HasSubstr("rank 1"));
 }
 
 TEST(Plugin, OfAnotherVersionOrThatIsNoneIsRefused) {

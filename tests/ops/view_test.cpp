@@ -282,4 +282,15 @@ TEST(Aliases, RecordTheOpThatTheyStandFor) {
   EXPECT_EQ(multiply(x, x).grad_fn()->name(), "MulBackward0");
 }
 
+TEST(Cat, OfChannelsLastTensorsIsChannelsLast) {
+  const auto last = [](IntArrayRef sizes) { return randn(sizes).contiguous(MemoryFormat::ChannelsLast); };
+  const Tensor a = last({2, 3, 4, 5}), b = last({2, 6, 4, 5});
+  const Tensor joined = cat({a, b, empty({0})}, 1);
+  EXPECT_TRUE(joined.is_contiguous(MemoryFormat::ChannelsLast));
+  EXPECT_TRUE(equal(joined.narrow(1, 0, 3), a) && equal(joined.narrow(1, 3, 6), b));
+  EXPECT_TRUE(cat({a, b.contiguous()}, 1).is_contiguous());
+  const Tensor rows = cat({a, a}, 0);
+  EXPECT_TRUE(rows.is_contiguous(MemoryFormat::ChannelsLast) && equal(rows.slice(0, 2, 4), a));
+}
+
 }  // namespace athanor

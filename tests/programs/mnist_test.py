@@ -61,6 +61,8 @@ class Flags(ProgramTest):
                 (("--lr", "nan"), "--lr"), (("--momentum", "2"), "--momentum"), (("--net", "deep"), "--net"),
                 (("--optimizer", "adagrad"), "--optimizer"), (("--log-interval", "0"), "--log-interval"),
                 (("--seed", "x"), "--seed"), (("--lr",), "--lr"), (("--workers", "-1"), "--workers"),
+                (("--seed", "18446744073709551616"), "got 18446744073709551616"), (("--workers", "100000"), "--workers"),
+                (("--log-interval", "0"), "expected a number above 0, got 0"),
                 (("stray",), "stray")):
             self.run_badly(*flags, says=(said,))
 

@@ -187,6 +187,33 @@ class Operators(unittest.TestCase):
             torch.ones(2) @ 3
 
 
+class Scalars(unittest.TestCase):
+    def test_tensors_without_dims_keep_their_dtype_as_exponents(self):
+        self.assertEqual(torch.pow(torch.tensor(2), torch.tensor(0.5, dtype=torch.float64)).dtype, torch.float64)
+        self.assertEqual(torch.pow(torch.tensor(2.0), torch.tensor(2)).dtype, torch.float32)
+        self.assertEqual((torch.tensor([2, 3]) ** torch.tensor(2)).dtype, torch.int64)
+
+    def test_scalar_operands_write_to_out(self):
+        x, out = torch.tensor([6.0, 7.0]), torch.empty(2)
+        for function, expected in ((torch.mul, [12.0, 14.0]), (torch.add, [8.0, 9.0]), (torch.sub, [4.0, 5.0]),
+                                   (torch.div, [3.0, 3.5]), (torch.remainder, [0.0, 1.0]), (torch.fmod, [0.0, 1.0]),
+                                   (torch.floor_divide, [3.0, 3.0])):
+            self.assertIs(function(x, 2, out=out), out)
+            self.assertEqual(out.tolist(), expected, function)
+        bits = torch.empty(1, dtype=torch.int64)
+        self.assertEqual(torch.bitwise_and(torch.tensor([6]), 3, out=bits).tolist(), [2])
+
+    def test_numbers_that_do_not_fit_are_refused(self):
+        for act in (lambda: torch.full((2,), 300, dtype=torch.int8), lambda: torch.zeros(2, dtype=torch.int8).fill_(128),
+                    lambda: torch.zeros(2).half().masked_fill(torch.ones(2, dtype=torch.bool), -1e9)):
+            with self.assertRaisesRegex(RuntimeError, "value cannot be converted to type .* without overflow"):
+                act()
+
+    def test_bits_of_floating_numbers_are_not_implemented(self):
+        with self.assertRaises(NotImplementedError):
+            torch.bitwise_and(torch.ones(2), torch.ones(2))
+
+
 class Indexing(unittest.TestCase):
     def setUp(self):
         self.a = torch.arange(24).reshape(2, 3, 4)
