@@ -33,11 +33,11 @@ def clang_arguments(command: str) -> list:
 
 
 def apart(entry: dict) -> list:
-    """One entry for each source of a file that CMake wrote to compile several as one; the entry itself otherwise."""
-    if not re.search(r"/Unity/unity_\w+\.cxx$", entry["file"]):
+    """One entry for each source of a file that the build wrote to compile several as one; the entry itself otherwise."""
+    if not re.search(r"/unity/\w+/\w+\.cpp$", entry["file"]):
         return [entry]
     with open(entry["file"], encoding="utf-8") as file:
-        sources = re.findall(r'^#include "(.+\.cpp)"', file.read(), re.MULTILINE)
+        sources = [os.path.join(ROOT, name) for name in re.findall(r'^#include "(.+\.cpp)"', file.read(), re.MULTILINE)]
     return [dict(entry, file=source, arguments=[source if word == entry["file"] else word for word in entry["arguments"]])
             for source in sources]
 

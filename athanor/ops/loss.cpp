@@ -9,6 +9,7 @@
 #include "athanor/ops/create.h"
 #include "athanor/ops/kernels/copy.h"
 #include "athanor/ops/kernels/softmax.h"
+#include "athanor/ops/loss_op.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
@@ -29,16 +30,20 @@ LossReduction reduction_of(const char* op, std::int64_t reduction) {
   return static_cast<LossReduction>(reduction);
 }
 
+}  // namespace
+
 Tensor reduced(const char* op, const Tensor& loss, std::int64_t reduction) {
   switch (reduction_of(op, reduction)) {
     case LossReduction::None:
       return loss;
     case LossReduction::Mean:
-      return div(sum(loss), static_cast<double>(loss.numel()));
+      return mean(loss);
     default:
       return sum(loss);
   }
 }
+
+namespace {
 
 /// Logits or log-probabilities with their class indices: dtypes and shapes.
 void check_class_target(const char* op, const Tensor& self, const Tensor& target, const Tensor& weight) {

@@ -8,6 +8,7 @@
 #include "athanor/ops/create.h"
 #include "athanor/ops/distance.h"
 #include "athanor/ops/index.h"
+#include "athanor/ops/loss_op.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
@@ -20,12 +21,6 @@
 namespace athanor::ops {
 
 namespace {
-
-Tensor reduced(const char* op, const Tensor& loss, std::int64_t reduction) {
-  ATHANOR_CHECK_VALUE(reduction >= 0 && reduction <= 2, op, ": ", reduction,
-                      " is not a valid value for reduction; use 0 (none), 1 (mean) or 2 (sum)");
-  return reduction == 0 ? loss : reduction == 1 ? mean(loss) : sum(loss);
-}
 
 void check_floating(const char* op, const Tensor& t) {
   ATHANOR_CHECK(t.defined(), op, ": expected a tensor, got an undefined one");

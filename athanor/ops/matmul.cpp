@@ -7,6 +7,7 @@
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/reduce.h"
+#include "athanor/ops/scaled.h"
 #include "athanor/ops/view.h"
 
 namespace athanor::ops {
@@ -29,9 +30,6 @@ Tensor apart(const Tensor& t, const Tensor& out) {
   if (!t.defined() || t.storage().get() != out.storage().get()) return t;
   return clone(t);
 }
-
-bool is_one(const Scalar& s) { return s.toDouble() == 1.0; }
-Tensor scaled(const Tensor& t, const Scalar& s) { return is_one(s) ? t : mul(t, s); }
 
 /// `t` read with the given shape, size-1 and leading dims repeated; outside autograd, for kernels.
 Tensor broadcast_alias(const Tensor& t, IntArrayRef sizes) {

@@ -4,6 +4,7 @@
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/pointwise_op.h"
+#include "athanor/ops/scaled.h"
 
 namespace athanor::ops {
 
@@ -17,9 +18,6 @@ void fail_not_floating(const char* schema, DType t) {
 }
 
 namespace {
-
-bool is_one(const Scalar& s) { return s.toDouble() == 1.0; }
-Tensor scaled(const Tensor& t, const Scalar& s) { return is_one(s) ? t : mul(t, s); }
 
 void check_alpha(const char* op, DType result, const Scalar& alpha) {
   ATHANOR_CHECK(!alpha.isFloatingPoint() || is_floating_point(result), op,

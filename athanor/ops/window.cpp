@@ -2,6 +2,7 @@
 #include "athanor/ops/window.h"
 
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "athanor/ops/copy.h"
@@ -11,8 +12,6 @@
 namespace athanor::ops {
 
 namespace {
-
-constexpr double kPi = 3.14159265358979323846;
 
 /// value(i, last) for i = 0 … n - 1, where `last` ends the symmetric window; one value is 1.
 template <class F>
@@ -48,21 +47,21 @@ ATHANOR_FUNCTION(
 Tensor hamming_window(std::int64_t window_length, bool periodic, double alpha, double beta,
                       const TensorOptions& options) {
   return made("hamming_window", window_length, periodic, options,
-              [=](double i, double last) { return alpha - beta * std::cos(2 * kPi * i / last); });
+              [=](double i, double last) { return alpha - beta * std::cos(2 * std::numbers::pi * i / last); });
 }
 
 /// (1 - cos(2πi / last)) / 2.
 ATHANOR_FUNCTION("hann_window(int window_length, bool periodic=True, TensorOptions options={}) -> Tensor");
 Tensor hann_window(std::int64_t window_length, bool periodic, const TensorOptions& options) {
   return made("hann_window", window_length, periodic, options,
-              [](double i, double last) { return 0.5 - 0.5 * std::cos(2 * kPi * i / last); });
+              [](double i, double last) { return 0.5 - 0.5 * std::cos(2 * std::numbers::pi * i / last); });
 }
 
 /// Blackman's window of window_length floats: the beginning of one that is longer by one if periodic.
 ATHANOR_FUNCTION("blackman_window(int window_length, bool periodic=True, TensorOptions options={}) -> Tensor");
 Tensor blackman_window(std::int64_t window_length, bool periodic, const TensorOptions& options) {
   return made("blackman_window", window_length, periodic, options, [](double i, double last) {
-    return 0.42 - 0.5 * std::cos(2 * kPi * i / last) + 0.08 * std::cos(4 * kPi * i / last);
+    return 0.42 - 0.5 * std::cos(2 * std::numbers::pi * i / last) + 0.08 * std::cos(4 * std::numbers::pi * i / last);
   });
 }
 
