@@ -1,6 +1,7 @@
 // Which devices there are: the registry of queues, what the environment says about it, and what happens to queues when
 // the process forks or ends.
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -74,6 +75,20 @@ void stop_all() {
   registry().for_each([](Queue& q) { q.stop(); });
 }
 
+struct StopsFirst {
+  ~StopsFirst() { stop_all(); }
+};
+
+/// exit() ends what belongs to its own thread before it takes statics apart, among them those that a library which a
+/// worker is in has made since: oneDNN's compiled code. A main thread that leaves by pthread_exit stops queues, too.
+void stop_before_statics() {
+  if (::gettid() == ::getpid())
+    static_cast<void>([] {
+      thread_local const StopsFirst here;
+      return &here;
+    }());
+}
+
 /// Called before the first queue starts, with the lock.
 void prepare() {
   [[maybe_unused]] static const bool done = [] {
@@ -81,6 +96,7 @@ void prepare() {
     ::pthread_atfork(
         before_fork, [] { after_fork(false); }, [] { after_fork(true); });
     detail::stop_queues_at_exit();
+    stop_before_statics();
     return true;
   }();
 }

@@ -84,7 +84,7 @@ void add_arithmetic() {
       {"an undefined operand", [] { add(ones({2}), Tensor()); }, "undefined"}};
   add_row(r);
   add_row(row("add", "Scalar", kNumbers, same_type, true,
-              with_number("", unary_samples(-3, 3), CALL_S(add, 2), 2, kAdd, IN_S(add, 2))));
+              with_number("", unary_samples(-3, 3), CALL_S(add, 2), 2, kAdd, IN_S(add, 2), OUT_S(add, 2))));
   r = row("sub", "", kNumbers, same_type, true, two(general, CALL(sub), kSub, IN(sub), OUT(sub)));
   r.cases.push_back(two(
       binary_samples(-3, 3, -3, 3, false), [](const Tensor& a, const Tensor& b) { return sub(a, b, 2); }, F2(a - 2 * b),
@@ -92,17 +92,17 @@ void add_arithmetic() {
       [](Tensor& o, const Tensor& a, const Tensor& b) { sub_out(o, a, b, 2); }));
   add_row(r);
   add_row(row("sub", "Scalar", kNumbers, same_type, true,
-              with_number("", unary_samples(-3, 3), CALL_S(sub, 2), 2, kSub, IN_S(sub, 2))));
+              with_number("", unary_samples(-3, 3), CALL_S(sub, 2), 2, kSub, IN_S(sub, 2), OUT_S(sub, 2))));
   add_row(row("rsub", "", kNumbers, same_type, true, two(general, CALL(rsub), F2(b - a))));
   add_row(row("rsub", "Scalar", kNumbers, same_type, true,
               with_number("", unary_samples(-3, 3), CALL_S(rsub, 2), 2, F2(b - a))));
   add_row(row("mul", "", kAll, same_type, true, two(general, CALL(mul), kMul, IN(mul), OUT(mul))));
   add_row(row("mul", "Scalar", kNumbers, same_type, true,
-              with_number("", unary_samples(-3, 3), CALL_S(mul, 2), 2, kMul, IN_S(mul, 2))));
+              with_number("", unary_samples(-3, 3), CALL_S(mul, 2), 2, kMul, IN_S(mul, 2), OUT_S(mul, 2))));
   add_row(
       row("div", "", kAll, float_type, true, two(binary_samples(-3, 3, 0.6, 3), CALL(div), kDiv, IN(div), OUT(div))));
   add_row(row("div", "Scalar", kAll, float_type, true,
-              with_number("", unary_samples(-3, 3), CALL_S(div, 2), 2, kDiv, IN_S(div, 2))));
+              with_number("", unary_samples(-3, 3), CALL_S(div, 2), 2, kDiv, IN_S(div, 2), OUT_S(div, 2))));
   add_row(
       row("rdiv", "", kAll, float_type, true, with_number("", unary_samples(0.6, 3), CALL_S(rdiv, 2), 2, F2(b / a))));
 }
@@ -134,8 +134,9 @@ void add_divisions() {
   add_row(r);
   const std::vector<Sample> u = {
       {{Array({6}, {-7.3, 5.2, -3.4, 3.7, 8.1, -8.9})}}, {{Array(Shape{0})}, false}, {{Array({}, {7.4})}}};
-  add_row(relaxed(row("floor_divide", "Scalar", types, same_type, true,
-                      with_number("", u, CALL_S(floor_divide, -3), -3, floor_div, IN_S(floor_divide, -3)))));
+  add_row(relaxed(row(
+      "floor_divide", "Scalar", types, same_type, true,
+      with_number("", u, CALL_S(floor_divide, -3), -3, floor_div, IN_S(floor_divide, -3), OUT_S(floor_divide, -3)))));
   r = relaxed(row("div", "Tensor_mode", types, same_type, true,
                   two(
                       s, [](const Tensor& a, const Tensor& b) { return div(a, b, "trunc"); }, F2(std::trunc(a / b)),
@@ -153,12 +154,13 @@ void add_divisions() {
                           [](Tensor& x) { div_(x, 3, "trunc"); }))));
   add_row(relaxed(row("remainder", "", types, same_type, true,
                       two(s, CALL(remainder), remainder_of, IN(remainder), OUT(remainder)))));
-  add_row(relaxed(row("remainder", "Scalar", types, same_type, true,
-                      with_number("", u, CALL_S(remainder, -3), -3, remainder_of, IN_S(remainder, -3)))));
+  add_row(relaxed(
+      row("remainder", "Scalar", types, same_type, true,
+          with_number("", u, CALL_S(remainder, -3), -3, remainder_of, IN_S(remainder, -3), OUT_S(remainder, -3)))));
   add_row(
       relaxed(row("fmod", "", types, same_type, true, two(s, CALL(fmod), F2(std::fmod(a, b)), IN(fmod), OUT(fmod)))));
   add_row(relaxed(row("fmod", "Scalar", types, same_type, true,
-                      with_number("", u, CALL_S(fmod, 3), 3, F2(std::fmod(a, b)), IN_S(fmod, 3)))));
+                      with_number("", u, CALL_S(fmod, 3), 3, F2(std::fmod(a, b)), IN_S(fmod, 3), OUT_S(fmod, 3)))));
 }
 
 void add_comparisons() {
@@ -206,19 +208,20 @@ void add_bits() {
                            {{Array(Shape{0}), Array(Shape{0})}}};
   const std::vector<Sample> u = {{{integers({40}, 0, 100)}}, {{Array({}, {6.0})}}, {{Array(Shape{0})}}};
   auto two_forms = [&](const char* name, Binary call, Fn2 fn, BinaryIn in, BinaryOut out,
-                       std::function<Tensor(const Tensor&)> call_s, std::function<void(Tensor&)> in_s) {
+                       std::function<Tensor(const Tensor&)> call_s, std::function<void(Tensor&)> in_s,
+                       std::function<void(Tensor&, const Tensor&)> out_s) {
     add_row(row(name, "", whole, same_type, false, two(s, std::move(call), fn, std::move(in), std::move(out))));
-    Row r =
-        row(name, "Scalar", kIntegers, same_type, false, with_number("", u, std::move(call_s), 6, fn, std::move(in_s)));
+    Row r = row(name, "Scalar", kIntegers, same_type, false,
+                with_number("", u, std::move(call_s), 6, fn, std::move(in_s), std::move(out_s)));
     r.refuses_others = false;  // bool with an integer gives int64
     add_row(r);
   };
   two_forms("bitwise_and", CALL(bitwise_and), BITS(x & y), IN(bitwise_and), OUT(bitwise_and), CALL_S(bitwise_and, 6),
-            IN_S(bitwise_and, 6));
+            IN_S(bitwise_and, 6), OUT_S(bitwise_and, 6));
   two_forms("bitwise_or", CALL(bitwise_or), BITS(x | y), IN(bitwise_or), OUT(bitwise_or), CALL_S(bitwise_or, 6),
-            IN_S(bitwise_or, 6));
+            IN_S(bitwise_or, 6), OUT_S(bitwise_or, 6));
   two_forms("bitwise_xor", CALL(bitwise_xor), BITS(x ^ y), IN(bitwise_xor), OUT(bitwise_xor), CALL_S(bitwise_xor, 6),
-            IN_S(bitwise_xor, 6));
+            IN_S(bitwise_xor, 6), OUT_S(bitwise_xor, 6));
   std::vector<Sample> shifts = {{{integers({40}, 0, 100), integers({40}, 0, 6, 2)}},
                                 {{Array({}, {6.0}), Array({}, {3.0})}}};
   add_row(row("bitwise_left_shift", "", kIntegers, same_type, false,
@@ -226,11 +229,13 @@ void add_bits() {
   add_row(row("bitwise_right_shift", "", kIntegers, same_type, false,
               two(shifts, CALL(bitwise_right_shift), BITS(x >> y), IN(bitwise_right_shift), OUT(bitwise_right_shift))));
   Row r = row("bitwise_left_shift", "Tensor_Scalar", kIntegers, same_type, false,
-              with_number("", u, CALL_S(bitwise_left_shift, 2), 2, BITS(x << y), IN_S(bitwise_left_shift, 2)));
+              with_number("", u, CALL_S(bitwise_left_shift, 2), 2, BITS(x << y), IN_S(bitwise_left_shift, 2),
+                          OUT_S(bitwise_left_shift, 2)));
   r.refuses_others = false;
   add_row(r);
   r = row("bitwise_right_shift", "Tensor_Scalar", kIntegers, same_type, false,
-          with_number("", u, CALL_S(bitwise_right_shift, 2), 2, BITS(x >> y), IN_S(bitwise_right_shift, 2)));
+          with_number("", u, CALL_S(bitwise_right_shift, 2), 2, BITS(x >> y), IN_S(bitwise_right_shift, 2),
+                      OUT_S(bitwise_right_shift, 2)));
   r.refuses_others = false;
   add_row(r);
   add_row(row("gcd", "", kIntegers, same_type, false, two(s, CALL(gcd), BITS(std::gcd(x, y)), IN(gcd), OUT(gcd))));

@@ -29,7 +29,7 @@ class Install(unittest.TestCase):
                                "x = torch.ones(1)\n"
                                "dist.all_reduce(x)\n"
                                "dist.all_reduce(x, group=dist.new_group([0, 1], backend='cpu:gloo'))\n"
-                               "print('sum', int(x), dist.get_backend())\n")
+                               "print(f'sum {int(x)} {dist.get_backend()}\\n', end='')\n")
             ranks = subprocess.run([sys.executable, "-m", "athanor.distributed.run", "--standalone", "--nproc-per-node=2", program],
                                    env={**environment, "PYTHONPATH": folder}, cwd=folder, capture_output=True, text=True, timeout=120)
             self.assertEqual((ranks.returncode, ranks.stdout.count("sum 4 tcp")), (0, 2), ranks.stderr)
