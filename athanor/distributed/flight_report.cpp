@@ -10,6 +10,9 @@ using athanor::detail::str;
 
 namespace {
 
+// Who is told at about the same moment as another, by a launcher say, need not ask once more.
+constexpr std::chrono::milliseconds kFresh{1000};
+
 std::string state_key(int rank) { return str("flight/", rank); }
 
 // What crosses the store: the number of the last completed collective, then the line to show.
@@ -119,8 +122,6 @@ std::string internals::FlightQuestions::key() const { return str("flight/questio
 PrefixStore internals::FlightQuestions::answers() const { return {str("flight/answers/", next_), store_}; }
 
 void internals::FlightQuestions::answer_until(int stop) {
-  // Who is told at about the same moment as another, by a launcher say, need not ask once more.
-  constexpr std::chrono::milliseconds kFresh{1000};
   while (store_->wait_unless({key()}, stop)) {
     asked_by_ = store_->get_text(key());
     answers().set(state_key(rank_), process_state());
@@ -143,7 +144,7 @@ std::string internals::FlightQuestions::ask(std::chrono::milliseconds patience) 
       return states ? merge(*states, {}, patience) : "the store does not answer";
     }
     here.set(state_key(rank_), process_state());
-    fresh_ = Deadline::after(std::chrono::milliseconds(1000));
+    fresh_ = Deadline::after(kFresh);
   }
   return str("what all ranks are doing is told by ", asked_by_);
 }

@@ -10,6 +10,7 @@
 #include "athanor/ops/create.h"
 #include "athanor/ops/pointwise_op.h"
 #include "athanor/ops/ternary.h"
+#include "athanor/tensor/largest_finite.h"
 
 namespace athanor::ops {
 
@@ -375,23 +376,11 @@ struct NanToNum {
   static constexpr bool keeps_self = true;
   Meta infer(const Tensor& self) { return pointwise_meta(schema, self.dtype(), {&self}); }
   void run(const Tensor& out, const Tensor& self) {
-    const double most = largest(self.dtype());
+    const double most = largest_finite(self.dtype());
     launch(nan_to_num_kernel, out, self, nan.value_or(0), posinf.value_or(most), neginf.value_or(-most));
   }
   void save(const Node&, const Tensor& self) { x.save(self); }
   void grad(GradCall& g) { g.set(0, where(isfinite(g.get(x)), g.grad(), Scalar(0))); }
-  static double largest(DType t) {
-    switch (t) {
-      case DType::Half:
-        return 65504;
-      case DType::BFloat16:
-        return 0x1.FEp127;
-      case DType::Double:
-        return std::numeric_limits<double>::max();
-      default:
-        return std::numeric_limits<float>::max();
-    }
-  }
 };
 
 /// To `decimals` places after the point (before it, if negative), halves to even.

@@ -82,11 +82,8 @@ struct StopsFirst {
 /// exit() ends what belongs to its own thread before it takes statics apart, among them those that a library which a
 /// worker is in has made since: oneDNN's compiled code. A main thread that leaves by pthread_exit stops queues, too.
 void stop_before_statics() {
-  if (::gettid() == ::getpid())
-    static_cast<void>([] {
-      thread_local const StopsFirst here;
-      return &here;
-    }());
+  if (::gettid() != ::getpid()) return;
+  [[maybe_unused]] thread_local const StopsFirst here;
 }
 
 /// Called before the first queue starts, with the lock.

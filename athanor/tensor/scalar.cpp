@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "athanor/base/error.h"
+#include "athanor/tensor/largest_finite.h"
 
 namespace athanor {
 
@@ -17,21 +18,20 @@ bool integer_fits(bool is_double, std::int64_t i, double d) {
   return i <= kMost && i >= kLeast;
 }
 
-// The largest finite value, for dtypes that float64 holds.
-double largest(DType dtype) {
+}  // namespace
+
+double largest_finite(DType dtype) {
   switch (dtype) {
     case DType::Half:
       return 65504;
     case DType::BFloat16:
-      return 0x1.fep127;
-    case DType::Float:
-      return std::numeric_limits<float>::max();
-    default:
+      return 0x1.FEp127;
+    case DType::Double:
       return std::numeric_limits<double>::max();
+    default:
+      return std::numeric_limits<float>::max();
   }
 }
-
-}  // namespace
 
 bool Scalar::fits(DType dtype) const {
   const bool is_double = kind_ == Kind::Double;
@@ -52,7 +52,7 @@ bool Scalar::fits(DType dtype) const {
     case DType::BFloat16:
     case DType::Float: {
       const double size = std::fabs(is_double ? double_ : static_cast<double>(int_));
-      return !(size > largest(dtype)) || std::isinf(size);
+      return !(size > largest_finite(dtype)) || std::isinf(size);
     }
     default:
       return true;

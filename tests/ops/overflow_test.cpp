@@ -5,21 +5,13 @@
 
 #include "athanor/nn/functional.h"
 #include "athanor/ops/tensor.h"
+#include "numeric.h"
 
 namespace athanor {
 namespace {
 
+using test::error_of;
 using testing::HasSubstr;
-
-template <class F>
-std::string error_of(F&& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(Overflow, OfANumberThatATensorIsToHoldIsRefused) {
   Tensor bytes = zeros({3}, kChar);
