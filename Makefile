@@ -34,8 +34,8 @@ build-tsan/build.ninja: CMakePresets.json | dependencies
 	@cmake --preset tsan >/dev/null && touch $@
 
 # The Python package's tools; where they cannot be had, the package is skipped by name (remove the folder to try again).
-build/python-env: | dependencies
-	@tools/python_environment.sh build/python-env
+build/python-env: tools/python_environment.sh | dependencies
+	@tools/python_environment.sh build/python-env && touch $@
 
 build: build/build.ninja ## compile everything into build/ (programs in build/bin, the library in build/lib)
 	@$(call ninja,build)

@@ -6,6 +6,7 @@
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 
@@ -20,6 +21,9 @@ def main() -> int:
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     files = [os.path.abspath(f) for f in arguments.files] or [os.path.join(ROOT, f) for f in source_files(ROOT, SUFFIXES)]
+    if not shutil.which("clang-format"):
+        print("SKIP: clang-format is not installed")
+        return 77
     unformatted = []
     for path in files:
         with open(path, "rb") as file:

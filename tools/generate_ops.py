@@ -121,6 +121,16 @@ class Op:
     def results(self):
         return len(self.returns.strip("()").split(",")) if self.returns.startswith("(") else 1
 
+    @property
+    def outs(self):
+        """Names of the tensors that the out= form writes."""
+        return ["out"] if self.results == 1 else [f"out{i}" for i in range(self.results)]
+
+    def out_params(self, tensor, defaults):
+        """Of the out= form: `tensor` is "const Tensor" inside the library, "Tensor" outside."""
+        rest = [a.declare("Tensor", defaults) for a in self.args]
+        return ", ".join([f"{tensor}& {name}" for name in self.outs] + rest)
+
     def return_type(self, tensor):
         r = self.returns
         if self.mutates or r == "()":
@@ -183,7 +193,7 @@ def declarations(stem, ops):
         if op.has_inplace_method:
             out.append(f"void {op.name}_({op.params('Tensor', True)});\n")
         if "out" in op.flags:
-            out.append(f"void {op.name}_out(const Tensor& out{''.join(', ' + a.declare('Tensor', True) for a in op.args)});\n")
+            out.append(f"void {op.name}_out({op.out_params('const Tensor', True)});\n")
     out.append("\n}  // namespace athanor::ops\n")
     return "".join(out)
 
@@ -207,8 +217,8 @@ def glue(stem, ops):
             if "inplace" in op.flags:
                 out.append(f"void {op.name}_({op.params('Tensor', False)}) {{\n{head}"
                            f"  call_inplace(std::move(op), {', '.join(tensors)});\n}}\n")
-            if "out" in op.flags:
-                out.append(f"void {op.name}_out(const Tensor& out, {op.params('Tensor', False)}) {{\n{head}"
+            if "out" in op.flags and op.results == 1:
+                out.append(f"void {op.name}_out({op.out_params('const Tensor', False)}) {{\n{head}"
                            f"  call_out(std::move(op), out, {', '.join(tensors)});\n}}\n")
         elif op.kind == "VIEW":
             out.append(f"Tensor {op.name}({op.params('Tensor', False)}) {{\n  {op.struct} op{{}};\n{settings}"
@@ -220,10 +230,14 @@ def glue(stem, ops):
             if "inplace" in op.flags:
                 out.append(f"void {op.name}_({op.params('Tensor', False)}) {{\n"
                            f"  composite_inplace(\"{op.name}\", self, [&](const Tensor& self) {{ return {op.name}({', '.join(names)}); }});\n}}\n")
-            if "out" in op.flags:
-                comma = ", " if op.args else ""
-                out.append(f"void {op.name}_out(const Tensor& out{comma}{op.params('Tensor', False)}) {{\n"
+            if "out" in op.flags and op.results == 1:
+                out.append(f"void {op.name}_out({op.out_params('const Tensor', False)}) {{\n"
                            f"  composite_out(\"{op.name}\", out, {op.name}({', '.join(names)}));\n}}\n")
+        if "out" in op.flags and op.results > 1:
+            made = ", ".join(f"std::get<{i}>(made)" for i in range(op.results))
+            out.append(f"void {op.name}_out({op.out_params('const Tensor', False)}) {{\n"
+                       f"  const auto made = {op.name}({', '.join(names)});\n"
+                       f"  composite_outs(\"{op.name}\", {{{', '.join(op.outs)}}}, {{{made}}});\n}}\n")
         out.append("\n")
     out.append("}  // namespace athanor::ops\n")
     return "".join(out)
@@ -290,8 +304,10 @@ def functions_of(op):
     if "inplace" in op.flags and first == "self":
         yield Function("Tensor&", f"{op.name}_", *changing, f"ops::{op.name}_({forward(op)}); return self;")
     if "out" in op.flags:
-        yield Function("Tensor&", f"{op.name}_out", *(joined("Tensor& out", p) for p in params),
-                       f"ops::{op.name}_out({joined('out', forward(op))}); return out;")
+        outs = ", ".join(op.outs)
+        returned = "Tensor&" if op.results == 1 else f"std::tuple<{', '.join(['Tensor&'] * op.results)}>"
+        yield Function(returned, f"{op.name}_out", *(op.out_params("Tensor", defaults) for defaults in (True, False)),
+                       f"ops::{op.name}_out({joined(outs, forward(op))}); return {outs if op.results == 1 else f'{{{outs}}}'};")
 
 
 def aliased(aliases, ops):
@@ -319,7 +335,7 @@ def alias_functions_of(alias, op):
     given = ", ".join(a.name for a in op.args)
     for f in functions_of(op):
         name = alias + f.name[len(op.name):]
-        body = f"return {f.name}({joined('out' if name.endswith('_out') else '', given)});"
+        body = f"return {f.name}({joined(', '.join(op.outs) if name.endswith('_out') else '', given)});"
         yield Function(f.returns, name, f.declared, f.defined, body)
 
 

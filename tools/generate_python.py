@@ -47,7 +47,7 @@ ARGUMENT_NAMES = {
 # torch has out= for these, which C++ has not.
 MADE_FOR_OUT = {"arange", "empty", "eye", "full", "linspace", "logspace", "normal", "ones", "rand", "randint", "randn", "randperm", "zeros"}
 # Optional in Python although the C++ signature, which cannot have it otherwise, asks for it.
-NOT_REQUIRED = {("clamp", "min"), ("clip", "min")}
+NOT_REQUIRED = {("clamp", "min")}
 
 
 class Parameter:
@@ -138,7 +138,8 @@ class Form:
     def rows(self):
         rows = [row for p in self.parameters for row in p.rows()]
         if self.kind == "out" or self.may_copy:
-            rows.append(f'{{"out", Kind::Tensor, {str(self.may_copy).lower()}, {str(not self.may_copy).lower()}, true}}')
+            kind = "Tensor" if self.op.results == 1 else "TensorList"
+            rows.append(f'{{"out", Kind::{kind}, {str(self.may_copy).lower()}, {str(not self.may_copy).lower()}, true}}')
         return rows
 
     def text(self):
@@ -149,7 +150,8 @@ class Form:
                 star = True
             parts.append(p.text())
         if self.kind == "out" or self.may_copy:
-            parts += ([] if star else ["*"]) + ["Tensor out=None" if self.may_copy else "Tensor out"]
+            out = "Tensor out" if self.op.results == 1 else "tuple of Tensors out"
+            parts += ([] if star else ["*"]) + [out + "=None" if self.may_copy else out]
         return "(" + ", ".join(parts) + ")"
 
     def body(self):
@@ -169,7 +171,13 @@ class Form:
                          f"    const TensorOptions like_out = options_for_out({options}, out);\n"
                          f"    run({long}, [&] {{ copy_to_out(\"{self.name}\", out, {call}); }});\n"
                          f"    return Py_NewRef(v[{at}]);\n  }}")
-        if self.kind == "out":
+        if self.kind == "out" and self.op.results > 1:
+            call = f"athanor::{self.op.name}_out({', '.join([f'out[{i}]' for i in range(self.op.results)] + names)})"
+            lines.append(f"  std::vector<Tensor> out = to_outs(\"{self.name}\", v[{at}], {self.op.results});\n"
+                         f"  run({long}, [&] {{ {call}; }});\n"
+                         f"  return named_results(\"{self.op.name}\", \"{RESULT_NAMES[self.op.name]}\", "
+                         f"PySequence_Tuple(v[{at}]));")
+        elif self.kind == "out":
             lines.append(f"  Tensor out = to_tensor(v[{at}]);")
             call = f"athanor::{self.op.name}_out({', '.join(['out'] + names)})"
             lines.append(f"  run({long}, [&] {{ {call}; }});\n  return Py_NewRef(v[{at}]);")

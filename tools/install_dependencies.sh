@@ -16,7 +16,7 @@ packages=(
   # the plug-ins gloo and mpi
   libgloo-dev libopenmpi-dev openmpi-bin
   # tests, benchmarks, style
-  libgtest-dev libgmock-dev libbenchmark-dev python3-yaml clang-format clang-tidy
+  libgtest-dev libgmock-dev libbenchmark-dev python3-yaml clang-format clang-tidy doxygen
 )
 
 say() { printf 'install_dependencies: %s\n' "$*" >&2; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the virtual environment FOLDER with what building and testing the Python package needs: nanobind,
-# NumPy, a type checker.
+# NumPy, a type checker; and what tests hold our readers and writers of files against.
 # Where no index can be reached it leaves FOLDER/unavailable with the reason instead, and the Python package is skipped
 # by name; the next call tries again. Quiet when nothing is to do.
 #
@@ -9,7 +9,7 @@ set -uo pipefail
 
 folder=$1
 python=${2:-${ATHANOR_PYTHON:-python3}}
-packages=("nanobind>=2.4" "numpy" "mypy")
+packages=("nanobind>=2.4" "numpy" "mypy" "safetensors" "pillow")
 
 say() { printf 'python_environment: %s\n' "$*" >&2; }
 unavailable() {
@@ -19,7 +19,7 @@ unavailable() {
   exit 0
 }
 
-[[ -x $folder/bin/python && -e $folder/complete ]] && exit 0
+[[ -x $folder/bin/python && $(cat "$folder/complete" 2>/dev/null) == "${packages[*]}" ]] && exit 0
 mkdir -p "$folder"
 log=$folder/log
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
@@ -32,4 +32,4 @@ if ! timeout 300 "$folder/bin/python" -m pip install --quiet --disable-pip-versi
   tail -n 3 "$folder/log" >&2
   unavailable "pip could not install ${packages[*]} (no index within reach?)"
 fi
-touch "$folder/complete"
+echo "${packages[*]}" >"$folder/complete"

@@ -28,10 +28,10 @@ class __attribute__((visibility("default"))) Error : public std::exception {
   const char* where_;
 };
 
-#define ATHANOR_ERROR_TYPE(name)                                \
+#define ATHANOR_ERROR_TYPE(name)                                     \
   class __attribute__((visibility("default"))) name : public Error { \
-   public:                                                      \
-    using Error::Error;                                         \
+   public:                                                           \
+    using Error::Error;                                              \
   }
 ATHANOR_ERROR_TYPE(IndexError);           ///< an index or dimension out of range
 ATHANOR_ERROR_TYPE(ValueError);           ///< a value outside its domain
@@ -59,7 +59,7 @@ inline void append(std::string& out, const std::vector<std::int64_t>& values) {
   append_list(out, values.data(), values.size());
 }
 template <class T>
-  requires std::is_integral_v<T>
+requires std::is_integral_v<T>
 void append(std::string& out, T value) {
   if constexpr (std::is_signed_v<T>)
     append_signed(out, value);

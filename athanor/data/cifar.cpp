@@ -110,7 +110,8 @@ Example<> CIFAR::get(std::size_t index) {
 
 Example<> CIFAR::get_stacked(ArrayRef<std::size_t> indices) {
   const NoGradGuard off;
-  return {detail::to_floats(detail::gather_rows(content_->bytes, indices)), detail::gather_rows(content_->targets, indices)};
+  return {detail::to_floats(detail::gather_rows(content_->bytes, indices)),
+          detail::gather_rows(content_->targets, indices)};
 }
 
 CIFAR10::CIFAR10(const std::string& root, Mode mode)

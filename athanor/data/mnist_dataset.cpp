@@ -49,7 +49,8 @@ Example<> MNIST::get(std::size_t index) {
 
 Example<> MNIST::get_stacked(ArrayRef<std::size_t> indices) {
   const NoGradGuard off;
-  return {detail::to_floats(detail::gather_rows(content_->bytes, indices)), detail::gather_rows(content_->targets, indices)};
+  return {detail::to_floats(detail::gather_rows(content_->bytes, indices)),
+          detail::gather_rows(content_->targets, indices)};
 }
 
 std::optional<std::size_t> MNIST::size() const { return static_cast<std::size_t>(content_->targets.size(0)); }

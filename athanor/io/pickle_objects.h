@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "athanor/ops/ivalue_access.h"
 #include "athanor/io/pickle.h"
+#include "athanor/ops/ivalue_access.h"
 
 namespace athanor::io::detail {
 

@@ -1,8 +1,8 @@
 #include <bit>
 #include <unordered_map>
 
-#include "athanor/ops/ivalue_access.h"
 #include "athanor/io/pickle.h"
+#include "athanor/ops/ivalue_access.h"
 
 namespace athanor::io {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "athanor/io/file.h"
-#include "athanor/ops/ivalue.h"
 #include "athanor/io/tensor_io.h"
 #include "athanor/nn/module.h"
+#include "athanor/ops/ivalue.h"
 #include "athanor/optim/optimizer.h"
 
 namespace athanor {

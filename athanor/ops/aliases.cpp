@@ -16,6 +16,7 @@ ATHANOR_ALIAS("subtract", "sub");
 ATHANOR_ALIAS("multiply", "mul");
 ATHANOR_ALIAS("divide", "div");
 ATHANOR_ALIAS("true_divide", "div");
+ATHANOR_ALIAS("clip", "clamp");
 
 // Comparisons.
 ATHANOR_ALIAS("greater", "gt");

@@ -89,7 +89,7 @@ Tensor inverse(const Tensor& self) { return linalg_inv(self); }
 
 /// Sign and logarithm of the absolute value of determinants; 0 and -inf for a singular matrix, which has no gradient.
 struct SlogDet {
-  ATHANOR_OP("linalg_slogdet(Tensor A) -> (Tensor, Tensor)");
+  ATHANOR_OP("linalg_slogdet(Tensor A) -> (Tensor, Tensor) | out");
   static constexpr const char* grad_name = "LinalgSlogdetBackward0";
   SavedTensor a;
   std::array<Meta, 2> infer(const Tensor& A) {
@@ -105,7 +105,7 @@ struct SlogDet {
   }
 };
 /// The sign of the determinant of each matrix, (*, n, n), and the logarithm of its size.
-ATHANOR_FUNCTION("slogdet(Tensor self) -> (Tensor, Tensor)");
+ATHANOR_FUNCTION("slogdet(Tensor self) -> (Tensor, Tensor) | out");
 std::tuple<Tensor, Tensor> slogdet(const Tensor& self) { return linalg_slogdet(self); }
 
 /// Determinants. Their gradient needs the inverse: it throws LinAlgError for a singular matrix.

@@ -182,4 +182,15 @@ void composite_out(const char* name, const Tensor& out, const Tensor& value) {
   copy_(out, value);
 }
 
+void composite_outs(const char* name, std::initializer_list<Tensor> outs, std::initializer_list<Tensor> values) {
+  for (std::size_t i = 0; i < outs.size(); ++i) {
+    const Tensor &out = outs.begin()[i], &value = values.begin()[i];
+    ATHANOR_CHECK(out.defined(), name, ": out= has a tensor that is not defined at place ", i,
+                  "; make it with empty({0})");
+    ATHANOR_CHECK(out.dtype() == value.dtype(), name, ": out= has dtype ", out.dtype(), " at place ", i,
+                  ", but the result has ", value.dtype(), "; make it with that dtype");
+  }
+  for (std::size_t i = 0; i < outs.size(); ++i) composite_out(name, outs.begin()[i], values.begin()[i]);
+}
+
 }  // namespace athanor::ops

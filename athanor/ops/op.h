@@ -28,6 +28,7 @@
 /// ATHANOR_ALIAS("absolute", "abs") gives an op another name, all overloads and forms included.
 
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <tuple>
 
@@ -324,6 +325,9 @@ void record_overwrite(const Tensor& self);
 void copy_into(const Tensor& out, const Tensor& value);
 /// The in-place and out= forms of composites: computed aside, then copied.
 void composite_out(const char* name, const Tensor& out, const Tensor& value);
+/// The out= form of ops with several results. Throws, before anything is written, unless each `out` has its result's
+/// dtype.
+void composite_outs(const char* name, std::initializer_list<Tensor> outs, std::initializer_list<Tensor> values);
 /// `compute` makes the new value from self, or from a copy of it if a gradient will need the old one.
 template <class F>
 void composite_inplace(const char* name, const Tensor& self, F&& compute) {

@@ -93,7 +93,7 @@ struct MinAll : ExtremeReduction<MinAll, ReduceOp::Min> {
 
 /// The least and the greatest element, of all or along dim.
 struct AminMax : Reduction {
-  ATHANOR_OP("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor, Tensor)");
+  ATHANOR_OP("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor, Tensor) | out");
   std::optional<std::int64_t> dim;
   bool keepdim;
   SavedTensor x, low, high;
@@ -154,14 +154,14 @@ struct ExtremeAlong : Reduction {
 
 /// The greatest element along dim and its index (the first of equals); NaN counts as the greatest.
 struct MaxDim : ExtremeAlong<MaxDim, ArgReduceOp::Max> {
-  ATHANOR_OP("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)");
+  ATHANOR_OP("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor) | out");
   std::int64_t dim;
   bool keepdim;
 };
 
 /// The least element along dim and its index (the first of equals); NaN counts as the least.
 struct MinDim : ExtremeAlong<MinDim, ArgReduceOp::Min> {
-  ATHANOR_OP("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)");
+  ATHANOR_OP("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor) | out");
   std::int64_t dim;
   bool keepdim;
 };

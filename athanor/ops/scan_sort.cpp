@@ -212,12 +212,12 @@ struct ScanExtreme {
 
 /// Running maximum along dim and the index of its latest occurrence.
 struct CumMax : ScanExtreme<CumMax, ScanExtremeOp::CumMax> {
-  ATHANOR_OP("cummax(Tensor self, int dim) -> (Tensor, Tensor)");
+  ATHANOR_OP("cummax(Tensor self, int dim) -> (Tensor, Tensor) | out");
   std::int64_t dim;
 };
 /// Running minimum along dim and the index of its latest occurrence.
 struct CumMin : ScanExtreme<CumMin, ScanExtremeOp::CumMin> {
-  ATHANOR_OP("cummin(Tensor self, int dim) -> (Tensor, Tensor)");
+  ATHANOR_OP("cummin(Tensor self, int dim) -> (Tensor, Tensor) | out");
   std::int64_t dim;
 };
 
@@ -225,7 +225,7 @@ struct CumMin : ScanExtreme<CumMin, ScanExtremeOp::CumMin> {
 
 /// self in order along dim, and where each element was. The sort is always stable; NaN is the greatest.
 struct Sort {
-  ATHANOR_OP("sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor, Tensor)");
+  ATHANOR_OP("sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor, Tensor) | out");
   std::int64_t dim;
   bool descending;
   std::int64_t size = 1;
@@ -243,7 +243,8 @@ struct Sort {
   void grad(GradCall& g) { g.set(0, _scatter_along(g.grad(), g.get(place), dim, size)); }
 };
 
-ATHANOR_FUNCTION("sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor, Tensor)");
+ATHANOR_FUNCTION(
+    "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor, Tensor) | out");
 std::tuple<Tensor, Tensor> sort(const Tensor& self, std::optional<bool> /*stable*/, std::int64_t dim, bool descending) {
   return sort(self, dim, descending);
 }
@@ -270,7 +271,7 @@ Tensor msort(const Tensor& self) { return std::get<0>(sort(self, 0, false)); }
 
 /// The k greatest (or least) elements along dim and their indices.
 struct TopK {
-  ATHANOR_OP("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor, Tensor)");
+  ATHANOR_OP("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor, Tensor) | out");
   std::int64_t k, dim;
   bool largest, sorted;
   std::int64_t size = 1;
@@ -321,7 +322,7 @@ struct SelectAlong : Reduction {
 
 /// The k-th least element (from 1) along dim and its index.
 struct KthValue : SelectAlong<KthValue> {
-  ATHANOR_OP("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor, Tensor)");
+  ATHANOR_OP("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor, Tensor) | out");
   std::int64_t k, dim;
   bool keepdim;
   void check(const Tensor& self) const {
@@ -336,7 +337,7 @@ struct KthValue : SelectAlong<KthValue> {
 
 /// The lower median along dim and its index; NaN if there is one.
 struct MedianDim : SelectAlong<MedianDim> {
-  ATHANOR_OP("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)");
+  ATHANOR_OP("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor) | out");
   std::int64_t dim;
   bool keepdim;
   void fill(const Tensor& values, const Tensor& indices, const Tensor& self) const {
@@ -346,7 +347,7 @@ struct MedianDim : SelectAlong<MedianDim> {
 
 /// The lower median of what is not NaN along dim, and its index.
 struct NanMedianDim : SelectAlong<NanMedianDim> {
-  ATHANOR_OP("nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)");
+  ATHANOR_OP("nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor) | out");
   std::int64_t dim;
   bool keepdim;
   void fill(const Tensor& values, const Tensor& indices, const Tensor& self) const {
@@ -387,7 +388,7 @@ Tensor nanmedian(const Tensor& self) { return flat_median(self, true); }
 
 /// The most frequent value along dim (the least of equals) and the index of its last occurrence.
 struct Mode : SelectAlong<Mode> {
-  ATHANOR_OP("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor, Tensor)");
+  ATHANOR_OP("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor, Tensor) | out");
   std::int64_t dim;
   bool keepdim;
   void fill(const Tensor& values, const Tensor& indices, const Tensor& self) const {

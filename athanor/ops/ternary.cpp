@@ -170,11 +170,6 @@ ATHANOR_FUNCTION("clamp_max(Tensor self, Scalar max) -> Tensor | inplace out");
 Tensor clamp_max(const Tensor& self, const Scalar& max) {
   return clamp(self, std::optional<Scalar>(), std::optional<Scalar>(max));
 }
-/// Another name of clamp: each element, or min where it is less, or max where it is greater.
-ATHANOR_FUNCTION("clip(Tensor self, Scalar? min, Scalar? max=None) -> Tensor | inplace out");
-Tensor clip(const Tensor& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
-  return clamp(self, min, max);
-}
 
 // Interpolation and fused products.
 

@@ -1,5 +1,6 @@
 #pragma once
-/// Anomaly mode: nodes note where they were made, and the engine looks for NaN in what they return. Slow; for debugging.
+/// Anomaly mode: nodes note where they were made, and the engine looks for NaN in what they return. Slow; for
+/// debugging.
 
 #include <string>
 
@@ -14,8 +15,7 @@ std::string current_backtrace();
 /// Switches anomaly mode on for its scope.
 class DetectAnomalyGuard {
  public:
-  explicit DetectAnomalyGuard(bool check_nan = true)
-      : was_on_(anomaly_enabled()), checked_nan_(anomaly_checks_nan()) {
+  explicit DetectAnomalyGuard(bool check_nan = true) : was_on_(anomaly_enabled()), checked_nan_(anomaly_checks_nan()) {
     set_anomaly(true, check_nan);
   }
   ~DetectAnomalyGuard() { set_anomaly(was_on_, checked_nan_); }

@@ -60,13 +60,15 @@ inline void append(std::string& out, DType t) { out += dtype_name(t); }
 
 template <class T>
 struct dtype_of;
-#define ATHANOR_FORALL_DTYPES(X)                                                                                     \
-  X(std::uint8_t, Byte) X(std::int8_t, Char) X(std::int16_t, Short) X(std::int32_t, Int) X(std::int64_t, Long)      \
-      X(::athanor::Half, Half) X(float, Float) X(double, Double) X(bool, Bool) X(::athanor::BFloat16, BFloat16)
-#define ATHANOR_DTYPE_OF(type, name)                  \
-  template <>                                         \
-  struct dtype_of<type> {                             \
-    static constexpr DType value = DType::name;       \
+// clang-format off
+#define ATHANOR_FORALL_DTYPES(X)                                                                                        \
+  X(std::uint8_t, Byte) X(std::int8_t, Char) X(std::int16_t, Short) X(std::int32_t, Int) X(std::int64_t, Long)         \
+  X(::athanor::Half, Half) X(float, Float) X(double, Double) X(bool, Bool) X(::athanor::BFloat16, BFloat16)
+// clang-format on
+#define ATHANOR_DTYPE_OF(type, name)            \
+  template <>                                   \
+  struct dtype_of<type> {                       \
+    static constexpr DType value = DType::name; \
   };
 ATHANOR_FORALL_DTYPES(ATHANOR_DTYPE_OF)
 #undef ATHANOR_DTYPE_OF
@@ -88,7 +90,8 @@ decltype(auto) dispatch_all(DType t, F&& fn) {
     return fn(TypeTag<type>{});
     ATHANOR_FORALL_DTYPES(ATHANOR_CASE)
 #undef ATHANOR_CASE
-    default: break;
+    default:
+      break;
   }
   ATHANOR_THROW(TypeError, "undefined dtype");
 }
@@ -96,11 +99,16 @@ decltype(auto) dispatch_all(DType t, F&& fn) {
 template <class F>
 decltype(auto) dispatch_floating(DType t, const char* op, F&& fn) {
   switch (t) {
-    case DType::Float: return fn(TypeTag<float>{});
-    case DType::Double: return fn(TypeTag<double>{});
-    case DType::Half: return fn(TypeTag<Half>{});
-    case DType::BFloat16: return fn(TypeTag<BFloat16>{});
-    default: break;
+    case DType::Float:
+      return fn(TypeTag<float>{});
+    case DType::Double:
+      return fn(TypeTag<double>{});
+    case DType::Half:
+      return fn(TypeTag<Half>{});
+    case DType::BFloat16:
+      return fn(TypeTag<BFloat16>{});
+    default:
+      break;
   }
   ATHANOR_THROW(TypeError, op, ": expected a floating dtype, got ", dtype_name(t));
 }

@@ -1,6 +1,6 @@
 #pragma once
-/// View: what a kernel sees of a tensor: an address, a dtype and a geometry, owning nothing. ArrayRef-like: valid for the
-/// duration of the kernel call.
+/// View: what a kernel sees of a tensor: an address, a dtype and a geometry, owning nothing. ArrayRef-like: valid for
+/// the duration of the kernel call.
 
 #include <cstring>
 

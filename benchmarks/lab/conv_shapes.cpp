@@ -51,8 +51,13 @@ struct Array {
     for (std::int64_t i = 0; i < n; ++i) values[i] = static_cast<float>((i * 2654435761u >> 8) % 1000) / 1000 - .5f;
   }
   View view() {
-    return {values.data(), sizes.data(), strides.data(), static_cast<std::int64_t>(values.size()), DType::Float,
-            static_cast<std::int8_t>(sizes.size()), true};
+    return {values.data(),
+            sizes.data(),
+            strides.data(),
+            static_cast<std::int64_t>(values.size()),
+            DType::Float,
+            static_cast<std::int8_t>(sizes.size()),
+            true};
   }
 };
 
@@ -112,23 +117,21 @@ void run(const Layer& l, const dnnl::engine& e) {
   p.padding = {l.pad, l.pad, 0};
   line(
       l, "forward",
-      [&] {
-        conv_forward_kernel.get(kCPU)(y.view(), x.view(), weight.view(), bias.view(), p, Epilogue::Relu);
-      },
+      [&] { conv_forward_kernel.get(kCPU)(y.view(), x.view(), weight.view(), bias.view(), p, Epilogue::Relu); },
       [&] {
         f.execute(s, {{DNNL_ARG_SRC, fi}, {DNNL_ARG_WEIGHTS, fw}, {DNNL_ARG_BIAS, mb}, {DNNL_ARG_DST, fo}});
       });
   line(
       l, "input", [&] { conv_backward_input_kernel.get(kCPU)(dx.view(), y.view(), weight.view(), p); },
-      [&] { d.execute(s, {{DNNL_ARG_DIFF_SRC, di}, {DNNL_ARG_WEIGHTS, dww}, {DNNL_ARG_DIFF_DST, dd}}); });
+      [&] {
+        d.execute(s, {{DNNL_ARG_DIFF_SRC, di}, {DNNL_ARG_WEIGHTS, dww}, {DNNL_ARG_DIFF_DST, dd}});
+      });
   line(
       l, "weight",
       [&] { conv_backward_weight_kernel.get(kCPU)(dweight.view(), dbias.view(), y.view(), x.view(), p, View{}); },
       [&] {
-        g.execute(s, {{DNNL_ARG_SRC, wi},
-                      {DNNL_ARG_DIFF_WEIGHTS, ww},
-                      {DNNL_ARG_DIFF_BIAS, mb},
-                      {DNNL_ARG_DIFF_DST, wo}});
+        g.execute(s,
+                  {{DNNL_ARG_SRC, wi}, {DNNL_ARG_DIFF_WEIGHTS, ww}, {DNNL_ARG_DIFF_BIAS, mb}, {DNNL_ARG_DIFF_DST, wo}});
       });
 }
 
@@ -141,13 +144,13 @@ int main(int argc, char** argv) {
   set_num_threads(threads);
   omp_set_num_threads(threads);
   const dnnl::engine e(dnnl::engine::kind::cpu, 0);
-  const Layer layers[] = {{"conv1", 64, 1, 28, 32, 3, 0, 1},     {"conv2", 64, 32, 26, 64, 3, 0, 1},
-                          {"tut1", 128, 1, 28, 10, 5, 0, 1},     {"tut2", 128, 10, 12, 20, 5, 0, 1},
-                          {"stem7x7", 4, 3, 224, 64, 7, 3, 2},   {"res56a", 4, 64, 56, 64, 1, 0, 1},
-                          {"res56b", 4, 64, 56, 64, 3, 1, 1},    {"res56c", 4, 64, 56, 256, 1, 0, 1},
-                          {"res28b", 8, 128, 28, 128, 3, 1, 1},  {"res28s", 8, 128, 56, 128, 3, 1, 2},
+  const Layer layers[] = {{"conv1", 64, 1, 28, 32, 3, 0, 1},      {"conv2", 64, 32, 26, 64, 3, 0, 1},
+                          {"tut1", 128, 1, 28, 10, 5, 0, 1},      {"tut2", 128, 10, 12, 20, 5, 0, 1},
+                          {"stem7x7", 4, 3, 224, 64, 7, 3, 2},    {"res56a", 4, 64, 56, 64, 1, 0, 1},
+                          {"res56b", 4, 64, 56, 64, 3, 1, 1},     {"res56c", 4, 64, 56, 256, 1, 0, 1},
+                          {"res28b", 8, 128, 28, 128, 3, 1, 1},   {"res28s", 8, 128, 56, 128, 3, 1, 2},
                           {"res14a", 16, 1024, 14, 256, 1, 0, 1}, {"res14b", 16, 256, 14, 256, 3, 1, 1},
-                          {"res7b", 16, 512, 7, 512, 3, 1, 1},   {"res7c", 16, 512, 7, 2048, 1, 0, 1},
+                          {"res7b", 16, 512, 7, 512, 3, 1, 1},    {"res7c", 16, 512, 7, 2048, 1, 0, 1},
                           {"down1x1", 8, 256, 56, 512, 1, 0, 2}};
   for (const Layer& l : layers)
     if (argc <= 3 || std::strstr(l.name, argv[3])) run(l, e);

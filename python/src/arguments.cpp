@@ -449,6 +449,13 @@ void copy_to_out(const char* op, const Tensor& out, const Tensor& value) {
   athanor::ops::composite_out(op, out, value);
 }
 
+std::vector<Tensor> to_outs(const char* op, PyObject* v, std::size_t count) {
+  std::vector<Tensor> outs = to_tensor_list(v);
+  ATHANOR_CHECK_TYPE(TypeError, outs.size() == count, op, "(): argument 'out' must be tuple of ", count,
+                     " Tensors, got ", outs.size());
+  return outs;
+}
+
 PyObject* to_python(const Scalar& s) {
   if (s.isBoolean()) return PyBool_FromLong(s.toBool());
   if (s.isFloatingPoint()) return PyFloat_FromDouble(s.toDouble());

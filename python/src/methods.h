@@ -18,27 +18,23 @@ extern PyMethodDef tensor_methods[];
 extern PyGetSetDef tensor_properties[];
 
 // Slots of the number protocol: (slot, function).
-#define ATHANOR_NUMBER_SLOTS(X)                                                                                        \
-  X(Py_nb_add, number_add)                                                                                             \
-  X(Py_nb_subtract, number_subtract)                                                                                   \
-  X(Py_nb_multiply, number_multiply)                                                                                   \
-  X(Py_nb_true_divide, number_divide)                                                                                  \
-  X(Py_nb_floor_divide, number_floor_divide) X(Py_nb_remainder, number_remainder)                                      \
-      X(Py_nb_matrix_multiply, number_matmul) X(Py_nb_and, number_and) X(Py_nb_or, number_or) X(Py_nb_xor, number_xor) \
-          X(Py_nb_lshift, number_left_shift) X(Py_nb_rshift, number_right_shift) X(Py_nb_power, number_power)          \
-              X(Py_nb_inplace_power, number_inplace_power) X(Py_nb_inplace_add, number_inplace_add) X(                 \
-                  Py_nb_inplace_subtract, number_inplace_subtract) X(Py_nb_inplace_multiply, number_inplace_multiply)  \
-                  X(Py_nb_inplace_true_divide, number_inplace_divide)                                                  \
-                      X(Py_nb_inplace_floor_divide, number_inplace_floor_divide)                                       \
-                          X(Py_nb_inplace_remainder, number_inplace_remainder)                                         \
-                              X(Py_nb_inplace_and, number_inplace_and) X(Py_nb_inplace_or, number_inplace_or)          \
-                                  X(Py_nb_inplace_xor, number_inplace_xor)                                             \
-                                      X(Py_nb_inplace_lshift, number_inplace_left_shift)                               \
-                                          X(Py_nb_inplace_rshift, number_inplace_right_shift)                          \
-                                              X(Py_nb_negative, number_negative) X(Py_nb_positive, number_positive)    \
-                                                  X(Py_nb_absolute, number_absolute) X(Py_nb_invert, number_invert)    \
-                                                      X(Py_nb_bool, number_bool) X(Py_nb_int, number_int)              \
-                                                          X(Py_nb_float, number_float) X(Py_nb_index, number_index)
+// clang-format off
+#define ATHANOR_NUMBER_SLOTS(X)                                                                                       \
+  X(Py_nb_add, number_add) X(Py_nb_subtract, number_subtract) X(Py_nb_multiply, number_multiply)                      \
+  X(Py_nb_true_divide, number_divide) X(Py_nb_floor_divide, number_floor_divide)                                      \
+  X(Py_nb_remainder, number_remainder) X(Py_nb_matrix_multiply, number_matmul) X(Py_nb_and, number_and)               \
+  X(Py_nb_or, number_or) X(Py_nb_xor, number_xor) X(Py_nb_lshift, number_left_shift)                                  \
+  X(Py_nb_rshift, number_right_shift) X(Py_nb_power, number_power) X(Py_nb_inplace_power, number_inplace_power)       \
+  X(Py_nb_inplace_add, number_inplace_add) X(Py_nb_inplace_subtract, number_inplace_subtract)                         \
+  X(Py_nb_inplace_multiply, number_inplace_multiply) X(Py_nb_inplace_true_divide, number_inplace_divide)              \
+  X(Py_nb_inplace_floor_divide, number_inplace_floor_divide)                                                          \
+  X(Py_nb_inplace_remainder, number_inplace_remainder) X(Py_nb_inplace_and, number_inplace_and)                       \
+  X(Py_nb_inplace_or, number_inplace_or) X(Py_nb_inplace_xor, number_inplace_xor)                                     \
+  X(Py_nb_inplace_lshift, number_inplace_left_shift) X(Py_nb_inplace_rshift, number_inplace_right_shift)              \
+  X(Py_nb_negative, number_negative) X(Py_nb_positive, number_positive) X(Py_nb_absolute, number_absolute)            \
+  X(Py_nb_invert, number_invert) X(Py_nb_bool, number_bool) X(Py_nb_int, number_int)                                  \
+  X(Py_nb_float, number_float) X(Py_nb_index, number_index)
+// clang-format on
 
 PyObject* number_power(PyObject* a, PyObject* b, PyObject* modulus);
 PyObject* number_inplace_power(PyObject* a, PyObject* b, PyObject* modulus);

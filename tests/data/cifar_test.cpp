@@ -55,18 +55,17 @@ TEST(CIFAR100, HasFineAndCoarseLabels) {
 }
 
 TEST(CIFAR10, ReadsPythonsBatches) {
-  SKIP_WITHOUT_PEER("numpy");
+  SKIP_WITHOUT_PYTHON("numpy");
   const io::TempFolder folder;
   // As the data set's own files: pickled by Python 2, whose texts are bytes; then as Python 3 writes.
-  ASSERT_TRUE(io::run_python(folder, R"(
+  ASSERT_TRUE(io::run_python(folder, "numpy", R"(
 import numpy as np, pickle, os
 os.mkdir('cifar-10-batches-py'); os.mkdir('cifar-100-python')
 data = (np.arange(2 * 3072) % 256).astype(np.uint8).reshape(2, 3072)
 pickle.dump({'data': data, 'labels': [3, 9], 'filenames': ['a', 'b']}, open('cifar-10-batches-py/test_batch', 'wb'), protocol=2)
 pickle.dump({'data': np.asfortranarray(data), 'fine_labels': [1, 2], 'coarse_labels': [0, 1]},
             open('cifar-100-python/train', 'wb'), protocol=4)
-)",
-                             io::peer_python()));
+)"));
   CIFAR10 test(folder.path(), CIFAR::Mode::kTest);
   EXPECT_TRUE(equal(test.targets(), tensor({3, 9}, kLong)));
   EXPECT_TRUE(equal(test.bytes().reshape({-1}), arange(2 * 3072).remainder(256).to(kByte)));

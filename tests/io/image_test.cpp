@@ -129,18 +129,16 @@ TEST(Jpeg, DamageNamesTheFile) {
 TEST(Images, DecodeAsPillowDoes) {
   const std::string folder = data::find_shared_data("images");
   if (folder.empty()) GTEST_SKIP() << "no photographs in ../shared/data/images";
-  SKIP_WITHOUT_PEER("PIL, numpy");
+  SKIP_WITHOUT_PYTHON("PIL, numpy");
   const TempFolder temp;
-  ASSERT_TRUE(run_python(temp,
-                         "from PIL import Image\nimport numpy as np\n"
-                         "for n in 'chelsea.png', 'coffee.png', 'rocket.jpg':\n"
-                         "    a = np.asarray(Image.open('" +
-                             folder +
-                             "/' + n).convert('RGB'))\n"
-                             "    a.transpose(2, 0, 1).tofile(n + '.raw')\n"
-                             "    np.asarray(Image.open('" +
-                             folder + "/' + n).convert('RGB').convert('L')).tofile(n + '.gray')\n",
-                         peer_python()));
+  ASSERT_TRUE(run_python(temp, "PIL, numpy", "folder = '" + folder + "'" + R"(
+from PIL import Image
+import numpy as np
+for n in 'chelsea.png', 'coffee.png', 'rocket.jpg':
+    colours = Image.open(folder + '/' + n).convert('RGB')
+    np.asarray(colours).transpose(2, 0, 1).tofile(n + '.raw')
+    np.asarray(colours.convert('L')).tofile(n + '.gray')
+)"));
   for (const std::string name : {"chelsea.png", "coffee.png", "rocket.jpg"}) {
     for (const bool gray : {false, true}) {
       const Tensor image = read_image(folder + "/" + name, gray ? ImageMode::Gray : ImageMode::Rgb);

@@ -195,7 +195,7 @@ TEST(Npy, WriteRoundTripsEveryDtype) {
 TEST(Npy, FilesAreNumPysByteForByte) {
   SKIP_WITHOUT_PYTHON("numpy");
   const TempFolder folder;
-  ASSERT_TRUE(run_python(folder, R"(
+  ASSERT_TRUE(run_python(folder, "numpy", R"(
 import numpy as np
 for i, dt in enumerate(['u1', 'i1', 'i2', 'i4', 'i8', 'f2', 'f4', 'f8', '?']):
     for j, shape in enumerate([(), (5,), (0, 3), (2, 3, 4), (1000000, 0)]):

@@ -296,7 +296,7 @@ TEST(Zip, ReadsWhatPythonPacked) {
   // zipfile.ZipFile(f, 'w', ZIP_DEFLATED).writestr('a', b'x' * 100) of Python 3.11.
   const TempFolder folder;
   SKIP_WITHOUT_PYTHON("zipfile");
-  ASSERT_TRUE(run_python(folder, R"(
+  ASSERT_TRUE(run_python(folder, "zipfile", R"(
 import zipfile
 with zipfile.ZipFile('x.zip', 'w', zipfile.ZIP_DEFLATED) as z:
     z.writestr('a', b'x' * 100000)
@@ -328,7 +328,7 @@ TEST(Zip, WritesBothFormsForPython) {
     write_file(folder / (large ? "small.zip" : "large.zip"), out);
   }
   SKIP_WITHOUT_PYTHON("zipfile");
-  EXPECT_TRUE(run_python(folder, R"(
+  EXPECT_TRUE(run_python(folder, "zipfile", R"(
 import zipfile
 for name in 'small.zip', 'large.zip':
     z = zipfile.ZipFile(name)
@@ -338,7 +338,7 @@ for name in 'small.zip', 'large.zip':
 }
 
 TEST(PyTorch, ReadsOursAndWeReadPyTorchs) {
-  SKIP_WITHOUT_PEER("torch");
+  SKIP_WITHOUT_PYTHON("torch");
   const TempFolder folder;
   GenericDict dict;
   const Tensor base = arange(6, kFloat).view({2, 3});
@@ -358,7 +358,7 @@ TEST(PyTorch, ReadsOursAndWeReadPyTorchs) {
   net->forward(ones({4, 2})).pow(2).sum().backward();
   adam.step();
   save_pt(folder / "adam.pt", to_ivalue(adam));
-  ASSERT_TRUE(run_python(folder, R"(
+  ASSERT_TRUE(run_python(folder, "torch", R"(
 import torch
 # 1.13's restricted reader knows no floats outside tensors, not even those that it wrote itself.
 restricted = not torch.__version__.startswith('1.')
@@ -388,8 +388,7 @@ torch.save(net, 'whole.pt')
 torch.save(torch.ones(3), 'legacy.pt', _use_new_zipfile_serialization=False)
 torch.jit.save(torch.jit.script(net), 'script.pt')
 torch.save(net.state_dict(), 'state.pt')
-)",
-                         peer_python()));
+)"));
   nn::Sequential theirs(nn::Linear(2, 3), nn::BatchNorm1d(3));
   const IValue v = load_pt(folder / "theirs.pt", Loading::Copied);
   theirs->load_state_dict(to_state_dict(v["model"]));

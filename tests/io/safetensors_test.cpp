@@ -190,7 +190,7 @@ TEST(Safetensors, SavingRefusesBadNames) {
 TEST(Safetensors, FilesAreThePythonPackagesByteForByte) {
   SKIP_WITHOUT_PYTHON("numpy, safetensors.numpy");
   const TempFolder folder;
-  ASSERT_TRUE(run_python(folder, R"(
+  ASSERT_TRUE(run_python(folder, "numpy, safetensors.numpy", R"(
 import numpy as np, safetensors, safetensors.numpy as st
 tensors = {}
 for dt in ['u1', 'i1', 'i2', 'i4', 'i8', 'f2', 'f4', 'f8', '?']:
@@ -216,7 +216,7 @@ open('theirs', 'wb').write(safetensors.serialize(raw, metadata={'format': 'pt'})
   std::reverse(tensors.begin(), tensors.end());
   write_safetensors(folder / "ours", tensors, theirs.metadata());
   EXPECT_TRUE(read_text(folder / "ours") == read_text(folder / "theirs"));
-  EXPECT_TRUE(run_python(folder, R"(
+  EXPECT_TRUE(run_python(folder, "numpy, safetensors.numpy", R"(
 from safetensors import safe_open
 with safe_open('ours', 'numpy') as f:
     assert f.metadata() == {'format': 'pt'}

@@ -161,7 +161,7 @@ TEST(TensorIo, PyTorchReadsAndWritesTheSameFiles) {
   NamedTensors tensors;
   for (const DType t : kAllTypes) tensors.emplace_back(dtype_name(t), counted(t, {2, 3}));
   save_safetensors(folder / "ours", tensors, {{"format", "pt"}});
-  ASSERT_TRUE(run_python(folder, R"(
+  ASSERT_TRUE(run_python(folder, "torch, safetensors.torch", R"(
 import torch, safetensors.torch as st
 ours = st.load_file('ours')
 assert len(ours) == 10, ours.keys()

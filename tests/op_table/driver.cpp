@@ -159,6 +159,7 @@ class Checker {
   }
   void check_inplace(const Case& c, const Sample& s, DType t);
   void check_out(const Case& c, const Sample& s, DType t);
+  void check_outs(const Case& c, const Sample& s, DType t);
   void check_queue(const Case& c, const Sample& s, DType t, Device queue);
   void check_unmade(const Case& c, const Sample& s, DType t, Device queue);
   void check_queues();
@@ -250,6 +251,19 @@ void Checker::check_out(const Case& c, const Sample& s, DType t) {
     Tensor self = aliased[0];
     c.out(self, aliased);
     if (const std::string m = same_results(self, value); !m.empty()) fault("out= is the input: ", m);
+  }
+}
+
+void Checker::check_outs(const Case& c, const Sample& s, DType t) {
+  const Tensors in = inputs_of(s, t), values = c.call(in);
+  for (const Layout l : {Layout::Contiguous, Layout::Strided}) {
+    Tensors given;
+    for (const Tensor& v : values)
+      given.push_back(l == Layout::Contiguous ? empty({0}, v.options()) : laid_out(zeros(v.sizes(), v.options()), l));
+    c.outs(given[0], given[1], in);
+    for (std::size_t i = 0; i < given.size(); ++i)
+      if (const std::string m = same_results(given[i], values[i]); !m.empty())
+        fault("out= ", name_of(l), ", result ", i, ": ", m);
   }
 }
 
@@ -446,6 +460,7 @@ std::vector<std::string> Checker::run() {
           if (large) return;
           if (c.inplace) guarded("in place", [&] { check_inplace(c, s, t); });
           if (c.out) guarded("out", [&] { check_out(c, s, t); });
+          if (c.outs) guarded("out", [&] { check_outs(c, s, t); });
         });
       }
     }

@@ -72,7 +72,7 @@ TEST_P(OpTable, HasTheFormsOfItsSchema) {
   bool inplace = false, out = false;
   for (const Case& c : row.cases) {
     inplace = inplace || c.inplace;
-    out = out || c.out;
+    out = out || c.out || c.outs;
   }
   EXPECT_EQ(inplace, has_flag(*op, "inplace")) << op->schema;
   EXPECT_EQ(out, has_flag(*op, "out")) << op->schema;

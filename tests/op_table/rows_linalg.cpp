@@ -178,7 +178,10 @@ void add_determinants() {
                                 map({d}, [](const Values& v) { return std::log(std::abs(v[0])); })};
                 },
                 {},
-                {}}};
+                {},
+                [=](Tensor& sign, Tensor& log, const Tensors& x) {
+                  alias ? slogdet_out(sign, log, x[0]) : linalg_slogdet_out(sign, log, x[0]);
+                }}};
     r.refusals = {not_square([=](const Tensor& a) { both(a); })};
     add_row(r);
   }

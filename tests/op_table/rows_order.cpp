@@ -144,7 +144,10 @@ void add_scans() {
                          [=](const Tensors& x) { return both(largest ? cummax(x[0], dim) : cummin(x[0], dim)); },
                          selected(dim, places),
                          {},
-                         {}});
+                         {},
+                         [=](Tensor& v, Tensor& i, const Tensors& x) {
+                           largest ? cummax_out(v, i, x[0], dim) : cummin_out(v, i, x[0], dim);
+                         }});
     add_row(r);
   }
 }
@@ -159,7 +162,8 @@ void add_sorts() {
                          [=](const Tensors& x) { return both(sort(x[0], dim, descending)); },
                          selected(dim, [=](const Values& v) { return ordered(v, descending); }),
                          {},
-                         {}});
+                         {},
+                         [=](Tensor& v, Tensor& i, const Tensors& x) { sort_out(v, i, x[0], dim, descending); }});
   r.refusals = {{"a dim that is not there", [] { sort(ones({2}), 2); }, "Dimension out of range"}};
   const std::vector<Case> descending_cases(r.cases.begin() + 2, r.cases.end());
   add_row(r);
@@ -169,6 +173,9 @@ void add_sorts() {
   for (Case& c : r.cases) {
     const std::int64_t dim = c.name == "descending last" ? -1 : 0;
     c.call = [=](const Tensors& x) { return both(sort(x[0], std::optional<bool>(true), dim, true)); };
+    c.outs = [=](Tensor& v, Tensor& i, const Tensors& x) {
+      sort_out(v, i, x[0], std::optional<bool>(true), dim, true);
+    };
   }
   add_row(r);
   for (const bool stable : {false, true}) {
@@ -217,12 +224,14 @@ void add_selections() {
             fitting.back().gradient = s.gradient && k > 0;
           }
         }
-        r.cases.push_back({detail::str(largest ? "largest " : "least ", sorted ? "sorted " : "", k),
-                           fitting,
-                           [=](const Tensors& x) { return both(topk(x[0], k, -1, largest, sorted)); },
-                           selected(-1, first(static_cast<std::size_t>(k), largest, sorted)),
-                           {},
-                           {}});
+        r.cases.push_back(
+            {detail::str(largest ? "largest " : "least ", sorted ? "sorted " : "", k),
+             fitting,
+             [=](const Tensors& x) { return both(topk(x[0], k, -1, largest, sorted)); },
+             selected(-1, first(static_cast<std::size_t>(k), largest, sorted)),
+             {},
+             {},
+             [=](Tensor& v, Tensor& i, const Tensors& x) { topk_out(v, i, x[0], k, -1, largest, sorted); }});
       }
   r.refusals = {{"too large a k",
                  [] {
@@ -251,7 +260,10 @@ void add_selections() {
                          [=](const Tensors& x) { return both(kthvalue(x[0], static_cast<std::int64_t>(k), -1, keep)); },
                          reduced(-1, keep, [=](const Values& v) { return lowest_equal(v, k - 1); }),
                          {},
-                         {}});
+                         {},
+                         [=](Tensor& v, Tensor& i, const Tensors& x) {
+                           kthvalue_out(v, i, x[0], static_cast<std::int64_t>(k), -1, keep);
+                         }});
     }
   r.refusals = {{"too large a k",
                  [] {
@@ -283,7 +295,11 @@ void add_selections() {
                          },
                          reduced(dim, dim == 0, middle),
                          {},
-                         {}});
+                         {},
+                         [=](Tensor& v, Tensor& i, const Tensors& x) {
+                           ignore_nan ? nanmedian_out(v, i, x[0], dim, dim == 0)
+                                      : median_out(v, i, x[0], dim, dim == 0);
+                         }});
     }
     r.refusals = {{"an empty dim",
                    [=] {
@@ -326,7 +342,8 @@ void add_selections() {
                        [=](const Tensors& x) { return both(mode(x[0], -1, keep)); },
                        reduced(-1, keep, most_frequent),
                        {},
-                       {}});
+                       {},
+                       [=](Tensor& v, Tensor& i, const Tensors& x) { mode_out(v, i, x[0], -1, keep); }});
   add_row(r);
 }
 

@@ -409,7 +409,10 @@ void add_extreme_reductions() {
                          call,
                          with_place({-1}, keep, largest ? nan_max : nan_min, place(largest)),
                          {},
-                         {}});
+                         {},
+                         [=](Tensor& v, Tensor& i, const Tensors& x) {
+                           largest ? max_out(v, i, x[0], -1, keep) : min_out(v, i, x[0], -1, keep);
+                         }});
     }
     r.refusals = {{"an empty dim", [=] { largest ? max(ones({2, 0}), 1) : min(ones({2, 0}), 1); }, "non-zero size"}};
     add_row(r);
@@ -442,7 +445,8 @@ void add_extreme_reductions() {
                        return Arrays{reduce(in[0], {1}, false, nan_min), reduce(in[0], {1}, false, nan_max)};
                      },
                      {},
-                     {}});
+                     {},
+                     [](Tensor& low, Tensor& high, const Tensors& x) { aminmax_out(low, high, x[0], 1); }});
   r.cases.push_back({"all",
                      full,
                      [](const Tensors& x) {
@@ -453,7 +457,8 @@ void add_extreme_reductions() {
                        return Arrays{reduce(in[0], {}, false, min_of), reduce(in[0], {}, false, max_of)};
                      },
                      {},
-                     {}});
+                     {},
+                     [](Tensor& low, Tensor& high, const Tensors& x) { aminmax_out(low, high, x[0]); }});
   add_row(r);
 }
 

@@ -78,32 +78,23 @@ void add_clamps() {
   };
   const std::vector<Sample> s = unary_samples(-4.4, 4.4);
   using S = std::optional<Scalar>;
-  for (const char* name : {"clamp", "clip"}) {
-    const bool clamp_name = std::string(name) == "clamp";
-    Row r = gradient_row(name, "", kFloats + kSigned);
-    auto make = [&](const char* label, S low, S high) {
-      auto fn = [low, high](double x) {
-        return clipped(x, low ? low->toDouble() : -INFINITY, high ? high->toDouble() : INFINITY);
-      };
-      if (clamp_name)
-        r.cases.push_back(one_input(
-            label, s, [=](const Tensors& x) { return Tensors{clamp(x[0], low, high)}; }, fn,
-            [=](Tensor& self) { clamp_(self, low, high); },
-            [=](Tensor& o, const Tensor& x) { clamp_out(o, x, low, high); }));
-      else
-        r.cases.push_back(one_input(
-            label, s, [=](const Tensors& x) { return Tensors{clip(x[0], low, high)}; }, fn,
-            [=](Tensor& self) { clip_(self, low, high); },
-            [=](Tensor& o, const Tensor& x) { clip_out(o, x, low, high); }));
+  Row r = gradient_row("clamp", "", kFloats + kSigned);
+  auto make = [&](const char* label, S low, S high) {
+    auto fn = [low, high](double x) {
+      return clipped(x, low ? low->toDouble() : -INFINITY, high ? high->toDouble() : INFINITY);
     };
-    make("both", S(-2), S(3));
-    make("min", S(-2), S());
-    make("max", S(), S(3));
-    make("crossed", S(3), S(-2));
-    if (clamp_name) r.refusals = {{"no bound", [] { clamp(ones({2}), S()); }, "must not be None"}};
-    add_row(r);
-  }
-  Row r = gradient_row("clamp_min", "", kFloats + kSigned);
+    r.cases.push_back(one_input(
+        label, s, [=](const Tensors& x) { return Tensors{clamp(x[0], low, high)}; }, fn,
+        [=](Tensor& self) { clamp_(self, low, high); },
+        [=](Tensor& o, const Tensor& x) { clamp_out(o, x, low, high); }));
+  };
+  make("both", S(-2), S(3));
+  make("min", S(-2), S());
+  make("max", S(), S(3));
+  make("crossed", S(3), S(-2));
+  r.refusals = {{"no bound", [] { clamp(ones({2}), S()); }, "must not be None"}};
+  add_row(r);
+  r = gradient_row("clamp_min", "", kFloats + kSigned);
   r.cases.push_back(one_input(
       "", s, [](const Tensors& x) { return Tensors{clamp_min(x[0], 1)}; },
       [](double x) { return clipped(x, 1, INFINITY); }, [](Tensor& self) { clamp_min_(self, 1); },

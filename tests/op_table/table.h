@@ -52,6 +52,7 @@ struct Case {
   Reference reference;
   std::function<void(Tensor& self, const Tensors&)> inplace;  ///< the inputs' first is self
   std::function<void(Tensor& out, const Tensors&)> out;
+  std::function<void(Tensor& first, Tensor& second, const Tensors&)> outs = {};  ///< of an op with two results
 };
 
 struct Refusal {

@@ -56,28 +56,5 @@ TEST(Overflow, OfSizesIsRefused) {
   EXPECT_NE(error_of([] { upsample_linear1d(ones({1, 1, 4}), {kHuge}, false); }), "");
 }
 
-TEST(OutForms, OfScalarOperandsWriteWhereTheyAreTold) {
-  const Tensor x = tensor({6.0, 7.0}, kFloat);
-  Tensor out = empty({0}, kFloat);
-  const float* memory = nullptr;
-  const auto expect = [&](double first, double second) {
-    EXPECT_TRUE(equal(out, tensor({first, second}, kFloat))) << out;
-    EXPECT_TRUE(!memory || out.data_ptr<float>() == memory);
-    memory = out.data_ptr<float>();
-  };
-  mul_out(out, x, 2);
-  expect(12, 14);
-  add_out(out, x, 1, 3);
-  expect(9, 10);
-  sub_out(out, x, 1);
-  expect(5, 6);
-  div_out(out, x, 4);
-  expect(1.5, 1.75);
-  remainder_out(out, x, 4);
-  expect(2, 3);
-  Tensor whole = empty({2}, kLong);
-  EXPECT_THROW(div_out(whole, x, 4), Error);
-}
-
 }  // namespace
 }  // namespace athanor

@@ -1,6 +1,5 @@
 """The MNIST program from outside: flags, data, training, continuing, signals, the files it writes."""
 
-import importlib.util
 import json
 import os
 import re
@@ -26,10 +25,6 @@ def tensors_of(content: bytes) -> dict:
     body = content[8 + length:]
     return {name: (entry["dtype"], entry["shape"], body[slice(*entry["data_offsets"])])
             for name, entry in header.items() if name != "__metadata__"}
-
-
-def python_module(*names: str) -> bool:
-    return all(importlib.util.find_spec(name) for name in names)
 
 
 class Flags(ProgramTest):
@@ -436,7 +431,8 @@ class Models(ModelTest):
 
 
 class ModelsInSafetensors(ModelTest):
-    @unittest.skipUnless(python_module("safetensors", "numpy"), "this Python has no safetensors and numpy")
+    MODULES = ("safetensors", "numpy")
+
     def test_pythons_safetensors_reads_them(self):
         from safetensors.numpy import load_file
         for net, shapes in self.SHAPES.items():
@@ -444,7 +440,8 @@ class ModelsInSafetensors(ModelTest):
 
 
 class ModelsInTorch(ModelTest):
-    @unittest.skipUnless(python_module("torch"), "this Python has no torch")
+    MODULES = ("torch",)
+
     def test_pytorch_computes_the_same_with_them(self):
         import torch
         from torch import nn

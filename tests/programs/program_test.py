@@ -1,9 +1,9 @@
 """What tests of programs share: small MNIST files, running with a deadline, skipping by name."""
 
 import gzip
+import importlib.util
 import os
 import random
-import shutil
 import struct
 import subprocess
 import sys
@@ -56,6 +56,8 @@ class ProgramTest(unittest.TestCase):
 
     program = ""
     digits = (256, 100)
+    # What the Python that runs the class needs; another one is looked for if this one lacks some.
+    MODULES = ()
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -106,14 +108,17 @@ class ProgramTest(unittest.TestCase):
 
 def main(program_variable: str) -> None:
     """Runs the class named on the command line; exits with 77 and the reason if all of its tests skipped."""
-    python = os.environ.get("ATHANOR_TEST_PYTHON")  # the one that has the packages to compare with
-    if python and shutil.which(python) != sys.executable:
-        environment = {k: v for k, v in os.environ.items() if k != "ATHANOR_TEST_PYTHON"}
-        os.execvpe(python, [python, *sys.argv], environment)
+    module = sys.modules["__main__"]
+    modules = [name for test in sys.argv[1:] for name in getattr(module, test.split(".")[0]).MODULES]
+    if not all(importlib.util.find_spec(name) for name in modules):
+        for python in filter(None, os.environ.pop("ATHANOR_PEER_PYTHON", "").split(":")):
+            if subprocess.run([python, "-c", "import " + ", ".join(modules)], capture_output=True, check=False).returncode == 0:
+                os.execv(python, [python, *sys.argv])
+        print(f"SKIP: {sys.executable} lacks one of {', '.join(modules)}; ATHANOR_PEER_PYTHON may name a Python that has them")
+        sys.exit(77)
     ProgramTest.program = os.environ.get(program_variable, "")
     if not os.access(ProgramTest.program, os.X_OK):
         sys.exit(f"${program_variable} should name the program, got '{ProgramTest.program}'")
-    module = sys.modules["__main__"]
     suite = unittest.defaultTestLoader.loadTestsFromNames(sys.argv[1:], module)
     result = unittest.TextTestRunner(verbosity=2, stream=sys.stdout).run(suite)
     if result.wasSuccessful() and result.skipped and len(result.skipped) == result.testsRun:

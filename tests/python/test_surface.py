@@ -99,6 +99,26 @@ class Construction(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "does not match dtype of out"):
             torch.zeros(2, out=out, dtype=torch.int32)
 
+    def test_several_results_are_written_to_out(self):
+        x = torch.tensor([[3.0, 1.0, 2.0], [9.0, 7.0, 8.0]])
+        values, indices = torch.empty(0), torch.empty(0, dtype=torch.int64)
+        for name, arguments in (("max", (1,)), ("min", (0, True)), ("sort", ()), ("topk", (2,)), ("kthvalue", (2,)),
+                                ("median", (1,)), ("nanmedian", (1,)), ("mode", ()), ("cummax", (1,)), ("cummin", (1,))):
+            made = getattr(torch, name)(x, *arguments)
+            written = getattr(torch, name)(x, *arguments, out=(values, indices))
+            self.assertIs(type(written), type(made), name)
+            self.assertIs(written.values, values)
+            self.assertIs(written.indices, indices)
+            self.assertTrue(torch.equal(values, made.values) and torch.equal(indices, made.indices), name)
+        least, most = torch.aminmax(x, out=[values, torch.empty(0)])
+        self.assertEqual((least.item(), most.item()), (1, 9))
+        with self.assertRaisesRegex(TypeError, "argument 'out' must be tuple of 2 Tensors, got 1"):
+            torch.sort(x, out=(values,))
+        with self.assertRaises(TypeError):
+            torch.sort(x, out=values)
+        with self.assertRaisesRegex(RuntimeError, "out= has dtype float32 at place 1, but the result has int64"):
+            torch.sort(x, out=(values, torch.empty(0)))
+
     def test_a_tuple_and_a_size_are_a_size(self):
         both = (1,) + torch.Size([2, 3])
         self.assertIs(type(both), torch.Size)

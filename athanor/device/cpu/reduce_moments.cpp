@@ -68,7 +68,8 @@ struct Moments {
     auto* s = static_cast<MomentsState*>(states);
     const T* p = static_cast<const T*>(in);
     for (std::int64_t r = 0; r < rows; ++r, p += stride)
-      for (std::int64_t i = 0; i < n; i += kFoldPiece<T>) join_moments(s[r], piece(p + i, std::min(kFoldPiece<T>, n - i)));
+      for (std::int64_t i = 0; i < n; i += kFoldPiece<T>)
+        join_moments(s[r], piece(p + i, std::min(kFoldPiece<T>, n - i)));
   }
 
   static void columns(void* states, const void* in, std::int64_t stride, std::int64_t rows, std::int64_t columns,

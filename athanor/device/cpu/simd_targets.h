@@ -18,8 +18,8 @@
 ///     namespace athanor { HWY_EXPORT(foo); ... HWY_DYNAMIC_DISPATCH(foo)(...); }
 ///     #endif
 ///
-/// AVX-512 takes the compiler as long as the other two together. A file whose loops need to be right rather than as fast
-/// as can be (integers, mostly) starts with `#define ATHANOR_NO_AVX512`.
+/// AVX-512 takes the compiler as long as the other two together. A file whose loops need to be right rather than as
+/// fast as can be (integers, mostly) starts with `#define ATHANOR_NO_AVX512`.
 
 #ifdef HWY_HIGHWAY_INCLUDED
 #error "include athanor/device/cpu/simd_targets.h before the headers of Highway"

@@ -44,8 +44,8 @@ extern Kernel<void(const View& out, const View& in, const View& weight, const Vi
 extern Kernel<void(const View& din, const View& dout, const View& weight, const ConvParams& params)>
     conv_backward_input_kernel;
 
-/// dweight and, unless absent, dbias: gradients with respect to the parameters. That of the weight is added to `before`,
-/// which is dweight itself, contiguous, or absent.
+/// dweight and, unless absent, dbias: gradients with respect to the parameters. That of the weight is added to
+/// `before`, which is dweight itself, contiguous, or absent.
 extern Kernel<void(const View& dweight, const View& dbias, const View& dout, const View& in, const ConvParams& params,
                    const View& before)>
     conv_backward_weight_kernel;

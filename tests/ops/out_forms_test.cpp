@@ -1,0 +1,73 @@
+// Results written into tensors that the caller has.
+#include <cmath>
+
+#include "athanor/ops/tensor.h"
+#include "numeric.h"
+
+namespace athanor {
+namespace {
+
+TEST(OutForms, OfScalarOperandsWriteWhereTheyAreTold) {
+  const Tensor x = tensor({6.0, 7.0}, kFloat);
+  Tensor out = empty({0}, kFloat);
+  const float* memory = nullptr;
+  const auto expect = [&](double first, double second) {
+    EXPECT_TRUE(equal(out, tensor({first, second}, kFloat))) << out;
+    EXPECT_TRUE(!memory || out.data_ptr<float>() == memory);
+    memory = out.data_ptr<float>();
+  };
+  mul_out(out, x, 2);
+  expect(12, 14);
+  add_out(out, x, 1, 3);
+  expect(9, 10);
+  sub_out(out, x, 1);
+  expect(5, 6);
+  div_out(out, x, 4);
+  expect(1.5, 1.75);
+  remainder_out(out, x, 4);
+  expect(2, 3);
+  Tensor whole = empty({2}, kLong);
+  EXPECT_THROW(div_out(whole, x, 4), Error);
+}
+
+TEST(OutForms, OfSeveralResultsWriteEach) {
+  const Tensor x = tensor({3.0, 1.0, 2.0, 9.0, 7.0, 8.0}, kFloat).view({2, 3});
+  const auto expect = [&](auto&& into, auto&& made) {
+    Tensor values = empty({0}, kFloat), indices = empty({7}, kLong);
+    const std::tuple<Tensor&, Tensor&> returned = into(values, indices);
+    EXPECT_TRUE(std::get<0>(returned).is_same(values) && std::get<1>(returned).is_same(indices));
+    const auto [v, i] = made();
+    EXPECT_TRUE(equal(values, v)) << values << v;
+    EXPECT_TRUE(equal(indices, i)) << indices << i;
+  };
+#define EXPECT_OUT(name, ...) \
+  expect([&](Tensor& v, Tensor& i) { return name##_out(v, i, __VA_ARGS__); }, [&] { return name(__VA_ARGS__); })
+  EXPECT_OUT(max, x, 1);
+  EXPECT_OUT(min, x, 0, true);
+  EXPECT_OUT(sort, x, 1, true);
+  EXPECT_OUT(sort, x, std::optional<bool>(true));
+  EXPECT_OUT(topk, x, 2);
+  EXPECT_OUT(kthvalue, x, 2);
+  EXPECT_OUT(median, x, 1);
+  EXPECT_OUT(nanmedian, x, 1);
+  EXPECT_OUT(mode, x);
+  EXPECT_OUT(cummax, x, 1);
+  EXPECT_OUT(cummin, x, 1);
+#undef EXPECT_OUT
+  Tensor least = empty({0}, kFloat), most = empty({0}, kFloat);
+  aminmax_out(least, most, x);
+  EXPECT_EQ(least.item<float>(), 1);
+  EXPECT_EQ(most.item<float>(), 9);
+  slogdet_out(least, most, eye(2) * -2);
+  EXPECT_EQ(least.item<float>(), 1);
+  EXPECT_NEAR(most.item<float>(), std::log(4.0), 1e-6);
+  Tensor self = x.clone(), where = empty({0}, kLong);
+  sort_out(self, where, self);
+  EXPECT_TRUE(equal(self, std::get<0>(sort(x))));
+  Tensor wrong = empty({1}, kFloat);
+  EXPECT_THROW(max_out(least, wrong, x, 1), Error);
+  EXPECT_EQ(least.numel(), 1) << "written although the second tensor cannot be";
+}
+
+}  // namespace
+}  // namespace athanor
