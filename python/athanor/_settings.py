@@ -156,4 +156,4 @@ class iinfo(_Info):  # noqa: N801
         self.max = 2 ** (self.bits - 1 if signed else self.bits) - 1
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

@@ -277,9 +277,9 @@ def _split(self: Tensor, split_size, dim: int = 0):
     return _functions.split(self, split_size, dim)
 
 
-def _where(self: Tensor, condition: Tensor, y) -> Tensor:
-    """This tensor where the condition holds, y elsewhere."""
-    return _functions.where(condition, self, y)
+def _where(self: Tensor, condition: Tensor, other) -> Tensor:
+    """This tensor where the condition holds, other elsewhere."""
+    return _functions.where(condition, self, other)
 
 
 def _share_memory_(self: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ KNOWN = [
     (r"as_strided", r"value|refused", "the sample's storage is larger than the tensor; the conversion takes the tensor alone"),
     (r".*", r"refers to a single memory location|out tensor to have dtype|keyword argument 'out'|expects Long tensor out|"
      r"got \(Tensor, out=", "out= with a tensor that cannot take the result: refused by another class, or not offered"),
-    (r"(linalg\.)?(norm|matrix_norm)", r"nuc|order|only 'fro'", "matrix norms other than the Frobenius norm are not here"),
+    (r"(linalg\.)?(norm|matrix_norm)", r"nuc|order|only 'fro'", "matrix norms of singular values are not here"),
     (r"(linalg\.)?matrix_power", r"does not require grad", "the identity does not depend on the matrix; PyTorch gives zeros"),
     (r"linspace|logspace", r"must be Number, not Tensor", "tensors of more than one element are no numbers: TypeError"),
     (r"amax|amin", r"error class IndexError", "an empty dim: IndexError, as argmax has it"),

@@ -131,7 +131,7 @@ class Collation(unittest.TestCase):
         self.assertIs(result["b"][0].dtype, athanor.int64)
         self.assertIs(result["b"][1].dtype, athanor.float64)
         self.assertEqual(result["c"].x.tolist(), [0, 1, 2])
-        self.assertEqual(result["c"].y, ["t", "t", "t"])
+        self.assertEqual(result["c"].y, ("t", "t", "t"))
         self.assertIs(result["d"].dtype, athanor.bool)
 
     def test_numpy_becomes_tensors(self) -> None:

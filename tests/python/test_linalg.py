@@ -24,6 +24,31 @@ class LinAlgErrors(unittest.TestCase):
             self.assertIs(norm(out), out)
             self.assertEqual(out.tolist(), expected)
 
+    def test_matrix_norms_are_sums_of_columns_and_rows(self):
+        x = torch.tensor([[1.0, -2.0], [3.0, 4.0]])
+        for order, expected in ((1, 6), (-1, 4), (float("inf"), 7), (float("-inf"), 3)):
+            self.assertEqual(torch.linalg.matrix_norm(x, order).item(), expected)
+            self.assertEqual(torch.linalg.norm(input=x, ord=order).item(), expected)
+        stacked = torch.stack([x, 2 * x])
+        self.assertEqual(torch.linalg.norm(stacked, 1, dim=(1, 2)).tolist(), [6, 12])
+        self.assertEqual(torch.linalg.matrix_norm(stacked, 1, dim=(2, 1)).tolist(), [7, 14])
+        self.assertEqual(torch.linalg.matrix_norm(input=stacked, ord=1, dim=(0, 1), keepdim=True).tolist(), [[[9, 12]]])
+        self.assertEqual(torch.linalg.matrix_norm(torch.ones(0, 3), float("inf")).item(), 0)
+        out = torch.empty(0)
+        self.assertIs(torch.linalg.matrix_norm(stacked, 1, out=out), out)
+        self.assertEqual(out.tolist(), [6, 12])
+
+    def test_norms_of_wrong_dims_or_orders_are_refused(self):
+        x = torch.ones(2, 2)
+        for call in (lambda: torch.linalg.matrix_norm(x[0]), lambda: torch.linalg.matrix_norm(x, dim=(0, 0)),
+                     lambda: torch.linalg.matrix_norm(x, dim=(0,)), lambda: torch.linalg.matrix_norm(x, 3),
+                     lambda: torch.linalg.norm(x[None], 2), lambda: torch.linalg.norm(x[0], "fro"),
+                     lambda: torch.linalg.norm(x[None], dim=(0, 1, 2))):
+            with self.assertRaisesRegex(RuntimeError, "linalg"):
+                call()
+        with self.assertRaisesRegex(NotImplementedError, "singular values"):
+            torch.linalg.matrix_norm(x, "nuc")
+
     def test_probabilities_outside_0_to_1_are_refused(self):
         half = torch.full((2,), 0.5)
         for wrong in (torch.tensor([1.5, 0.5]), torch.tensor([-0.1, 0.5]), torch.tensor([float("nan"), 0.5])):

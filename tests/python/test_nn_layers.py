@@ -18,6 +18,35 @@ class Close(unittest.TestCase):
         self.assertLessEqual(difference, tolerance)
 
 
+class Refused(unittest.TestCase):
+    def test_options_of_another_type(self) -> None:
+        for error, make in (
+            (TypeError, lambda: nn.Softmax(dim=1.0)), (TypeError, lambda: nn.LogSoftmax(dim=True)),
+            (TypeError, lambda: nn.LSTM(2, 3, bias=1)), (TypeError, lambda: nn.GRU(2, 3, batch_first=0)),
+            (TypeError, lambda: nn.RNN(2.0, 3)), (TypeError, lambda: nn.RNN("2", 3)), (TypeError, lambda: nn.RNN(2, 3.0)),
+            (ValueError, lambda: nn.RNN(0, 3)), (ValueError, lambda: nn.LSTM(2, 3, num_layers=0)),
+        ):
+            with self.assertRaises(error):
+                make()
+
+    def test_inputs_that_do_not_fit(self) -> None:
+        x = torch.ones(2, 1, 4)
+        for error, call in (
+            (ValueError, lambda: nn.LSTM(4, 3)(x.double())),
+            (AssertionError, lambda: nn.MultiheadAttention(4, 2)(x, x, torch.ones(2, 1, 5))),
+            (AssertionError, lambda: nn.MultiheadAttention(4, 2, vdim=5)(x, x, torch.ones(3, 1, 5))),
+            (ValueError, lambda: nn.BatchNorm1d(4, eps=0.0)(torch.ones(2, 4))),
+            (RuntimeError, lambda: F.cross_entropy(x[:, 0], x[:, 0], ignore_index=1)),
+        ):
+            with self.assertRaises(error):
+                call()
+        self.assertTrue(torch.equal(nn.BatchNorm1d(4, eps=0.0).eval()(torch.ones(2, 4)), torch.ones(2, 4)))
+
+    def test_a_variance_may_be_shared_by_the_examples(self) -> None:
+        x, target, var = torch.randn(4, 3), torch.randn(4, 3), torch.rand(1, 3) + 0.5
+        self.assertTrue(torch.equal(F.gaussian_nll_loss(x, target, var), F.gaussian_nll_loss(x, target, var.repeat(4, 1))))
+
+
 class Layers(Close):
     def setUp(self) -> None:
         torch.manual_seed(1)

@@ -230,6 +230,12 @@ class Behaviour(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "with/without names"):
             optimizer.add_param_group({"params": [parameter(1.0)]})
 
+    def test_a_group_of_a_set_and_two_ways_at_once_are_refused(self) -> None:
+        with self.assertRaisesRegex(TypeError, "ordered collections"):
+            optim.SGD([{"params": {parameter(1.0)}}], lr=1.0)
+        with self.assertRaisesRegex(RuntimeError, "cannot be `True` together"):
+            optim.Adam([parameter(1.0)], foreach=True, fused=True)
+
 
 class Hooks(unittest.TestCase):
     def test_hooks_run_around_a_step(self) -> None:
@@ -246,6 +252,15 @@ class Hooks(unittest.TestCase):
             handle.remove()
         optimizer.step()
         self.assertEqual(len(seen), 3)
+
+    def test_step_hooks_get_and_may_replace_all_arguments(self) -> None:
+        optimizer = optim.SGD([parameter(1.0)], lr=1.0)
+        seen = []
+        optimizer.register_step_pre_hook(lambda o, a, k: ((o, lambda: athanor.tensor(7.0)), {}))
+        optimizer.register_step_post_hook(lambda o, a, k: seen.append(a))
+        self.assertEqual(optimizer.step().item(), 7.0)
+        self.assertIs(seen[0][0], optimizer)
+        self.assertEqual(len(seen[0]), 2)
 
     def test_hooks_change_state_dicts(self) -> None:
         optimizer = optim.SGD([parameter(1.0)])

@@ -96,6 +96,7 @@ class TypeInformation(unittest.TestCase):
         self.assertEqual(repr(torch.finfo()), "finfo(resolution=1e-06, min=-3.40282e+38, max=3.40282e+38, eps=1.19209e-07, "
                          "smallest_normal=1.17549e-38, tiny=1.17549e-38, dtype=float32)")
         self.assertEqual(repr(torch.iinfo(torch.int8)), "iinfo(min=-128, max=127, dtype=int8)")
+        self.assertEqual(repr(torch.iinfo(torch.int32)), "iinfo(min=-2.14748e+09, max=2.14748e+09, dtype=int32)")
         self.assertEqual(torch.finfo(torch.float32), torch.finfo())
         self.assertNotEqual(torch.finfo(torch.float16), torch.finfo(torch.bfloat16))
 
@@ -391,6 +392,10 @@ class NumPy(unittest.TestCase):
         n = numpy.from_dlpack(torch.arange(3))
         self.assertEqual(n.tolist(), [0, 1, 2])
         self.assertEqual(torch.from_dlpack(numpy.arange(3.0)).tolist(), [0.0, 1.0, 2.0])
+        x = torch.arange(3)
+        y = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(x))
+        y[0] = 5
+        self.assertEqual(x.tolist(), [5, 1, 2])
 
 
 class DefaultDevice(unittest.TestCase):

@@ -15,6 +15,10 @@ from athanor import Tensor
 ParamsT = Union[Iterable[Tensor], Iterable[Dict[str, Any]], Iterable[tuple]]
 StateDict = Dict[str, Any]
 
+_SET = (
+    "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will change "
+    "between runs. Please use a list instead."
+)
 _global_pre_hooks: "OrderedDict[int, Callable]" = OrderedDict()
 _global_post_hooks: "OrderedDict[int, Callable]" = OrderedDict()
 
@@ -74,6 +78,7 @@ def _step_with_hooks(step: Callable) -> Callable:
         self._opt_called = True
         if not (_global_pre_hooks or _global_post_hooks or self._step_pre_hooks or self._step_post_hooks):
             return step(self, *args, **kwargs)
+        args = (self, *args)  # hooks are shown, and may replace, all that step is called with
         for hook in [*_global_pre_hooks.values(), *self._step_pre_hooks.values()]:
             changed = hook(self, args, kwargs)
             if changed is None:
@@ -83,7 +88,7 @@ def _step_with_hooks(step: Callable) -> Callable:
                     f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
                 )
             args, kwargs = changed
-        result = step(self, *args, **kwargs)
+        result = step(*args, **kwargs)
         for hook in [*self._step_post_hooks.values(), *_global_post_hooks.values()]:
             hook(self, args, kwargs)
         return result
@@ -123,7 +128,7 @@ class Optimizer:
                 + params.type()
             )
         if isinstance(params, (set, frozenset)):
-            _warn_of_set()
+            warnings.warn(_SET, FutureWarning, stacklevel=3)
         self.state: "defaultdict[Tensor, Any]" = defaultdict(dict)
         self.param_groups: List[Dict[str, Any]] = []
         groups: List[Any] = list(params)
@@ -273,7 +278,7 @@ class Optimizer:
         if isinstance(params, Tensor):
             params = [params]
         elif isinstance(params, (set, frozenset)):
-            _warn_of_set()
+            raise TypeError(_SET)
         params, names = _split_names(list(params))
         param_group["params"] = params
         if names is not None:
@@ -309,15 +314,6 @@ class Optimizer:
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """One update of every parameter that has a gradient. ``closure`` computes the loss anew and returns it."""
         raise NotImplementedError(f"{type(self).__name__} does not define step(closure=None)")
-
-
-def _warn_of_set() -> None:
-    warnings.warn(
-        "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
-        "change between runs. Please use a list instead.",
-        FutureWarning,
-        stacklevel=4,
-    )
 
 
 def _split_names(params: List[Any]) -> tuple:
@@ -357,6 +353,8 @@ class FusedOptimizer(Optimizer):
                     f"{type(self).__name__}: {name}=True is not supported: the update is one fused kernel on the host; "
                     "leave it out"
                 )
+        if defaults.get("foreach") and defaults.get("fused"):
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
         super().__init__(params, defaults)
 
     def __setstate__(self, state: Dict[str, Any]) -> None:

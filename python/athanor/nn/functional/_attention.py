@@ -15,7 +15,7 @@ _Maybe = Optional[Tensor]
 scaled_dot_product_attention = _ops.scaled_dot_product_attention
 
 
-def _check_shapes(query: Tensor, key: Tensor, value: Tensor, embed_dim: int, num_heads: int) -> None:
+def _check_shapes(query: Tensor, key: Tensor, value: Tensor, embed_dim: int, num_heads: int, separate: bool) -> None:
     if query.dim() not in (2, 3):
         raise AssertionError(
             f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
@@ -30,6 +30,12 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, embed_dim: int, num
         raise AssertionError(f"was expecting embedding dimension of {embed_dim}, but got {query.shape[-1]}")
     if embed_dim % num_heads != 0:
         raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
+    if separate and key.shape[:2] != value.shape[:2]:
+        raise AssertionError(
+            f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+        )
+    if not separate and key.shape != value.shape:
+        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
 
 
 def _project(
@@ -145,7 +151,7 @@ def multi_head_attention_forward(
     one, which is not read if weights are not wanted. Gives the result and the weights (N, L, S), per head without
     average_attn_weights, None without need_weights.
     """
-    _check_shapes(query, key, value, embed_dim_to_check, num_heads)
+    _check_shapes(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     alone = query.dim() == 2

@@ -127,6 +127,8 @@ def cross_entropy(
 ) -> Tensor:
     """nll_loss of input's log_softmax over the classes. target: classes (N, *), or probabilities of input's shape."""
     number = number_of(reduction, size_average, reduce)
+    if ignore_index >= 0 and target.is_floating_point() and target.shape == input.shape:
+        raise RuntimeError(f"ignore_index is not supported for floating point target, got ignore_index={ignore_index}")
     try:
         return _ops.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)
     except RuntimeError:
@@ -230,6 +232,8 @@ def gaussian_nll_loss(
         or (var.dim() == input.dim() and all(v in (1, n) for v, n in zip(var.shape, input.shape)))
     ):
         raise ValueError("var is of incorrect size")
+    if var.dim() == input.dim():
+        var = var.expand_as(input)
     return _ops.gaussian_nll_loss(input, target, var, full, eps, get_enum(reduction))
 
 

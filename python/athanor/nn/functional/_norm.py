@@ -34,6 +34,8 @@ def batch_norm(
     in place, else the running ones. ValueError for one value per channel in training.
     """
     if training:
+        if eps <= 0:
+            raise ValueError(f"batch_norm eps must be positive, but got {eps}")
         _verify_batch_size(input.size())
     return _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 

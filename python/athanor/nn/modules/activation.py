@@ -379,6 +379,8 @@ class _Softmax(Module):
 
     def __init__(self, dim: Optional[int] = None) -> None:
         super().__init__()
+        if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
+            raise TypeError(f"dim must be an int or None, got: {type(dim).__name__}")
         self.dim = dim
 
     def extra_repr(self) -> str:

@@ -107,12 +107,14 @@ class RNNBase(Module):
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
                 f"num_layers greater than 1, but got dropout={p} and num_layers={self.num_layers}"
             )
-        if not isinstance(self.hidden_size, int):
-            raise TypeError(f"hidden_size should be of type int, got: {type(self.hidden_size).__name__}")
-        if self.hidden_size <= 0:
-            raise ValueError("hidden_size must be greater than zero")
-        if self.num_layers <= 0:
-            raise ValueError("num_layers must be greater than zero")
+        for name in ("bias", "batch_first"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} should be of type bool, got: {type(getattr(self, name)).__name__}")
+        for name in ("input_size", "hidden_size", "num_layers"):
+            if not isinstance(getattr(self, name), int):
+                raise TypeError(f"{name} should be of type int, got: {type(getattr(self, name)).__name__}")
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be greater than zero")
         if self.proj_size < 0:
             raise ValueError("proj_size should be a positive integer or zero to disable projections")
         if self.proj_size >= self.hidden_size:
@@ -142,6 +144,12 @@ class RNNBase(Module):
                 raise RuntimeError(f"input must have 2 dimensions, got {input.dim()}")
         elif input.dim() not in (2, 3):
             raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        weight = self._flat_weights[0]
+        if input.dtype != weight.dtype and not athanor.is_autocast_enabled():
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
+                f"Convert input: input.to({weight.dtype}), or convert model: model.to({input.dtype})"
+            )
         if input.size(-1) != self.input_size:
             raise RuntimeError(
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"

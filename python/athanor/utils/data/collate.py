@@ -67,7 +67,7 @@ def collate(batch: Any, *, collate_fn_map: Optional[Dict[Union[type, tuple], Cal
         content = {key: collate([d[key] for d in batch], collate_fn_map=collate_fn_map) for key in first}
         return _like(first, content)
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return kind(*(collate(list(column), collate_fn_map=collate_fn_map) for column in zip(*batch)))
+        return kind(*(collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch)))
     if isinstance(first, collections.abc.Sequence):
         return _collate_sequences(batch, first, collate_fn_map)
     raise TypeError(_ERROR.format(kind))
@@ -77,7 +77,7 @@ def _collate_sequences(batch: Any, first: Any, collate_fn_map: Any) -> Any:
     size = len(first)
     if any(len(e) != size for e in batch):
         raise RuntimeError("each element in list of batch should be of equal size")
-    columns = [collate(list(column), collate_fn_map=collate_fn_map) for column in zip(*batch)]
+    columns = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch)]
     if isinstance(first, (tuple, list)) and type(first) in (tuple, list):
         return columns
     try:
@@ -124,7 +124,7 @@ default_collate_fn_map: Dict[Union[type, tuple], Callable] = {
 
 
 def default_collate(batch: Any) -> Any:
-    """Examples to a batch: tensors and NumPy's arrays are stacked, numbers become a tensor, texts stay a list, mappings
+    """Examples to a batch: tensors and NumPy's arrays are stacked, numbers become a tensor, texts stay what they came in, mappings
     and sequences are collated entry by entry.
 
     Raises:
