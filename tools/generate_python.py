@@ -43,19 +43,26 @@ ARGUMENT_NAMES = {
     ("split", "split_size"): "split_size_or_sections",
     ("tensor_split", "sections"): "indices_or_sections", ("tensor_split", "indices"): "indices_or_sections",
     ("tensor_split", "tensor_indices_or_sections"): "indices_or_sections",
+    ("copy_", "src"): "other", ("swapaxes", "dim0"): "axis0", ("swapaxes", "dim1"): "axis1",
 }
 # torch has out= for these, which C++ has not.
-MADE_FOR_OUT = {"arange", "empty", "eye", "full", "linspace", "logspace", "normal", "ones", "rand", "randint", "randn", "randperm", "zeros"}
+MADE_FOR_OUT = {
+    "arange", "empty", "eye", "full", "linspace", "logspace", "normal", "ones", "rand", "randint", "randn", "randperm", "zeros",
+    "all", "any", "argsort", "bernoulli", "concat", "copysign", "cross", "dstack", "float_power", "hstack", "index_copy",
+    "index_reduce", "inner", "inverse", "kron", "linalg_cholesky", "linalg_cross", "linalg_det", "linalg_inv",
+    "linalg_matrix_power", "linalg_multi_dot", "linalg_solve", "matrix_power", "max", "mean", "min", "multinomial", "nonzero",
+    "polygamma", "renorm", "row_stack", "scatter_reduce", "slice_scatter", "take_along_dim", "threshold", "vstack",
+}
 # Optional in Python although the C++ signature, which cannot have it otherwise, asks for it.
 NOT_REQUIRED = {("clamp", "min")}
 
 
 class Parameter:
-    def __init__(self, op, argument, index, keyword_only):
+    def __init__(self, name, op, argument, index, keyword_only):
         self.argument, self.index, self.keyword_only = argument, index, keyword_only
         self.optional = argument.type.endswith("?")
         self.base = argument.type.rstrip("?")
-        self.name = ARGUMENT_NAMES.get((op.name, argument.name), argument.name)
+        self.name = ARGUMENT_NAMES.get((name, argument.name), argument.name)
         self.required = argument.default is None and (op.name, argument.name) not in NOT_REQUIRED
 
     def rows(self):
@@ -98,7 +105,7 @@ class Parameter:
         return f"{value} ? {function}({value}) : {default}"
 
 
-def parameters_of(op):
+def parameters_of(op, name):
     text = op.schema[op.schema.index("(") + 1:]
     # Where the lone "*" stands: what follows is keyword-only.
     star, depth, count = None, 0, 0
@@ -107,7 +114,7 @@ def parameters_of(op):
             star = count
         else:
             count += 1
-    return [Parameter(op, a, i, star is not None and i >= star) for i, a in enumerate(op.args)]
+    return [Parameter(name, op, a, i, star is not None and i >= star) for i, a in enumerate(op.args)]
 
 
 def split_arguments(text):
@@ -129,11 +136,11 @@ def split_arguments(text):
 class Form:
     """One way to call an op: a row in a signature table and a C++ function."""
 
-    def __init__(self, name, op, kind):
+    def __init__(self, name, op, kind, base):
         self.name, self.op, self.kind = name, op, kind  # kind: plain, inplace, out
-        self.parameters = parameters_of(op)
+        self.parameters = parameters_of(op, base)
         # Made anew, then copied to out, if that is given.
-        self.may_copy = kind == "plain" and name in MADE_FOR_OUT and any(p.base == "TensorOptions" for p in self.parameters)
+        self.may_copy = kind == "plain" and name in MADE_FOR_OUT and op.returns == "Tensor" and "out" not in op.flags
 
     def rows(self):
         rows = [row for p in self.parameters for row in p.rows()]
@@ -165,10 +172,10 @@ class Form:
         long = " || ".join(f"takes_long({n})" for n in names) or "false"
         mutates = self.op.mutates
         if self.may_copy:
-            options = next(n for n, p in zip(names, self.parameters) if p.base == "TensorOptions")
+            options = next((n for n, p in zip(names, self.parameters) if p.base == "TensorOptions"), None)
+            like_out = f"    const TensorOptions like_out = options_for_out({options}, out);\n" if options else ""
             call = f"athanor::{self.op.name}({', '.join('like_out' if n == options else n for n in names)})"
-            lines.append(f"  if (given(v[{at}])) {{\n    const Tensor& out = to_tensor(v[{at}]);\n"
-                         f"    const TensorOptions like_out = options_for_out({options}, out);\n"
+            lines.append(f"  if (given(v[{at}])) {{\n    const Tensor& out = to_tensor(v[{at}]);\n{like_out}"
                          f"    run({long}, [&] {{ copy_to_out(\"{self.name}\", out, {call}); }});\n"
                          f"    return Py_NewRef(v[{at}]);\n  }}")
         if self.kind == "out" and self.op.results > 1:
@@ -202,12 +209,12 @@ class Form:
 
 def forms_of(op, alias=None):
     name = alias or op.name
-    yield Form(name, op, "plain")
+    yield Form(name, op, "plain", name)
     if op.has_inplace_method and not op.mutates:
         if op.has_method or ("inplace" in op.flags and op.args[0].name == "self"):
-            yield Form(name + "_", op, "inplace")
+            yield Form(name + "_", op, "inplace", name)
     if "out" in op.flags:
-        yield Form(name, op, "out")
+        yield Form(name, op, "out", name)
 
 
 def quoted(text):

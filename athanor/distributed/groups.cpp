@@ -291,7 +291,7 @@ bool is_torchelastic_launched() { return env::text("TORCHELASTIC_RUN_ID").has_va
 const ProcessGroupPtr& default_group() {
   World& w = world();
   if (__builtin_expect(!w.main || w.generation != fork_generation(), 0))
-    ATHANOR_THROW(Error,
+    ATHANOR_THROW(ValueError,
                   "the default process group has not been initialized, please make sure to call "
                   "init_process_group");
   return w.main;

@@ -138,7 +138,7 @@ struct BatchNormTrain {
   std::array<Meta, 3> infer(const Tensor& input, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                             const Tensor&) {
     const std::int64_t channels = input.size(1);
-    ATHANOR_CHECK_VALUE(channels == 0 || input.numel() / channels > 1,
+    ATHANOR_CHECK_VALUE(channels == 0 || input.numel() / channels != 1,
                         "batch_norm: Expected more than 1 value per channel when training, got input size ",
                         input.sizes());
     const Meta stats{{channels}, statistics_type(input.dtype()), input.device(), {}};

@@ -83,9 +83,21 @@ Indexed apply(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices) {
   return out;
 }
 
+/// Whether a mask is all that chooses elements one by one.
+bool is_one_mask(ArrayRef<indexing::TensorIndex> indices) {
+  std::size_t masks = 0;
+  for (const indexing::TensorIndex& i : indices) {
+    if (i.kind() == indexing::TensorIndex::Kind::Tensor && !is_mask(i.tensor())) return false;
+    masks += i.kind() == indexing::TensorIndex::Kind::Tensor || i.kind() == indexing::TensorIndex::Kind::Boolean;
+  }
+  return masks == 1;
+}
+
 void assign(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices, const TensorBase& value) {
   const Indexed at = apply(self, indices);
-  TensorBase v = value.dtype() == self.dtype() ? value : ops::to_dtype(value, self.dtype());
+  // As in PyTorch: converted where memory is copied or filled; what is put at places has to have their dtype.
+  const bool converted = !at.advanced || (value.numel() == 1 && is_one_mask(indices));
+  TensorBase v = value.dtype() == self.dtype() || !converted ? value : ops::to_dtype(value, self.dtype());
   if (at.advanced) {
     ops::index_put_with_(at.view, at.tensors, v);
     return;

@@ -167,9 +167,9 @@ def _asked_for(values, inverse, counts, return_inverse, return_counts):
 
 
 @_public
-def nonzero(input: Tensor, *, as_tuple: bool = False):
+def nonzero(input: Tensor, *, as_tuple: bool = False, out=None):
     """The indices of the elements that are not zero: (count, dims), or a tuple with a vector per dim."""
-    return _ops.nonzero_numpy(input) if as_tuple else _ops.nonzero(input)
+    return _ops.nonzero_numpy(input) if as_tuple else _ops.nonzero(input, out=out)
 
 
 @_public

@@ -32,6 +32,9 @@ class PythonNode final : public autograd::FunctionNode {
   }
   ~PythonNode() override { *cell = nullptr; }
   PyObject* context() const { return context_.get(); }
+  /// How many results forward returned, and which of them are the node's: backward gets a gradient for each of all.
+  std::size_t results = 0;
+  std::vector<std::size_t> places;
   /// What the context holds: null once the node is gone.
   std::shared_ptr<PythonNode*> cell = std::make_shared<PythonNode*>(this);
   bool has_inner_graph() const override { return inner_graph.has_value(); }
@@ -43,13 +46,14 @@ class PythonNode final : public autograd::FunctionNode {
     const Locked lock;
     nb::list arguments;
     arguments.append(nb::borrow(self->context_.get()));
-    for (Tensor& g : grads) arguments.append(nb::steal(wrap(std::move(g))));
+    for (std::size_t i = 0; i < self->results; ++i) arguments.append(nb::none());
+    for (std::size_t i = 0; i < self->places.size(); ++i)
+      arguments[self->places[i] + 1] = nb::steal(wrap(std::move(grads[i])));
     nb::object result = nb::borrow(self->function_.get()).attr("backward")(*nb::tuple(arguments));
     variable_list list;
     const auto add = [&](nb::handle r) {
       if (!r.is_none() && !is_tensor(r.ptr()))
-        ATHANOR_THROW(TypeError, self->name(), ".backward should return tensors or None, got ",
-                      Py_TYPE(r.ptr())->tp_name);
+        ATHANOR_THROW(Error, self->name(), ".backward should return tensors or None, got ", Py_TYPE(r.ptr())->tp_name);
       list.push_back(r.is_none() ? Tensor() : unwrap(r.ptr()));
     };
     if (nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result))
@@ -99,7 +103,7 @@ nb::object apply_function(nb::handle function, nb::args args) {
     const NoGradGuard off;
     result = function.attr("_run_forward")(context, *args);
   }
-  const bool several = nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result);
+  const bool list = nb::isinstance<nb::list>(result), several = list || nb::isinstance<nb::tuple>(result);
   nb::list items;
   if (several)
     for (nb::handle r : result) items.append(r);
@@ -107,18 +111,17 @@ nb::object apply_function(nb::handle function, nb::args args) {
     items.append(result);
   // Only tensors take part; what else forward returns is handed through.
   variable_list outputs;
-  std::vector<std::size_t> places;
+  node->results = items.size();
   for (std::size_t i = 0; i < items.size(); ++i)
     if (is_tensor(items[i].ptr())) {
       outputs.push_back(unwrap(items[i].ptr()));
-      places.push_back(i);
+      node->places.push_back(i);
     }
-  ATHANOR_CHECK_TYPE(TypeError, several || !outputs.empty() || result.is_none(), name,
-                     ": forward should return a Tensor or a tuple of them");
+  const std::vector<std::size_t>& places = node->places;
   node->attach(outputs, inputs, record);
   for (std::size_t i = 0; i < places.size(); ++i) items[places[i]] = nb::steal(wrap(std::move(outputs[i])));
   if (!several) return items[0];
-  return nb::tuple(items);
+  return list ? nb::object(items) : nb::tuple(items);
 }
 
 }  // namespace
@@ -130,7 +133,12 @@ Tensor PythonCallable::operator()(const Tensor& t) const {
   if (result.is_none()) return {};
   if (!is_tensor(result.ptr()))
     ATHANOR_THROW(TypeError, "hook should return None or a Tensor, got ", Py_TYPE(result.ptr())->tp_name);
-  return unwrap(result.ptr());
+  const Tensor& changed = unwrap(result.ptr());
+  ATHANOR_CHECK(changed.scalar_type() == t.scalar_type(), "hook has changed the type of value (was ", t.scalar_type(),
+                " got ", changed.scalar_type(), ")");
+  ATHANOR_CHECK(changed.sizes() == t.sizes(), "hook has changed the size of value (was ", t.sizes(), " got ",
+                changed.sizes(), ")");
+  return changed;
 }
 
 PyObject* node_context(const Node& node) {

@@ -117,6 +117,8 @@ ATHANOR_UNARY(invert, bitwise_not)
 namespace {
 
 Scalar value_of(const Tensor& t) {
+  ATHANOR_CHECK_VALUE(t.numel() == 1, "only one element tensors can be converted to Python scalars, got a tensor of ",
+                      t.numel());
   const Unlocked unlocked(!t.device().is_host());
   return t.item();
 }

@@ -34,6 +34,8 @@ KNOWN = [
     (r"as_strided", r"value|refused", "the sample's storage is larger than the tensor; the conversion takes the tensor alone"),
     (r".*", r"refers to a single memory location|out tensor to have dtype|keyword argument 'out'|expects Long tensor out|"
      r"got \(Tensor, out=", "out= with a tensor that cannot take the result: refused by another class, or not offered"),
+    (r"kthvalue|aminmax", r"accepted.*(refer to a single memory location|must not overlap)",
+     "out= that shares memory with the input or another result: written when all results are there"),
     (r"(linalg\.)?(norm|matrix_norm)", r"nuc|order|only 'fro'", "matrix norms of singular values are not here"),
     (r"(linalg\.)?matrix_power", r"does not require grad", "the identity does not depend on the matrix; PyTorch gives zeros"),
     (r"linspace|logspace", r"must be Number, not Tensor", "tensors of more than one element are no numbers: TypeError"),

@@ -169,6 +169,46 @@ class Functions(unittest.TestCase):
         x = torch.ones(2, requires_grad=True)
         y, name = Scale.apply(x, 3)
         self.assertEqual(name, "x")
+        y.sum().backward()
+        self.assertEqual(x.grad.tolist(), [3.0, 3.0])
+
+    def test_backward_gets_a_gradient_for_each_result(self):
+        seen = []
+
+        class Several(Function):
+            @staticmethod
+            def forward(ctx, x, kind):
+                return kind((5, x * 2, None, x * 3))
+
+            @staticmethod
+            def backward(ctx, *grads):
+                seen.append([g if g is None else g.tolist() for g in grads])
+                return grads[1] * 2 + grads[3] * 3, None
+
+        x = torch.ones(2, requires_grad=True)
+        for kind in (tuple, list):
+            results = Several.apply(x, kind)
+            self.assertIs(type(results), kind)
+            self.assertEqual((results[0], results[2]), (5, None))
+            results[3].sum().backward()
+            self.assertEqual(seen.pop(), [None, [0.0, 0.0], None, [1.0, 1.0]])
+        self.assertEqual(x.grad.tolist(), [6.0, 6.0])
+
+    def test_what_is_no_tensor_is_handed_through(self):
+        class Count(Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.numel()
+
+        self.assertEqual(Count.apply(torch.ones(3, requires_grad=True)), 3)
+
+    def test_hooks_keep_size_and_dtype(self):
+        for wrong, what in ((lambda g: torch.ones(3), "size"), (lambda g: g.double(), "type")):
+            x = torch.ones(2, requires_grad=True)
+            x.register_hook(wrong)
+            with self.assertRaisesRegex(RuntimeError, f"hook has changed the {what} of value"):
+                x.sum().backward()
+            self.assertIsNone(x.grad)
 
     def test_setup_context(self):
         class Twice(Function):

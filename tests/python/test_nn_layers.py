@@ -47,6 +47,16 @@ class Refused(unittest.TestCase):
         self.assertTrue(torch.equal(F.gaussian_nll_loss(x, target, var), F.gaussian_nll_loss(x, target, var.repeat(4, 1))))
 
 
+class Empty(unittest.TestCase):
+    def test_batch_norm_of_no_examples_learns_nothing(self) -> None:
+        layer, x = nn.BatchNorm1d(3), torch.ones(0, 3, requires_grad=True)
+        y = layer(x)
+        y.sum().backward()
+        self.assertEqual((y.shape, x.grad.shape), ((0, 3), (0, 3)))
+        self.assertEqual((layer.running_mean.tolist(), layer.running_var.tolist()), ([0] * 3, [1] * 3))
+        self.assertEqual((layer.weight.grad.tolist(), layer.bias.grad.tolist()), ([0] * 3, [0] * 3))
+
+
 class Layers(Close):
     def setUp(self) -> None:
         torch.manual_seed(1)

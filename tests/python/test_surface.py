@@ -38,6 +38,19 @@ class Indexing(unittest.TestCase):
         self.assertEqual(torch.arange(5)[range(1, 4, 2)].tolist(), [1, 3])
         self.assertEqual(torch.arange(5)[range(0)].tolist(), [])
 
+    def test_what_is_put_at_places_has_their_dtype(self):
+        x = torch.zeros(3, dtype=torch.int64)
+        for key, value in (([0], torch.tensor(1.5)), ([0, 1], torch.tensor([1.5, 2.5])), (x == 0, torch.ones(3)),
+                           ((None, [0]), torch.tensor([1], dtype=torch.int32))):
+            with self.assertRaisesRegex(RuntimeError, "source and destination dtypes match"):
+                x[key] = value
+        self.assertEqual(x.tolist(), [0, 0, 0])
+        x[x == 0] = torch.tensor([1.5])  # one number for a mask is filled in
+        self.assertEqual(x.tolist(), [1, 1, 1])
+        x[1:] = torch.tensor([2.5, 3.5])
+        x[[0]] = 4.5
+        self.assertEqual(x.tolist(), [4, 2, 3])
+
     def test_a_string_is_no_index(self):
         with self.assertRaises(TypeError):
             torch.ones(2)["a"]
@@ -119,6 +132,28 @@ class Construction(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "out= has dtype float32 at place 1, but the result has int64"):
             torch.sort(x, out=(values, torch.empty(0)))
 
+    def test_what_is_made_of_other_ops_is_written_to_out(self):
+        x, places = torch.tensor([[3.0, 1.0], [2.0, 5.0]]), torch.tensor([[1, 0]])
+        for name, arguments in (
+            ("all", (x,)), ("any", (x,)), ("argsort", (x,)), ("bernoulli", ((x > 2).float(),)), ("concat", ([x, x],)), ("copysign", (x, -1)),
+            ("dstack", ([x],)), ("float_power", (x, 2)), ("hstack", ([x, x],)), ("inner", (x, x)), ("inverse", (x,)),
+            ("kron", (x, x)), ("matrix_power", (x, 2)), ("max", (x,)), ("mean", (x,)), ("min", (x,)), ("nonzero", (x,)),
+            ("polygamma", (1, x)), ("renorm", (x, 1, 0, 1)), ("row_stack", ([x],)), ("threshold", (x, 2, 0)),
+            ("scatter_reduce", (x, 0, places, x, "sum")), ("slice_scatter", (x, x[:1], 0, 1)), ("vstack", ([x, x],)),
+            ("take_along_dim", (x, places, 0)), ("index_copy", (x, 0, places[0], x)), ("cross", (x.new_ones(3), x.new_ones(3))),
+            ("index_reduce", (x, 0, places[0], x, "prod")), ("linalg.inv", (x,)), ("linalg.det", (x,)),
+            ("linalg.solve", (x, x)), ("linalg.multi_dot", ([x, x],)), ("linalg.matrix_power", (x, 3)),
+            ("linalg.cholesky", (x @ x.t(),)), ("linalg.cross", (x.new_ones(3), x.new_ones(3))),
+        ):
+            function = getattr(torch.linalg if "." in name else torch, name.split(".")[-1])
+            made = function(*arguments)
+            out = torch.empty(0, dtype=made.dtype)
+            self.assertIs(function(*arguments, out=out), out, name)
+            self.assertTrue(torch.equal(out, made), name)
+        self.assertIs(torch.multinomial(x, 1, out=places), places)
+        with self.assertRaisesRegex(RuntimeError, "don't support automatic differentiation"):
+            torch.vstack([x.clone().requires_grad_()], out=torch.empty(0))
+
     def test_a_tuple_and_a_size_are_a_size(self):
         both = (1,) + torch.Size([2, 3])
         self.assertIs(type(both), torch.Size)
@@ -140,6 +175,24 @@ class Classes(unittest.TestCase):
         self.assertEqual((x != numpy.array([1, 3])).tolist(), [False, True])
         self.assertFalse(x == numpy.array(["a"]))
         self.assertFalse(x == [1.0, 2.0])
+
+
+    def test_numbers_are_made_of_one_element(self):
+        for x in (torch.ones(2), torch.ones(0)):
+            for number in (int, float):
+                with self.assertRaisesRegex(ValueError, "only one element tensors"):
+                    number(x)
+        with self.assertRaises(RuntimeError):
+            torch.nn.functional.embedding(torch.tensor([0.5]), torch.ones(2, 2))
+        with self.assertRaises(IndexError):
+            torch.nn.functional.embedding(torch.tensor([2]), torch.ones(2, 2))
+
+    def test_arguments_by_torch_s_names(self):
+        x = torch.ones(2, 3)
+        self.assertEqual(torch.swapaxes(x, axis0=0, axis1=1).shape, (3, 2))
+        self.assertEqual(x.swapdims(dim0=0, dim1=1).shape, (3, 2))
+        self.assertEqual(torch.zeros(3).copy_(other=x[0]).tolist(), [1, 1, 1])
+        self.assertEqual(x[0].where(torch.tensor([True, False, True]), other=0.0).tolist(), [1, 0, 1])
 
 
 class InPlace(unittest.TestCase):

@@ -204,7 +204,7 @@ void batch_norm_cpu(const View& out, const View& save_mean, const View& save_inv
   std::vector<double> mean(channels), m2(channels), invstd(channels), scale = to_doubles(weight, 1, c.channels);
   batch_moments(c, in, t, mean, m2);
   for (std::size_t i = 0; i < channels; ++i) {
-    invstd[i] = 1 / std::sqrt(m2[i] / static_cast<double>(n) + eps);
+    invstd[i] = n > 0 ? 1 / std::sqrt(m2[i] / static_cast<double>(n) + eps) : 0;  // gradients of no values are 0
     m2[i] /= static_cast<double>(n - 1);
     scale[i] *= invstd[i];
   }

@@ -80,7 +80,12 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)
-    return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+    try:
+        return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+    except IndexError as error:
+        if input.is_floating_point():  # a mistake in the program, not in the data
+            raise RuntimeError(str(error)) from None
+        raise
 
 
 def embedding_bag(
