@@ -2,54 +2,87 @@
 from __future__ import annotations
 
 from . import _C
+# X as X: so type checkers know names of this package from what it uses itself.
 from ._C import (  # noqa: F401
-    Generator, OutOfMemoryError, Size, Tensor, bfloat16, bool, can_cast, channels_last, channels_last_3d,
-    contiguous_format, default_generator, device, double, dtype, float, float16, float32, float64, from_numpy,
-    get_default_dtype, get_num_interop_threads, get_num_threads, half, int, int8, int16, int32, int64, is_anomaly_check_nan_enabled,
-    is_anomaly_enabled, is_autocast_enabled, get_autocast_dtype, is_grad_enabled, is_inference_mode_enabled, layout, long, manual_seed, memory_format,
-    preserve_format, promote_types, set_num_interop_threads, set_num_threads, short, strided, tensor, uint8, as_tensor,
+    Generator as Generator, OutOfMemoryError as OutOfMemoryError, Size as Size, Tensor as Tensor,
+    bfloat16 as bfloat16, bool as bool, can_cast as can_cast, channels_last as channels_last,
+    channels_last_3d as channels_last_3d, contiguous_format as contiguous_format,
+    default_generator as default_generator, device as device, double as double, dtype as dtype, float as float,
+    float16 as float16, float32 as float32, float64 as float64, from_numpy as from_numpy,
+    get_default_dtype as get_default_dtype, get_num_interop_threads as get_num_interop_threads,
+    get_num_threads as get_num_threads, half as half, int as int, int8 as int8, int16 as int16, int32 as int32,
+    int64 as int64, is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled,
+    is_anomaly_enabled as is_anomaly_enabled, is_autocast_enabled as is_autocast_enabled,
+    get_autocast_dtype as get_autocast_dtype, is_grad_enabled as is_grad_enabled,
+    is_inference_mode_enabled as is_inference_mode_enabled, layout as layout, long as long,
+    manual_seed as manual_seed, memory_format as memory_format, preserve_format as preserve_format,
+    promote_types as promote_types, set_num_interop_threads as set_num_interop_threads,
+    set_num_threads as set_num_threads, short as short, strided as strided, tensor as tensor, uint8 as uint8,
+    as_tensor as as_tensor,
 )
-from ._version import __version__  # noqa: F401
+from ._version import __version__ as __version__  # noqa: F401
 from . import _tensor  # noqa: F401  attaches Python's methods to Tensor
 from ._functions import *  # noqa: F401,F403
 from ._legacy import (  # noqa: F401
-    BFloat16Tensor, BoolTensor, ByteTensor, CharTensor, DoubleTensor, FloatTensor, HalfTensor, IntTensor, LongTensor,
-    ShortTensor,
+    BFloat16Tensor as BFloat16Tensor, BoolTensor as BoolTensor, ByteTensor as ByteTensor, CharTensor as CharTensor,
+    DoubleTensor as DoubleTensor, FloatTensor as FloatTensor, HalfTensor as HalfTensor, IntTensor as IntTensor,
+    LongTensor as LongTensor, ShortTensor as ShortTensor,
 )
 from ._settings import (  # noqa: F401
-    are_deterministic_algorithms_enabled, finfo, get_default_device, get_float32_matmul_precision, get_rng_state, iinfo, initial_seed,
-    is_deterministic_algorithms_warn_only_enabled, seed, set_default_device, set_default_dtype, set_default_tensor_type,
-    set_float32_matmul_precision, set_flush_denormal, set_printoptions, set_rng_state, use_deterministic_algorithms,
+    are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled, finfo as finfo,
+    get_default_device as get_default_device, get_float32_matmul_precision as get_float32_matmul_precision,
+    get_rng_state as get_rng_state, iinfo as iinfo, initial_seed as initial_seed,
+    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled, seed as seed,
+    set_default_device as set_default_device, set_default_dtype as set_default_dtype,
+    set_default_tensor_type as set_default_tensor_type,
+    set_float32_matmul_precision as set_float32_matmul_precision, set_flush_denormal as set_flush_denormal,
+    set_printoptions as set_printoptions, set_rng_state as set_rng_state,
+    use_deterministic_algorithms as use_deterministic_algorithms,
 )
-from . import autograd  # noqa: F401
+from . import autograd as autograd  # noqa: F401
 from .autograd.grad_mode import (  # noqa: F401
-    enable_grad, inference_mode, no_grad, set_grad_enabled,
+    enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad,
+    set_grad_enabled as set_grad_enabled,
 )
 
-from math import e, inf, nan, pi  # noqa: E402,F401
+from math import e as e, inf as inf, nan as nan, pi as pi  # noqa: E402,F401
+from typing import TYPE_CHECKING  # noqa: E402
 
 newaxis = None
 
-def __getattr__(name: str):
-    """Subpackages are loaded when they are first used: `import athanor` stays quick."""
-    if not name.startswith("_"):
-        import importlib
-        import importlib.util
+if TYPE_CHECKING:
+    from . import (  # noqa: F401
+        accelerator as accelerator, amp as amp, backends as backends, compiler as compiler, cuda as cuda,
+        distributed as distributed, func as func, futures as futures, jit as jit, linalg as linalg,
+        multiprocessing as multiprocessing, nn as nn, optim as optim, random as random, safetensors as safetensors,
+        serialization as serialization, special as special, storage as storage, testing as testing, utils as utils,
+        version as version, vision as vision, xpu as xpu,
+    )
+    from ._serialization import load as load, save as save  # noqa: F401
+    from .amp import GradScaler as GradScaler, autocast as autocast  # noqa: F401
+    from .storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage  # noqa: F401
+else:
 
-        full = f"{__name__}.{name}"
-        if importlib.util.find_spec(full) is not None:
-            return importlib.import_module(full)
-    if name in ("autocast", "GradScaler"):
-        from . import amp
+    def __getattr__(name: str):
+        """Subpackages are loaded when they are first used: `import athanor` stays quick."""
+        if not name.startswith("_"):
+            import importlib
+            import importlib.util
 
-        return getattr(amp, name)
-    if name in ("UntypedStorage", "TypedStorage"):
-        from . import storage
+            full = f"{__name__}.{name}"
+            if importlib.util.find_spec(full) is not None:
+                return importlib.import_module(full)
+        if name in ("autocast", "GradScaler"):
+            from . import amp
 
-        return getattr(storage, name)
-    if name in ("save", "load"):
-        from . import _serialization
+            return getattr(amp, name)
+        if name in ("UntypedStorage", "TypedStorage"):
+            from . import storage
 
-        globals()["save"], globals()["load"] = _serialization.save, _serialization.load
-        return globals()[name]
-    raise AttributeError(f"module 'athanor' has no attribute '{name}'")
+            return getattr(storage, name)
+        if name in ("save", "load"):
+            from . import _serialization
+
+            globals()["save"], globals()["load"] = _serialization.save, _serialization.load
+            return globals()[name]
+        raise AttributeError(f"module 'athanor' has no attribute '{name}'")

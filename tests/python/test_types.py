@@ -27,20 +27,71 @@ x.backward(torch.ones(2, 3))
 with torch.no_grad():
     x.add_(1)
 """
-WRONG = {"torch.relu(3)": "arg-type", "torch.zeros(2).no_such_method()": "attr-defined", "n: str = torch.ones(1).dim()": "assignment"}
+# As users write it who check strictly: names of the package's own, classes to derive from, typed decorators.
+STRICT = """
+from __future__ import annotations
+from typing import Any
+import athanor as torch
+import athanor.distributed as dist
+import athanor.nn.functional as F
+from athanor import Tensor, nn, optim
+from athanor.nn import Parameter
+from athanor.utils.data import DataLoader, Dataset, TensorDataset
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+        self.scale = Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layer(x)
+        return F.relu(y * self.scale)
+
+class Pairs(Dataset[tuple[Tensor, int]]):
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        return torch.full((3,), float(i), dtype=torch.float64), i
+
+@torch.no_grad()
+def evaluate(model: nn.Module, loader: DataLoader[Any], device: torch.device) -> int:
+    return sum(int(model(x.to(device)).argmax(dim=1).eq(y).sum().item()) for x, y in loader)
+
+def train() -> torch.Size:
+    model = Net().to(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    optimizer = optim.Adam([{"params": model.layer.parameters()}, {"params": [model.scale], "lr": 1e-3}], lr=1e-2)
+    schedule = optim.lr_scheduler.StepLR(optimizer, 1)
+    for x, target in DataLoader(TensorDataset(torch.rand(4, 4), torch.zeros(4, 2)), batch_size=2):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), target)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    with torch.enable_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        dist.all_reduce(loss, op=dist.ReduceOp.SUM)
+    torch.save(model.state_dict(), "file")
+    model.load_state_dict(torch.load("file"))
+    return loss.shape
+"""
+WRONG = {"torch.relu(3)": "arg-type", "torch.zeros(2).no_such_method()": "attr-defined", "n: str = torch.ones(1).dim()": "assignment",
+         "torch.nn.Linear('a', 2)": "arg-type", "torch.nosuch": "attr-defined", "torch.nn.NoSuch": "attr-defined",
+         "n: int = torch.nn.Linear(1, 1)": "assignment", "torch.no_grad()(len)(3)": "arg-type"}
 
 
 @unittest.skipIf(mypy is None, "mypy is not installed")
 class RunByAChecker(unittest.TestCase):
-    def check(self, *programs):
+    def check(self, *programs, strict=False):
         with tempfile.TemporaryDirectory() as folder:
             files = []
             for i, text in enumerate(programs):
                 files.append(pathlib.Path(folder) / f"program_{i}.py")
-                files[-1].write_text("import athanor as torch\n" + text + "\n")
+                files[-1].write_text(text if strict else "import athanor as torch\n" + text + "\n")
             package = pathlib.Path(os.environ["ATHANOR_BUILD"]) / "python"
-            return subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", folder + "/cache", *map(str, files)], capture_output=True,
-                                  text=True, env={**os.environ, "MYPYPATH": str(package)}, timeout=250).stdout
+            options = ["--strict"] if strict else []
+            return subprocess.run([sys.executable, "-m", "mypy", *options, "--cache-dir", folder + "/cache", *map(str, files)],
+                                  capture_output=True, text=True, env={**os.environ, "MYPYPATH": str(package)}, timeout=250).stdout
 
     def test_right_programs_pass_and_wrong_ones_do_not(self):
         report = self.check(PROGRAM, *WRONG)
@@ -49,6 +100,11 @@ class RunByAChecker(unittest.TestCase):
         for i, code in enumerate(WRONG.values(), 1):
             self.assertTrue(any(f"program_{i}.py" in line and f"[{code}]" in line for line in lines), report)
         self.assertEqual(len(lines), len(WRONG), report)
+
+    def test_a_program_passes_strictly(self):
+        report = self.check(STRICT, strict=True)
+        self.assertEqual([line for line in report.splitlines() if "program_" in line], [], report[-3000:])
+        self.assertRegex(report, r"(checked|in) 1 source file")
 
 
 def stub_names(file, inside=None):

@@ -1,6 +1,8 @@
 """Automatic differentiation: backward, grad, user-defined functions, grad modes, checks."""
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .. import _C
 from .._C import Tensor
 
@@ -91,15 +93,20 @@ def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:  # noqa: N802
     return result.requires_grad_() if requires_grad else result
 
 
-def __getattr__(name: str):
-    if name in ("gradcheck", "gradgradcheck"):
-        from . import check
+if TYPE_CHECKING:
+    from . import functional as functional
+    from .check import gradcheck as gradcheck, gradgradcheck as gradgradcheck
+else:
 
-        return getattr(check, name)
-    if name == "functional":
-        import importlib
+    def __getattr__(name: str):
+        if name in ("gradcheck", "gradgradcheck"):
+            from . import check
 
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module 'athanor.autograd' has no attribute '{name}'")
+            return getattr(check, name)
+        if name == "functional":
+            import importlib
+
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module 'athanor.autograd' has no attribute '{name}'")
 
 

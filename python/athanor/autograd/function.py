@@ -61,7 +61,7 @@ class Function:
                                   "to use it with backward mode AD.")
 
     @classmethod
-    def apply(cls, *args, **keywords):
+    def apply(cls, *args: Any, **keywords: Any) -> Any:
         """Runs forward unrecorded and gives its results their history."""
         if keywords:
             args = cls._in_order(args, keywords)

@@ -2,14 +2,20 @@
 from __future__ import annotations
 
 import functools
+from typing import Any, Callable, TypeVar
 
 from .. import _C
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_M = TypeVar("_M", bound="_Mode")
 
 
 class _Mode:
     """Base of the modes: `with mode():`, `@mode()` and, where it takes no argument, `@mode`."""
 
-    def __call__(self, function):
+    _before: Any
+
+    def __call__(self, function: _F) -> _F:
         import inspect
 
         if inspect.isgeneratorfunction(function):
@@ -20,7 +26,7 @@ class _Mode:
             with self._clone():
                 return function(*args, **keywords)
 
-        return wrapped
+        return wrapped  # type: ignore[return-value]
 
     def _wrap_generator(self, function):
         # The mode holds while the generator runs, not between its values.
@@ -48,18 +54,17 @@ class _Mode:
     def _clone(self):
         return self.__class__()
 
-    def __enter__(self):
+    def __enter__(self: _M) -> _M:
         self._before = _C._tape_state()
         self._switch()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         _C._set_tape_state(*self._before)
-        return False
 
 
 class _PlainMode(_Mode):
-    def __new__(cls, function=None):
+    def __new__(cls, function: Any = None):
         instance = super().__new__(cls)
         return instance if function is None else instance(function)
 
@@ -81,20 +86,20 @@ class enable_grad(_PlainMode):
 class set_grad_enabled(_Mode):
     """Recording on or off: at once as a function, for its block as a context manager."""
 
-    def __init__(self, mode: bool):
+    def __init__(self, mode: bool) -> None:
         self._before = _C._tape_state()
         self.mode = mode
         _C._set_grad_enabled(bool(mode))
 
-    def __call__(self, function):
+    def __call__(self, function: _F) -> _F:
         _C._set_tape_state(*self._before)
         return super().__call__(function)
 
     def _clone(self):
         return self.__class__(self.mode)
 
-    def __enter__(self):
-        _C._set_grad_enabled(bool(self.mode))
+    def __enter__(self: _M) -> _M:
+        self._switch()
         return self
 
     def _switch(self):
@@ -104,12 +109,12 @@ class set_grad_enabled(_Mode):
 class inference_mode(_Mode):
     """No recording, and tensors made here stay outside of autograd for ever."""
 
-    def __new__(cls, mode=True):
+    def __new__(cls, mode: Any = True):
         if isinstance(mode, bool):
             return super().__new__(cls)
         return cls()(mode)
 
-    def __init__(self, mode: bool = True):
+    def __init__(self, mode: bool = True) -> None:
         self.mode = mode
 
     def _clone(self):

@@ -2,12 +2,15 @@
 devices cuda:0 … cuda:N-1 are served by queues on the CPU, so that programs for GPUs run anywhere."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .. import _C
-from .._C import OutOfMemoryError  # noqa: F401
+from .._C import OutOfMemoryError as OutOfMemoryError  # noqa: F401
 from .._legacy import cuda_classes as _classes
-from .streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream  # noqa: F401
+from .streams import (  # noqa: F401
+    Event as Event, Stream as Stream, StreamContext as StreamContext, current_stream as current_stream,
+    default_stream as default_stream, set_stream as set_stream, stream as stream,
+)
 
 globals().update(_classes)
 _core = getattr(_C, "_cuda", None)
@@ -241,9 +244,13 @@ def set_rng_state_all(new_states: Any) -> None:
         set_rng_state(state)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "amp":
-        import importlib
+if TYPE_CHECKING:
+    from . import amp as amp
+else:
 
-        return importlib.import_module(f"{__name__}.amp")
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    def __getattr__(name: str) -> Any:
+        if name == "amp":
+            import importlib
+
+            return importlib.import_module(f"{__name__}.amp")
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import multiprocessing as _standard
 from multiprocessing import *  # noqa: F401,F403
-from typing import Set
+from typing import TYPE_CHECKING, Set
 
 from .reductions import init_reductions
 from .spawn import (  # noqa: F401
-    ProcessContext, ProcessException, ProcessExitedException, ProcessRaisedException, SpawnContext, spawn,
-    start_processes,
+    ProcessContext as ProcessContext, ProcessException as ProcessException,
+    ProcessExitedException as ProcessExitedException, ProcessRaisedException as ProcessRaisedException,
+    SpawnContext as SpawnContext, spawn as spawn, start_processes as start_processes,
 )
 
 _STRATEGIES = ("file_descriptor", "file_system")
@@ -34,8 +35,10 @@ def get_all_sharing_strategies() -> Set[str]:
     return set(_STRATEGIES)
 
 
-def __getattr__(name: str):
-    return getattr(_standard, name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str):
+        return getattr(_standard, name)
 
 
 init_reductions()

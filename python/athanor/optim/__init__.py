@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from athanor.optim import lr_scheduler as lr_scheduler
 from athanor.optim.adadelta import Adadelta as Adadelta
@@ -38,9 +38,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "swa_utils":  # needs athanor.nn, which optimizers do not
-        import importlib
+if TYPE_CHECKING:
+    from . import swa_utils as swa_utils
+else:
 
-        return importlib.import_module("athanor.optim.swa_utils")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name == "swa_utils":  # needs athanor.nn, which optimizers do not
+            import importlib
+
+            return importlib.import_module("athanor.optim.swa_utils")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

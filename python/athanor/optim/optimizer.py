@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 import athanor
 from athanor import Tensor
 
-ParamsT = Union[Iterable[Tensor], Iterable[Dict[str, Any]], Iterable[tuple]]
+ParamsT = Iterable[Union[Tensor, Dict[str, Any], tuple]]
 StateDict = Dict[str, Any]
 
 _SET = (

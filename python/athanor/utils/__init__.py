@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 _here = os.path.dirname(__file__)
 
 
-def __getattr__(name: str) -> Any:
-    if not name.startswith("_") and (
-        os.path.isdir(os.path.join(_here, name)) or os.path.exists(os.path.join(_here, name + ".py"))
-    ):
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    from . import checkpoint as checkpoint, data as data, dlpack as dlpack, tensorboard as tensorboard
+else:
+
+    def __getattr__(name: str) -> Any:
+        if not name.startswith("_") and (
+            os.path.isdir(os.path.join(_here, name)) or os.path.exists(os.path.join(_here, name + ".py"))
+        ):
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
