@@ -25,6 +25,27 @@ void check_alpha(const char* op, DType result, const Scalar& alpha) {
   ATHANOR_CHECK(!alpha.isBoolean() || result == DType::Bool, op, ": Boolean alpha only supported for Boolean results.");
 }
 
+/// PyTorch's refusal: what a difference of truth values should be is anyone's guess.
+void check_subtractable(bool self_is_bool, bool other_is_bool) {
+  ATHANOR_CHECK_TYPE(NotImplementedError, !(self_is_bool && other_is_bool),
+                     "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+                     "`logical_xor()` operator instead.");
+  ATHANOR_CHECK_TYPE(NotImplementedError, !self_is_bool && !other_is_bool,
+                     "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert "
+                     "a mask, use the `~` or `logical_not()` operator instead.");
+}
+
+/// A difference with a number, either way round.
+template <class Derived>
+struct Difference : ScalarPointwise<Derived, BinaryOp::Sub> {
+  using Base = ScalarPointwise<Derived, BinaryOp::Sub>;
+  bool ready(const Tensor& a) const { return Base::ready(a) && !static_cast<const Derived*>(this)->other.isBoolean(); }
+  void prepare(Tensor& a) {
+    if (a.defined()) check_subtractable(a.dtype() == DType::Bool, static_cast<Derived*>(this)->other.isBoolean());
+    Base::prepare(a);
+  }
+};
+
 }  // namespace
 
 /// self + alpha * other.
@@ -32,7 +53,7 @@ struct Add : BinaryPointwise<Add, BinaryOp::Add> {
   ATHANOR_OP("add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor | inplace out");
   Scalar alpha;
   void run(const Tensor& out, const Tensor& a, const Tensor& b) {
-    if (!is_one(alpha)) check_alpha("add", out.dtype(), alpha);
+    if (!is_one(alpha) || alpha.isBoolean()) check_alpha("add", out.dtype(), alpha);
     // Bools: a or (alpha and b); the kernel knows "or" and "and" alone.
     if (out.dtype() == DType::Bool && !alpha.toBool())
       launch_elementwise(binary_kernel, BinaryOp::Mul, out, a, a, Scalar(0), Scalar(0));
@@ -49,19 +70,26 @@ struct AddScalar : ScalarPointwise<AddScalar, BinaryOp::Add> {
   ATHANOR_OP("add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor | inplace out");
   Scalar other, alpha;
   void run(const Tensor& out, const Tensor& a) {
-    if (!is_one(alpha)) check_alpha("add", out.dtype(), alpha);
+    if (!is_one(alpha) || alpha.isBoolean()) check_alpha("add", out.dtype(), alpha);
     const Scalar added = out.dtype() == DType::Bool && !alpha.toBool() ? Scalar(false) : other;
     launch_elementwise(binary_scalar_kernel, BinaryOp::Add, out, a, added, false, alpha, Scalar(0));
   }
   void grad(GradCall& g) { g.set(0, g.grad()); }
 };
 
-/// self - alpha * other.
+/// self - alpha * other. Throws NotImplementedError for bools.
 struct Sub : BinaryPointwise<Sub, BinaryOp::Sub> {
   ATHANOR_OP("sub(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor | inplace out");
   Scalar alpha;
+  bool ready(const Tensor& a, const Tensor& b) const {
+    return BinaryPointwise::ready(a, b) && a.impl()->dtype != DType::Bool;
+  }
+  void prepare(Tensor& a, Tensor& b) {
+    if (a.defined() && b.defined()) check_subtractable(a.dtype() == DType::Bool, b.dtype() == DType::Bool);
+    BinaryPointwise::prepare(a, b);
+  }
   void run(const Tensor& out, const Tensor& a, const Tensor& b) {
-    if (!is_one(alpha)) check_alpha("sub", out.dtype(), alpha);
+    if (!is_one(alpha) || alpha.isBoolean()) check_alpha("sub", out.dtype(), alpha);
     launch_elementwise(binary_kernel, BinaryOp::Sub, out, a, b, alpha, Scalar(0));
   }
   void grad(GradCall& g) {
@@ -70,11 +98,11 @@ struct Sub : BinaryPointwise<Sub, BinaryOp::Sub> {
   }
 };
 
-struct SubScalar : ScalarPointwise<SubScalar, BinaryOp::Sub> {
+struct SubScalar : Difference<SubScalar> {
   ATHANOR_OP("sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor | inplace out");
   Scalar other, alpha;
   void run(const Tensor& out, const Tensor& a) {
-    if (!is_one(alpha)) check_alpha("sub", out.dtype(), alpha);
+    if (!is_one(alpha) || alpha.isBoolean()) check_alpha("sub", out.dtype(), alpha);
     launch_elementwise(binary_scalar_kernel, BinaryOp::Sub, out, a, other, false, alpha, Scalar(0));
   }
   void grad(GradCall& g) { g.set(0, g.grad()); }
@@ -84,7 +112,7 @@ struct SubScalar : ScalarPointwise<SubScalar, BinaryOp::Sub> {
 ATHANOR_FUNCTION("rsub(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor | function");
 Tensor rsub(const Tensor& self, const Tensor& other, const Scalar& alpha) { return sub(other, self, alpha); }
 
-struct RsubScalar : ScalarPointwise<RsubScalar, BinaryOp::Sub> {
+struct RsubScalar : Difference<RsubScalar> {
   ATHANOR_OP("rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor | function");
   static constexpr const char* grad_name = "RsubBackward1";
   Scalar other, alpha;
@@ -157,9 +185,9 @@ struct RdivScalar : ScalarPointwise<RdivScalar, BinaryOp::Div, ResultType::Float
 struct Neg : UnaryPointwise<Neg, UnaryOp::Neg, ResultType::Promoted> {
   ATHANOR_OP("neg(Tensor self) -> Tensor | inplace out");
   Meta infer(const Tensor& a) {
-    ATHANOR_CHECK(a.dtype() != DType::Bool,
-                  "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, "
-                  "use the `~` or `logical_not()` operator instead.");
+    ATHANOR_CHECK_TYPE(NotImplementedError, a.dtype() != DType::Bool,
+                       "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+                       "mask, use the `~` or `logical_not()` operator instead.");
     return UnaryPointwise::infer(a);
   }
   void grad(GradCall& g) { g.set(0, neg(g.grad())); }

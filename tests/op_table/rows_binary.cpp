@@ -81,6 +81,7 @@ void add_arithmetic() {
   r.refusals = {
       {"shapes that do not broadcast", [] { add(ones({2}), ones({3})); }, "add"},
       {"a float alpha for integers", [] { add(ones({2}, kLong), ones({2}, kLong), 0.5); }, "alpha must not be"},
+      {"a truth value for alpha", [] { add(ones({2}), ones({2}), true); }, "Boolean alpha only supported"},
       {"an undefined operand", [] { add(ones({2}), Tensor()); }, "undefined"}};
   add_row(r);
   add_row(row("add", "Scalar", kNumbers, same_type, true,
@@ -90,9 +91,18 @@ void add_arithmetic() {
       binary_samples(-3, 3, -3, 3, false), [](const Tensor& a, const Tensor& b) { return sub(a, b, 2); }, F2(a - 2 * b),
       [](Tensor& s, const Tensor& b) { sub_(s, b, 2); },
       [](Tensor& o, const Tensor& a, const Tensor& b) { sub_out(o, a, b, 2); }));
+  const Tensor bools = ones({2}, kBool), floats = ones({2});
+  r.refusals = {{"two bools", [=] { sub(bools, bools); }, "with two bool tensors is not supported"},
+                {"a bool less a float", [=] { sub(bools, floats); }, "with a bool tensor is not supported"},
+                {"a float less a bool", [=] { sub(floats, bools); }, "with a bool tensor is not supported"},
+                {"in place", [=] { floats.clone().sub_(bools); }, "with a bool tensor is not supported"}};
   add_row(r);
-  add_row(row("sub", "Scalar", kNumbers, same_type, true,
-              with_number("", unary_samples(-3, 3), CALL_S(sub, 2), 2, kSub, IN_S(sub, 2), OUT_S(sub, 2))));
+  r = row("sub", "Scalar", kNumbers, same_type, true,
+          with_number("", unary_samples(-3, 3), CALL_S(sub, 2), 2, kSub, IN_S(sub, 2), OUT_S(sub, 2)));
+  r.refusals = {{"a number from bools", [=] { sub(bools, 1); }, "with a bool tensor is not supported"},
+                {"bools from a number", [=] { rsub(bools, 1); }, "with a bool tensor is not supported"},
+                {"a truth value", [=] { sub(floats, true); }, "with a bool tensor is not supported"}};
+  add_row(r);
   add_row(row("rsub", "", kNumbers, same_type, true, two(general, CALL(rsub), F2(b - a))));
   add_row(row("rsub", "Scalar", kNumbers, same_type, true,
               with_number("", unary_samples(-3, 3), CALL_S(rsub, 2), 2, F2(b - a))));
