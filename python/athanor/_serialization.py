@@ -59,10 +59,11 @@ def _torch_name(name: str) -> _Name:
 
 
 class _StorageOf:
-    """A tensor's storage on its way into the pickle."""
+    """A tensor's storage on its way into the pickle, and the device that it is of."""
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor, location: str) -> None:
         self.tensor = tensor
+        self.location = location
 
 
 # The one written in Python can write names of modules that are not here.
@@ -95,7 +96,7 @@ class _Pickler(_PythonPickler):
         if key is None:
             key = self._keys[address, dtype] = str(len(self.storages))
             self.storages.append(t)
-        return ("storage", _torch_name(STORAGES[dtype]), key, "cpu", size // t.element_size())
+        return ("storage", _torch_name(STORAGES[dtype]), key, obj.location, size // t.element_size())
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
@@ -108,13 +109,14 @@ class _Pickler(_PythonPickler):
 
     def _reduce_tensor(self, t: Tensor) -> Any:
         values = t.detach()
-        if values.device.type != "cpu":
-            values = values.cpu().contiguous()
         self._kept.append(values)
         hooks: Any = collections.OrderedDict()
         if isinstance(t, _parameter_class()):
             return _REBUILD_PARAMETER, (values, t.requires_grad, hooks)
-        storage = _StorageOf(values)
+        if values.device.type != "cpu":
+            values = values.cpu().contiguous()
+            self._kept.append(values)
+        storage = _StorageOf(values, str(t.device))
         self._kept.append(storage)
         place = (values.storage_offset(), tuple(values.shape), tuple(values.stride()))
         return _REBUILD_TENSOR, (storage, *place, t.requires_grad, hooks)
@@ -233,7 +235,14 @@ def _placement(map_location: Any) -> Callable[[str], Any]:
 
     def device_of(place: Any) -> Any:
         device = place if isinstance(place, athanor.device) else athanor.device(place)
-        return None if device.type == "cpu" else device
+        if device.type == "cpu":
+            return None
+        if not athanor.cuda.is_available():
+            raise RuntimeError(
+                f"Attempting to deserialize object on {device} but torch.cuda.is_available() is False: load it with "
+                "map_location='cpu' to have its tensors on the host"
+            )
+        return device
 
     if map_location is None:
         return device_of
@@ -350,7 +359,7 @@ def load(
     Args:
         f: a path, or a file open for reading that can seek.
         map_location: where tensors shall be: a device, a dict of saved to wanted locations, or a function of storage and
-            location. Tensors lie where they were saved from unless given; those saved here lie on the host.
+            location. Tensors lie where they were saved from unless given.
         weights_only: False lets the file name any class, which may run any code; only for files that you trust.
         mmap: True maps the file; its values are read when they are touched.
 

@@ -1,4 +1,5 @@
 """athanor.cuda and athanor.backends: honest without devices, complete with ATHANOR_CUDA_ON_CPU."""
+import tempfile
 import unittest
 
 import athanor as torch
@@ -96,6 +97,30 @@ try:
 except RuntimeError as error:
     print("timing" in str(error))
 """, "True True True\nTrue\n")
+
+    def test_files_say_where_tensors_were(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.check(f"""
+path = {folder + "/file.pt"!r}
+layer = torch.nn.Linear(2, 2).cuda(1)
+torch.save(dict(state=layer.state_dict(), p=layer.bias, gpu=torch.arange(3.0, device="cuda:0"), host=torch.ones(1)), path)
+def places(map_location=None):
+    d = torch.load(path, map_location=map_location)
+    print(d["state"]["weight"].device, d["p"].device, d["gpu"].device, d["host"].device)
+    return d
+print(places()["gpu"].tolist(), type(places()["p"]).__name__)
+places("cpu")
+places({{"cuda:1": "cuda:0"}})
+places(lambda storage, location: storage.cuda(1) if location == "cuda:0" else None)
+""", "cuda:1 cuda:1 cuda:0 cpu\ncuda:1 cuda:1 cuda:0 cpu\n[0.0, 1.0, 2.0] Parameter\ncpu cpu cpu cpu\n"
+                "cuda:0 cuda:0 cuda:0 cpu\ncuda:1 cuda:1 cuda:1 cpu\n")
+            for map_location, expected in (("'cpu'", "[0.0, 1.0, 2.0]"), ("None", "cuda:1 map_location='cpu'")):
+                self.check(f"""
+try:
+    print(torch.load({folder + "/file.pt"!r}, map_location={map_location})["gpu"].tolist())
+except RuntimeError as error:
+    print(*[part for part in ("cuda:1", "map_location='cpu'") if part in str(error)])
+""", expected + "\n", devices=0)
 
     def test_a_device_that_is_not_there(self):
         self.check("""
