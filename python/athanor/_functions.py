@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import builtins
 import warnings
+from typing import Any
 
 from . import _C
 from ._C import Tensor
@@ -13,7 +14,7 @@ for _name in _C._functions:
     globals()[_name] = getattr(_ops, _name)
 del _name
 
-__all__ = [n for n in globals() if not n.startswith("_") and n not in ("annotations", "builtins", "warnings", "Tensor")]
+__all__ = [n for n in globals() if not n.startswith("_") and n not in ("annotations", "builtins", "warnings", "Any", "Tensor")]
 
 
 def _public(function):
@@ -82,6 +83,47 @@ def is_nonzero(input: Tensor) -> builtins.bool:
 def is_inference(input: Tensor) -> builtins.bool:
     """Whether the tensor was made in inference mode."""
     return input.is_inference()
+
+
+@_public
+def empty(*size: Any, memory_format: Any = None, **options: Any) -> Tensor:
+    """A tensor of the given sizes whose values are not set; memory_format orders its dims in memory."""
+    made = _ops.empty(*size, **options)
+    if memory_format is None or memory_format is _C.contiguous_format:
+        return made
+    return _ops.empty_like(made, memory_format=memory_format).requires_grad_(made.requires_grad)
+
+
+def _drawn_like(input: Tensor, options: dict, memory_format: Any, generator: Any, draw: Any) -> Tensor:
+    requires_grad = options.pop("requires_grad", False)
+    made = _ops.empty_like(input, memory_format=memory_format, **options)
+    draw(made, generator=generator)
+    return made.requires_grad_(requires_grad)
+
+
+@_public
+def rand_like(input: Tensor, *, memory_format: Any = None, generator: Any = None, **options: Any) -> Tensor:
+    """Uniform numbers from [0, 1), in a tensor like input; options: those of empty_like."""
+    return _drawn_like(input, options, memory_format, generator, Tensor.uniform_)
+
+
+@_public
+def randn_like(input: Tensor, *, memory_format: Any = None, generator: Any = None, **options: Any) -> Tensor:
+    """Normal numbers of mean 0 and deviation 1, in a tensor like input; options: those of empty_like."""
+    return _drawn_like(input, options, memory_format, generator, Tensor.normal_)
+
+
+@_public
+def randint_like(input: Tensor, low: Any = 0, high: Any = None, *, memory_format: Any = None, generator: Any = None,
+                 **options: Any) -> Tensor:
+    """Integers from low (0) up to, but not including, high, in a tensor like input; options: those of empty_like."""
+    if high is None:
+        low, high = 0, low
+
+    def draw(made: Tensor, generator: Any) -> None:
+        made.random_(low, high, generator=generator)
+
+    return _drawn_like(input, options, memory_format, generator, draw)
 
 
 @_public
@@ -168,7 +210,10 @@ def _asked_for(values, inverse, counts, return_inverse, return_counts):
 
 @_public
 def nonzero(input: Tensor, *, as_tuple: bool = False, out=None):
-    """The indices of the elements that are not zero: (count, dims), or a tuple with a vector per dim."""
+    """The indices of the elements that are not zero: (count, dims), or a tuple with a vector per dim. Raises TypeError for
+    as_tuple with out."""
+    if as_tuple and out is not None:
+        raise TypeError("nonzero(): out= takes one tensor, as_tuple makes one per dim; give one of the two")
     return _ops.nonzero_numpy(input) if as_tuple else _ops.nonzero(input, out=out)
 
 

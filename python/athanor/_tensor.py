@@ -345,9 +345,12 @@ def _polygamma(self: Tensor, n: int) -> Tensor:
 
 
 def _polygamma_(self: Tensor, n: int) -> Tensor:
-    """The derivative of order n of digamma at each element, in place."""
+    """The derivative of order n of digamma at each element, in place. Raises RuntimeError for integers."""
     # Backward needs the old values.
-    return self.copy_(_functions.polygamma(n, self.clone() if self.requires_grad else self))
+    result = _functions.polygamma(n, self.clone() if self.requires_grad else self)
+    if not _C.can_cast(result.dtype, self.dtype):
+        raise RuntimeError(f"polygamma_: result type {result.dtype} can't be cast to the desired output type {self.dtype}")
+    return self.copy_(result)
 
 
 def _scatter_(self: Tensor, *args, **keywords) -> Tensor:

@@ -1,5 +1,5 @@
-"""Calls the functions that athanor and PyTorch share with PyTorch's own samples and compares values, dtypes, strides,
-gradients and the classes of errors: parity.py [--op REGEX] [--verbose] [--samples N]
+"""Calls the functions that athanor and PyTorch share with PyTorch's own samples, as functions, methods, in place and with
+out=, and compares values, dtypes, strides, gradients and the classes of errors: parity.py [--op REGEX] [--verbose] [--samples N]
 
 Runs in a Python that has PyTorch. Differences that are meant stand in KNOWN with their reason; any other fails.
 """
@@ -43,7 +43,7 @@ KNOWN = [
     (r"scatter_add", r"error class IndexError", "the index is checked before the source"),
     (r"gather", r"got uint8", "indices are int32 or int64, as PyTorch's documentation says"),
     (r"square", r"not implemented for bool", "PyTorch 1.13 refuses it too"),
-    (r"addr", r"dtype of the result", "bool: products and sums of bools are integers here"),
+    (r"addr", r"dtype of the result|desired output type Bool", "bool: products and sums of bools are integers here"),
     (r"logit", r"value", "eps above 0.5, where the two bounds cross"),
     (r"roll", r"accepted", "a tensor of no dims has one element: rolling changes nothing"),
     (r"nn\.functional\.group_norm", r"Expected HxW", "no elements: an empty result"),
@@ -241,6 +241,45 @@ def compare_errors(op, ours, counts):
             raise Mismatch(f"error class {type(error).__name__} ({str(error)[:80]}), PyTorch {type(their_error).__name__} ({str(their_error)[:80]})")
 
 
+def variants(op):
+    """What else an op is called as: (how, PyTorch's function, ours). Ours is None where it is missing."""
+    if "." not in op.name and not op.variant_test_name and not op.name.endswith("_"):
+        for how, theirs, name in (("method", op.method_variant, op.name), ("in place", op.inplace_variant, op.name + "_")):
+            if theirs is not None:
+                yield how, theirs, getattr(athanor.Tensor, name, None)
+    if op.supports_out and op.name not in ADAPTERS:
+        yield "out=", op.op, find(op.name)
+
+
+def compare_variant(op, how, theirs, ours, sample, dtype, counts):
+    args, keywords = (sample.input, *sample.args), dict(sample.kwargs)
+    if how == "out=":
+        result, error = call(theirs, args, keywords)
+        if error is not None or not tensors(result):
+            return
+        keywords["out"] = torch.empty_like(result) if isinstance(result, torch.Tensor) else tuple(torch.empty_like(r) for r in result)
+    elif not isinstance(sample.input, torch.Tensor) or how == "in place" and sample.broadcasts_input:
+        return
+    try:
+        our_args, our_keywords = convert(args), convert(keywords)
+    except LookupError:
+        return
+    if how == "in place":
+        args = (sample.input.clone(), *args[1:])
+    expected, their_error = call(theirs, args, keywords)
+    result, error = call(ours, our_args, our_keywords)
+    counts["variants"] += 1
+    if their_error is not None:
+        if error is None:
+            raise Mismatch(f"{how}: accepted what PyTorch refuses with {type(their_error).__name__}: {str(their_error)[:120]}")
+        return
+    if error is not None:
+        raise Mismatch(f"{how}: refused: {type(error).__name__}: {str(error)[:160]}")
+    compare_results(result, expected, dtype)
+    if how == "in place" and result is not our_args[0] or how == "out=" and isinstance(expected, torch.Tensor) and result is not our_keywords["out"]:
+        raise Mismatch(f"{how}: another tensor than the one that was written")
+
+
 def on_a_copy(function):
     return lambda first, *args, **keywords: function(first.clone(), *args, **keywords)
 
@@ -255,7 +294,7 @@ def main():
     parser.add_argument("--samples", type=int, default=40)
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
-    counts = dict.fromkeys(("ops", "calls", "gradients", "errors", "not expressible", "known", "not here"), 0)
+    counts = dict.fromkeys(("ops", "calls", "variants", "gradients", "errors", "not expressible", "known", "not here"), 0)
     failures = {}
     for op in op_db:
         if options.op and not re.search(options.op, op.name):
@@ -267,6 +306,9 @@ def main():
         if op.name.endswith("_") and op.variant_test_name != "in_place":
             ours = on_a_copy(ours)  # as PyTorch's entry does
         counts["ops"] += 1
+        also = [] if op.variant_test_name == "in_place" else list(variants(op))
+        if any(f is None for _, _, f in also):
+            failures.setdefault(op.name, []).append("missing: " + ", ".join(how for how, _, f in also if f is None))
         name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
         for dtype in DTYPES:
             if dtype not in op.supported_dtypes("cpu"):
@@ -287,6 +329,16 @@ def main():
                         counts["known"] += 1
                         continue
                     failures.setdefault(name, []).append(f"{dtype} sample {i}: {traceback.format_exc(limit=-2).strip()[-400:]}")
+            for sample in itertools.islice(op.sample_inputs("cpu", dtype), options.samples // 2):
+                for how, theirs, mine in also:
+                    try:
+                        if mine is not None:
+                            compare_variant(op, how, theirs, mine, sample, dtype, counts)
+                    except Mismatch as m:
+                        if known(op.name, str(m)):
+                            counts["known"] += 1
+                        else:
+                            failures.setdefault(name, []).append(f"{dtype}: {m}" + (f"\n      {sample.summary()}" if options.verbose else ""))
         try:
             compare_errors(op, ours, counts)
         except Mismatch as m:

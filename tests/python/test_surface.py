@@ -132,6 +132,20 @@ class Construction(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "out= has dtype float32 at place 1, but the result has int64"):
             torch.sort(x, out=(values, torch.empty(0)))
 
+    def test_memory_formats_and_generators_of_what_is_made(self):
+        x = torch.ones(2, 3, 4, 5)
+        last = (60, 1, 15, 3)
+        self.assertEqual(torch.empty(2, 3, 4, 5, memory_format=torch.channels_last).stride(), last)
+        self.assertEqual(torch.empty(size=(2,), dtype=torch.int32).dtype, torch.int32)
+        for make in (torch.rand_like, torch.randn_like, lambda x, **k: torch.randint_like(x, 2, 9, **k)):
+            made = make(x, memory_format=torch.channels_last, dtype=torch.float64, requires_grad=True)
+            self.assertEqual((made.stride(), made.dtype, made.requires_grad), (last, torch.float64, True))
+            drawn = [make(x, generator=torch.Generator().manual_seed(seed)).tolist() for seed in (3, 3, 4)]
+            self.assertEqual(drawn[0], drawn[1])
+            self.assertNotEqual(drawn[0], drawn[2])
+        self.assertLess(torch.randint_like(x, 3).max().item(), 3)
+        self.assertEqual(torch.randint_like(x, low=5, high=6).unique().tolist(), [5])
+
     def test_what_is_made_of_other_ops_is_written_to_out(self):
         x, places = torch.tensor([[3.0, 1.0], [2.0, 5.0]]), torch.tensor([[1, 0]])
         for name, arguments in (

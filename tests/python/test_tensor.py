@@ -445,6 +445,8 @@ class Calls(unittest.TestCase):
         y = x.clone()
         self.assertIs(y.polygamma_(1), y)
         self.assertEqual(y.tolist(), expected.tolist())
+        with self.assertRaisesRegex(RuntimeError, "can't be cast"):
+            torch.tensor([1]).polygamma_(1)
         x.requires_grad_()
         (g,) = torch.autograd.grad(x.clone().polygamma_(1).sum(), x)
         self.assertTrue(torch.allclose(g, x.detach().polygamma(2)))
