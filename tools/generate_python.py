@@ -274,7 +274,7 @@ def stub_parameter(row, first_name):
 
 
 def stub_result(form):
-    if form.kind != "plain" or form.op.mutates:
+    if form.op.mutates or form.kind == "inplace" or form.kind == "out" and form.op.results == 1:
         return "Tensor"
     r = form.op.returns
     if form.op.results > 1:
@@ -283,7 +283,13 @@ def stub_result(form):
             "int": "builtins.int", "float": "builtins.float", "()": "None"}[r]
 
 
-def stub_function(name, form, method):
+def takes_sizes(form, method):
+    """Whether sizes may be given one by one: the first parameter (of a method, after self) is a list of ints alone."""
+    rows = [stub_parameter(row, "") for row in form.rows()][method:]
+    return bool(rows) and rows[0][1] == "_Sizes" and all(keyword_only for *_, keyword_only in rows[1:])
+
+
+def stub_function(name, form, method, one_by_one=True):
     """One def; names that Python reserves are given by position or through **keywords."""
     parts, star, defaults = [], False, False
     rows = form.rows()
@@ -296,9 +302,7 @@ def stub_function(name, form, method):
         if method and i == 0:
             parts.append("self")
             continue
-        variable = i == (1 if method else 0) and kind == "_Sizes" and all(
-            stub_parameter(r, "")[3] for r in rows[i + 1:])
-        if variable:
+        if one_by_one and i == method and takes_sizes(form, method):
             parts.append(f"*{parameter}: _Sizes")
             star = True
             continue
@@ -311,7 +315,8 @@ def stub_function(name, form, method):
 
 
 def stub_group(name, forms, method, indent):
-    lines = [stub_function(name, form, method) for form in forms]
+    lines = [stub_function(name, form, method, one_by_one) for form in forms
+             for one_by_one in ([False, True] if takes_sizes(form, method) else [True])]
     unique = list(dict.fromkeys(lines))
     if len(unique) == 1:
         return indent + unique[0] + "\n"

@@ -241,6 +241,12 @@ def meshgrid(*tensors, indexing: str | None = None):
 
 
 @_public
+def chain_matmul(*matrices, out=None) -> Tensor:
+    """linalg.multi_dot by its old name, of matrices that are given one by one."""
+    return _written(_ops.chain_matmul(_tensors(matrices, "chain_matmul")), out)
+
+
+@_public
 def cartesian_prod(*tensors) -> Tensor:
     """All combinations of elements of the given vectors, one per row."""
     return _ops.cartesian_prod(_tensors(tensors, "cartesian_prod"))

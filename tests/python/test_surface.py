@@ -361,6 +361,11 @@ class Names(unittest.TestCase):
         self.assertEqual((torch.get_device(x), torch.is_signed(x), x.is_mps), (-1, True, False))
         self.assertEqual(torch.ones(2, 3).mH.shape, (3, 2))
 
+    def test_chain_matmul_takes_matrices_one_by_one(self):
+        a, b, c = torch.ones(2, 3), torch.ones(3, 4), torch.ones(4, 1)
+        self.assertEqual(torch.chain_matmul(a, b, c).tolist(), [[12], [12]])
+        self.assertTrue(torch.equal(torch.chain_matmul([a, b]), a @ b))
+
     def test_functional_call_runs_with_given_parameters(self):
         layer = torch.nn.Linear(2, 1)
         given = {"weight": torch.tensor([[2.0, 3.0]]), "bias": torch.zeros(1)}

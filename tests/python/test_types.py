@@ -36,7 +36,7 @@ import athanor.distributed as dist
 import athanor.nn.functional as F
 from athanor import Tensor, nn, optim
 from athanor.nn import Parameter
-from athanor.utils.data import DataLoader, Dataset, TensorDataset
+from athanor.utils.data import DataLoader, Dataset, TensorDataset, get_worker_info
 
 class Net(nn.Module):
     def __init__(self) -> None:
@@ -53,11 +53,23 @@ class Pairs(Dataset[tuple[Tensor, int]]):
         return 3
 
     def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        worker = get_worker_info()
+        if worker is not None:
+            i += worker.id * worker.num_workers
         return torch.full((3,), float(i), dtype=torch.float64), i
 
 @torch.no_grad()
 def evaluate(model: nn.Module, loader: DataLoader[Any], device: torch.device) -> int:
     return sum(int(model(x.to(device)).argmax(dim=1).eq(y).sum().item()) for x, y in loader)
+
+@torch.no_grad
+def count(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+def made() -> list[Tensor]:
+    values, indices = torch.sort(torch.zeros(size=(2, 3)), out=(torch.empty(0), torch.empty(0, dtype=torch.int64)))
+    return [torch.zeros(2, 3), torch.ones((2, 3), dtype=torch.int32), values.permute(1, 0), values.permute(dims=(1, 0)), indices,
+            values.repeat(2, 1), values.view(-1), values.reshape((3, 2)), torch.chain_matmul(values, values.t())]
 
 def train() -> torch.Size:
     model = Net().to(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
@@ -73,6 +85,7 @@ def train() -> torch.Size:
         dist.all_reduce(loss, op=dist.ReduceOp.SUM)
     torch.save(model.state_dict(), "file")
     model.load_state_dict(torch.load("file"))
+    print(count(model) + 1)
     return loss.shape
 """
 WRONG = {"torch.relu(3)": "arg-type", "torch.zeros(2).no_such_method()": "attr-defined", "n: str = torch.ones(1).dim()": "assignment",

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, TypeVar, overload
 
 from .. import _C
 
@@ -54,6 +54,10 @@ class _Mode:
     def _clone(self):
         return self.__class__()
 
+    def _switch(self) -> None:
+        """Sets what the mode stands for, in this thread."""
+        raise NotImplementedError
+
     def __enter__(self: _M) -> _M:
         self._before = _C._tape_state()
         self._switch()
@@ -64,7 +68,11 @@ class _Mode:
 
 
 class _PlainMode(_Mode):
-    def __new__(cls, function: Any = None):
+    @overload
+    def __new__(cls, function: _F) -> _F: ...  # type: ignore[misc]
+    @overload
+    def __new__(cls: type[_M], function: None = None) -> _M: ...
+    def __new__(cls, function: Any = None) -> Any:
         instance = super().__new__(cls)
         return instance if function is None else instance(function)
 

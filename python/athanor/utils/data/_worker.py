@@ -12,6 +12,11 @@ from typing import Any, Callable, List, NamedTuple, Optional
 class WorkerInfo:
     """What a worker process may know of itself: ``id``, ``num_workers``, ``seed``, ``dataset`` (its own copy)."""
 
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
     def __init__(self, **kwargs: Any) -> None:
         self.__dict__.update(kwargs)
 
