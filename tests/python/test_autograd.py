@@ -202,6 +202,24 @@ class Functions(unittest.TestCase):
 
         self.assertEqual(Count.apply(torch.ones(3, requires_grad=True)), 3)
 
+    def test_the_node_has_what_the_context_keeps(self):
+        class Scale(Function):
+            @staticmethod
+            def forward(ctx, x, factor):
+                ctx.factor = factor
+                ctx.save_for_backward(x)
+                return x * factor
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * ctx.factor, None
+
+        x = torch.ones(2, requires_grad=True)
+        node = Scale.apply(x, 3).grad_fn
+        self.assertEqual((node.factor, node.saved_tensors[0] is x), (3, True))
+        for other in (node, (x * 2).grad_fn):
+            self.assertFalse(hasattr(other, "nothing"))
+
     def test_hooks_keep_size_and_dtype(self):
         for wrong, what in ((lambda g: torch.ones(3), "size"), (lambda g: g.double(), "type")):
             x = torch.ones(2, requires_grad=True)

@@ -28,7 +28,16 @@ def _register_prehook(self: Node, fn: Callable) -> RemovableHandle:
     return RemovableHandle(self._register_prehook(fn).remove)
 
 
+def _of_context(self: Node, name: str) -> Any:
+    """What the forward of a Function kept on its context, of which the node is the other side: y.grad_fn.saved_tensors."""
+    context = None if name.startswith("__") else self._context()
+    if context is None:
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+    return getattr(context, name)
+
+
 Node.register_hook, Node.register_prehook = _register_hook, _register_prehook
+Node.__getattr__ = _of_context  # type: ignore[method-assign]
 
 
 class GradientEdge(NamedTuple):
