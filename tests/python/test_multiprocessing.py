@@ -31,6 +31,10 @@ def fail(rank):
     time.sleep(60)
 
 
+def interrupted(rank):
+    raise KeyboardInterrupt
+
+
 def die(rank):
     if rank == 0:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -133,6 +137,10 @@ class Spawn(unittest.TestCase):
             mp.start_processes(meet, args=(2,), nprocs=2, start_method="fork")
         finally:
             os.environ.update(kept)
+
+    def test_an_interrupt_of_one_process_alone_is_no_success(self):
+        with self.assertRaisesRegex(mp.ProcessRaisedException, "KeyboardInterrupt"):
+            mp.spawn(interrupted, nprocs=1)
 
     def test_what_one_raises_arrives_with_its_traceback_and_ends_the_others(self):
         begin = time.monotonic()

@@ -61,12 +61,11 @@ def _main(fn: Callable, i: int, args: Tuple, failures: Any, parent: int, meeting
     os.environ.setdefault("MASTER_PORT", meeting[1])
     try:
         fn(i, *args)
-    except KeyboardInterrupt:
-        pass  # the parent has it too
-    except Exception:
+    except (Exception, KeyboardInterrupt) as error:
+        # An interrupt that the parent has too ends its join; one of this process alone is no success.
         failures.send_bytes(traceback.format_exc().encode(errors="replace"))
         failures.close()
-        sys.exit(1)
+        sys.exit(128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1)
 
 
 class ProcessContext:
