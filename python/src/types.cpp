@@ -126,7 +126,11 @@ void add_devices(nb::module_& m) {
 void add_generators(nb::module_& m) {
   nb::class_<Generator> type(m, "Generator", "A source of random numbers with a state of its own.");
   type.def(
-          "__init__", [](Generator* self, nb::object) { new (self) Generator(default_seed()); },
+          "__init__",
+          [](Generator* self, nb::object device) {
+            if (!device.is_none()) to_device(device.ptr());  // that it names one is all that matters
+            new (self) Generator(default_seed());
+          },
           nb::arg("device") = nb::none())
       .def(
           "manual_seed",

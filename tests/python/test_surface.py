@@ -143,6 +143,9 @@ class Construction(unittest.TestCase):
             drawn = [make(x, generator=torch.Generator().manual_seed(seed)).tolist() for seed in (3, 3, 4)]
             self.assertEqual(drawn[0], drawn[1])
             self.assertNotEqual(drawn[0], drawn[2])
+        self.assertEqual(torch.Generator(device="cpu").device, torch.device("cpu"))
+        with self.assertRaises(RuntimeError):
+            torch.Generator("nowhere")
         self.assertLess(torch.randint_like(x, 3).max().item(), 3)
         self.assertEqual(torch.randint_like(x, low=5, high=6).unique().tolist(), [5])
 
