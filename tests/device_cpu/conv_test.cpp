@@ -93,19 +93,26 @@ void each_product(const Case& c, Tensors& x, F&& fn) {
   const StridedArray& from = c.transposed ? x.out : x.in;
   const StridedArray& to = c.transposed ? x.in : x.out;
   const std::int64_t to_group = c.transposed ? in_group : out_group, from_group = c.transposed ? out_group : in_group;
-  StridedArray taps(DType::Byte, c.kernel);
+  std::int64_t taps = 1;
+  for (const std::int64_t k : c.kernel) taps *= k;
+  const std::size_t dims = 2 + static_cast<std::size_t>(c.spatial);
+  Index i(dims), w(dims);  // made once: this loop is most of the time of the tests
   to.each_index([&](const Index& o) {
-    const std::int64_t g = o[1] / to_group;
-    for (std::int64_t ch = 0; ch < from_group; ++ch)
-      taps.each_index([&](const Index& tap) {
-        Index i{o[0], g * from_group + ch}, w{o[1], ch};
-        for (int e = 0; e < c.spatial; ++e) {
-          i.push_back(o[2 + e] * c.stride[e] - c.padding[e] + tap[e] * c.dilation[e]);
-          if (i.back() < 0 || i.back() >= from.sizes()[2 + e]) return;
-          w.push_back(tap[e]);
-        }
+    const std::int64_t first = o[1] / to_group * from_group;
+    i[0] = o[0], w[0] = o[1];
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      bool inside = true;
+      for (std::int64_t e = c.spatial - 1, rest = tap; e >= 0; rest /= c.kernel[e--]) {
+        w[2 + e] = rest % c.kernel[e];
+        i[2 + e] = o[2 + e] * c.stride[e] - c.padding[e] + w[2 + e] * c.dilation[e];
+        inside = inside && i[2 + e] >= 0 && i[2 + e] < from.sizes()[2 + e];
+      }
+      if (!inside) continue;
+      for (std::int64_t ch = 0; ch < from_group; ++ch) {
+        i[1] = first + ch, w[1] = ch;
         c.transposed ? fn(o, w, i) : fn(i, w, o);
-      });
+      }
+    }
   });
 }
 

@@ -28,6 +28,7 @@ void move_elements(char* base, const std::int64_t* offsets, char* flat, std::int
 
 template <class U, bool kRead>
 void move_row(char* base, std::int64_t base_stride, char* flat, std::int64_t flat_stride, std::int64_t n, const void*) {
+  if (n == 0) return;  // the result of a selection of nothing has no address
   if (base_stride == sizeof(U) && flat_stride == sizeof(U)) {
     std::memcpy(kRead ? flat : base, kRead ? base : flat, static_cast<std::size_t>(n) * sizeof(U));
   } else {
