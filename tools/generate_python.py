@@ -53,6 +53,9 @@ MADE_FOR_OUT = {
     "linalg_matrix_power", "linalg_multi_dot", "linalg_solve", "matrix_power", "max", "mean", "min", "multinomial", "nonzero",
     "polygamma", "renorm", "row_stack", "scatter_reduce", "slice_scatter", "take_along_dim", "threshold", "vstack",
 }
+# Functions that take a number for the first tensor, too.
+NUMBER_FIRST = {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "remainder",
+                "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "float_power"}
 # Optional in Python although the C++ signature, which cannot have it otherwise, asks for it.
 NOT_REQUIRED = {("clamp", "min")}
 
@@ -134,11 +137,14 @@ def split_arguments(text):
 
 
 class Form:
-    """One way to call an op: a row in a signature table and a C++ function."""
+    """One way to call an op: a row in a signature table and a C++ function. `number_first`: with a number for self."""
 
-    def __init__(self, name, op, kind, base):
+    def __init__(self, name, op, kind, base, number_first=False):
         self.name, self.op, self.kind = name, op, kind  # kind: plain, inplace, out
         self.parameters = parameters_of(op, base)
+        self.number_first = number_first
+        if number_first:
+            self.parameters[0].base = "Scalar"
         # Made anew, then copied to out, if that is given.
         self.may_copy = kind == "plain" and name in MADE_FOR_OUT and op.returns == "Tensor" and "out" not in op.flags
 
@@ -165,7 +171,8 @@ class Form:
         lines, at, names = [], 0, []
         makes_anew = self.kind == "plain" and not any(p.base in ("Tensor", "Tensor[]") for p in self.parameters)
         for p in self.parameters:
-            lines.append(f"  const auto& a{p.index} = {p.convert(at, makes_anew)};")
+            value = p.convert(at, makes_anew)
+            lines.append(f"  const auto& a{p.index} = {f'wrapped_number({value})' if self.number_first and not at else value};")
             names.append(f"a{p.index}")
             at += len(p.rows())
         self_is_first = bool(self.op.args) and self.op.args[0].name == "self" and self.op.args[0].type == "Tensor"
@@ -215,6 +222,10 @@ def forms_of(op, alias=None):
             yield Form(name + "_", op, "inplace", name)
     if "out" in op.flags:
         yield Form(name, op, "out", name)
+    if name in NUMBER_FIRST and op.args[1].type == "Tensor":
+        yield Form(name, op, "plain", name, number_first=True)
+        if "out" in op.flags:
+            yield Form(name, op, "out", name, number_first=True)
 
 
 def quoted(text):
@@ -223,7 +234,7 @@ def quoted(text):
 
 def write_group(path, groups, first_number):
     out = ["// Generated from the schemas in athanor/ops.\n#include \"python/src/arguments.h\"\n"
-           "#include \"python/src/op_tables.h\"\n#include \"python/src/types.h\"\n\n"
+           "#include \"python/src/methods.h\"\n#include \"python/src/op_tables.h\"\n#include \"python/src/types.h\"\n\n"
            "namespace athanor::python {\nnamespace {\n\n"
            "[[maybe_unused]] DimVector int_list(std::int64_t v) { return DimVector{v}; }\n"
            "[[maybe_unused]] DimVector int_list(std::initializer_list<std::int64_t> v) { return DimVector(v); }\n\n"]
@@ -397,7 +408,7 @@ def main():
             if not doc and op.doc:
                 doc.append(docstring(op))
     # A tensor where a number would do too: the overload with the tensor comes first.
-    listed = [(name, forms, doc[0] if doc else "") for name, (forms, doc) in groups.items()]
+    listed = [(name, sorted(forms, key=lambda form: form.number_first), doc[0] if doc else "") for name, (forms, doc) in groups.items()]
     check_docs(listed)
     out = pathlib.Path(args.out)
     number, size = 0, -(-len(listed) // args.files)

@@ -59,8 +59,8 @@ void tell_runtime([[maybe_unused]] int n) {
 // The OpenMP runtime takes the program down when a team is too large for it.
 void check_team(const char* who, int threads) {
   constexpr int kMost = 4096;
-  ATHANOR_CHECK_VALUE(threads >= 1 && threads <= kMost, who, ": expected a positive number of threads up to ", kMost,
-                      ", got ", threads);
+  ATHANOR_CHECK(threads >= 1 && threads <= kMost, who, ": expected a positive number of threads up to ", kMost,
+                ", got ", threads);
 }
 
 /// Keeps the first exception of a region.

@@ -97,8 +97,8 @@ struct Gelu : UnaryOfInput<Gelu, UnaryOp::Gelu, ResultType::Floating> {
   ATHANOR_OP("gelu(Tensor self, *, str approximate='none') -> Tensor | inplace function");
   std::string approximate;
   Meta infer(const Tensor& a) {
-    ATHANOR_CHECK_VALUE(approximate == "none" || approximate == "tanh",
-                        "gelu: approximate argument must be either none or tanh, got ", approximate);
+    ATHANOR_CHECK(approximate == "none" || approximate == "tanh",
+                  "gelu: approximate argument must be either none or tanh, got ", approximate);
     return UnaryPointwise::infer(a);
   }
   void run(const Tensor& out, const Tensor& a) {
@@ -177,8 +177,7 @@ struct Softshrink : UnaryOfInput<Softshrink, UnaryOp::Softshrink, ResultType::Fl
   Scalar lambd;
   Scalar p0() const { return lambd; }
   Meta infer(const Tensor& a) {
-    ATHANOR_CHECK_VALUE(lambd.toDouble() >= 0, "softshrink: lambda must be greater or equal to 0, but found to be ",
-                        lambd);
+    ATHANOR_CHECK(lambd.toDouble() >= 0, "softshrink: lambda must be greater or equal to 0, but found to be ", lambd);
     return UnaryPointwise::infer(a);
   }
   Tensor slope(const Tensor& g, const Tensor& in) const { return hardshrink_backward(g, in, lambd); }

@@ -21,8 +21,8 @@ enum class Rounding { None, Trunc, Floor };
 Rounding rounding_of(std::optional<std::string_view> mode) {
   if (!mode) return Rounding::None;
   if (*mode == "trunc") return Rounding::Trunc;
-  ATHANOR_CHECK_VALUE(*mode == "floor", "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '",
-                      *mode, "'");
+  ATHANOR_CHECK(*mode == "floor", "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '",
+                *mode, "'");
   return Rounding::Floor;
 }
 

@@ -94,7 +94,7 @@ void fill_integers(const char* op, const Tensor& self, std::int64_t low, std::in
 }
 
 void check_probability(const char* op, double p) {
-  ATHANOR_CHECK_VALUE(p >= 0 && p <= 1, op, ": expects p to be in [0, 1], but got p=", p);
+  ATHANOR_CHECK(p >= 0 && p <= 1, op, ": expects p to be in [0, 1], but got p=", p);
 }
 
 }  // namespace

@@ -184,7 +184,7 @@ TEST(Gather, AcceptsScalarsAndEmptyIndices) {
   EXPECT_EQ(out.get(0), 5);
   check_gather(kFloat, kLong, {5, 4}, {0, 4}, 0, 0);
   index.set(0, 1);
-  EXPECT_THROW(call(gather_kernel, out.view(), in.view(), index.view(), 0), IndexError);
+  EXPECT_THROW(call(gather_kernel, out.view(), in.view(), index.view(), 0), Error);
 }
 
 // ---- advanced indexing

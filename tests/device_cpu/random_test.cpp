@@ -236,8 +236,8 @@ TEST(Random, BernoulliComparesDraws) {
       for (std::size_t i = 0; i < v.size(); ++i) ASSERT_EQ(v[i], draw32(s, i) < p * 4294967296.0);
     }
   StridedArray out(DType::Float, {2});
-  EXPECT_THROW(bernoulli_kernel.get(DeviceType::CPU)(out.view(), 1.5, s), ValueError);
-  EXPECT_THROW(bernoulli_kernel.get(DeviceType::CPU)(out.view(), std::nan(""), s), ValueError);
+  EXPECT_THROW(bernoulli_kernel.get(DeviceType::CPU)(out.view(), 1.5, s), Error);
+  EXPECT_THROW(bernoulli_kernel.get(DeviceType::CPU)(out.view(), std::nan(""), s), Error);
 }
 
 TEST(Random, BernoulliTakesAProbabilityPerElement) {
@@ -250,7 +250,7 @@ TEST(Random, BernoulliTakesAProbabilityPerElement) {
       ASSERT_EQ(out.at(i), draw32(s, static_cast<std::uint64_t>(i[0] * 50 + i[1])) < p.at(i) * 4294967296.0);
     });
     p.put({3, 3}, -0.5);
-    EXPECT_THROW(bernoulli_tensor_kernel.get(DeviceType::CPU)(out.view(), p.view(), s), ValueError);
+    EXPECT_THROW(bernoulli_tensor_kernel.get(DeviceType::CPU)(out.view(), p.view(), s), Error);
   }
 }
 
@@ -361,14 +361,14 @@ TEST(Multinomial, RefusesBadWeights) {
     multinomial_kernel.get(DeviceType::CPU)(out.view(), w.view(), replacement, {1, 0});
   };
   w.fill_with(0);
-  EXPECT_THROW(draw(true), ValueError);
+  EXPECT_THROW(draw(true), Error);
   w.put({0}, 1);
   EXPECT_NO_THROW(draw(true));
-  EXPECT_THROW(draw(false), ValueError);
+  EXPECT_THROW(draw(false), Error);
   w.put({1}, -1);
-  EXPECT_THROW(draw(true), ValueError);
+  EXPECT_THROW(draw(true), Error);
   w.put({1}, std::numeric_limits<double>::infinity());
-  EXPECT_THROW(draw(true), ValueError);
+  EXPECT_THROW(draw(true), Error);
 }
 
 }  // namespace

@@ -171,6 +171,53 @@ class Construction(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "don't support automatic differentiation"):
             torch.vstack([x.clone().requires_grad_()], out=torch.empty(0))
 
+    def test_numbers_may_come_first(self):
+        x, whole = torch.tensor([3.0, 4.0]), torch.tensor([5, 6], dtype=torch.int8)
+        for made, values, dtype in (
+            (torch.add(1, x), [4, 5], torch.float32), (torch.add(1, x, alpha=2), [7, 9], torch.float32),
+            (torch.sub(1, x), [-2, -3], torch.float32), (torch.subtract(1, x), [-2, -3], torch.float32),
+            (torch.mul(2, whole), [10, 12], torch.int8), (torch.multiply(0.5, whole), [2.5, 3], torch.float32),
+            (torch.div(12, x), [4, 3], torch.float32), (torch.div(13, whole, rounding_mode="floor"), [2, 2], torch.int8),
+            (torch.true_divide(12, x), [4, 3], torch.float32), (torch.floor_divide(7, x), [2, 1], torch.float32),
+            (torch.remainder(7, x), [1, 3], torch.float32), (torch.float_power(2, x), [8, 16], torch.float64),
+            (torch.bitwise_and(4, whole), [4, 4], torch.int8), (torch.bitwise_or(1, whole), [5, 7], torch.int8),
+            (torch.bitwise_xor(1, whole), [4, 7], torch.int8), (torch.bitwise_left_shift(1, whole), [32, 64], torch.int8),
+            (torch.bitwise_right_shift(64, whole), [2, 1], torch.int8),
+        ):
+            self.assertEqual((made.tolist(), made.dtype), (values, dtype))
+        out = torch.empty(2)
+        self.assertIs(torch.mul(2, x, out=out), out)
+        self.assertEqual(out.tolist(), [6, 8])
+        x.requires_grad_()
+        torch.div(12, x).sum().backward()
+        self.assertTrue(torch.allclose(x.grad, torch.tensor([-12 / 9, -0.75])))
+        with self.assertRaises(TypeError):
+            torch.fmod(7, x)
+
+    def test_bad_values_are_errors_of_torchs_classes(self):
+        x, far = torch.rand(3, 4), torch.tensor([[9]])
+        for call, error in (
+            (lambda: torch.nn.functional.gelu(x, approximate="bad"), RuntimeError),
+            (lambda: torch.nn.functional.softshrink(x, -1.0), RuntimeError),
+            (lambda: torch.div(x, x, rounding_mode="bad"), RuntimeError),
+            (lambda: torch.bernoulli(x + 5), RuntimeError),
+            (lambda: torch.bernoulli(x, 2.0), RuntimeError),
+            (lambda: torch.multinomial(torch.tensor([1.0, -1.0]), 1), RuntimeError),
+            (lambda: torch.set_num_threads(0), RuntimeError),
+            (lambda: torch.gather(x, 0, far), RuntimeError),
+            (lambda: x.clone().scatter_(0, far, 1.0), RuntimeError),
+            (lambda: x.clone().scatter_add_(0, far, x), RuntimeError),
+            (lambda: x.clone().index_add_(0, far[0], x[:1]), RuntimeError),
+            (lambda: torch.nn.functional.embedding_bag(far[0], x, torch.tensor([0])), RuntimeError),
+            (lambda: torch.index_select(x, 0, far[0]), IndexError),
+            (lambda: x[far], IndexError),
+            (lambda: torch.nn.functional.embedding(far, x), IndexError),
+            (lambda: torch.nn.functional.dropout(x, 2.0), ValueError),
+        ):
+            with self.assertRaises(Exception) as caught:
+                call()
+            self.assertIs(type(caught.exception), error, caught.exception)
+
     def test_a_tuple_and_a_size_are_a_size(self):
         both = (1,) + torch.Size([2, 3])
         self.assertIs(type(both), torch.Size)

@@ -90,8 +90,8 @@ void embedding_bag_cpu(const View& out, const View& bag_of, const View& sizes, c
   const std::int64_t* const bound = bounds.ptr<std::int64_t>();
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = index_at(indices, i);
-    ATHANOR_CHECK_INDEX(row >= 0 && row < rows, "embedding_bag: index ", row,
-                        " is out of bounds for dimension 0 with size ", rows);
+    ATHANOR_CHECK(row >= 0 && row < rows, "embedding_bag: index ", row, " is out of bounds for dimension 0 with size ",
+                  rows);
   }
   for (std::int64_t b = 0; b < bags; ++b)
     ATHANOR_CHECK(bound[b] >= 0 && bound[b] <= bound[b + 1] && bound[b + 1] <= count,

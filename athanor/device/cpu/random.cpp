@@ -143,7 +143,7 @@ void random_integer_cpu(const View& out, std::int64_t low, std::uint64_t range, 
 std::uint64_t limit_of(double p) { return static_cast<std::uint64_t>(std::ceil(p * 4294967296.0)); }
 
 void check_probability(const char* op, double p) {
-  ATHANOR_CHECK_VALUE(p >= 0 && p <= 1, op, ": expected a probability between 0 and 1, got ", p);
+  ATHANOR_CHECK(p >= 0 && p <= 1, op, ": expected a probability between 0 and 1, got ", p);
 }
 
 void bernoulli_cpu(const View& out, double p, PhiloxState state) {

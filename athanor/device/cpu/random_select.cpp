@@ -164,14 +164,14 @@ double checked_sum(const std::vector<double>& weights, std::int64_t k, bool repl
   double sum = 0;
   std::int64_t positive = 0;
   for (const double w : weights) {
-    ATHANOR_CHECK_VALUE(w >= 0 && std::isfinite(w),
-                        "multinomial: expected weights that are finite and not negative, got ", w);
+    ATHANOR_CHECK(w >= 0 && std::isfinite(w), "multinomial: expected weights that are finite and not negative, got ",
+                  w);
     sum += w;
     positive += w > 0;
   }
-  ATHANOR_CHECK_VALUE(positive > 0 || k == 0, "multinomial: expected a row of weights with a positive sum, got 0");
-  ATHANOR_CHECK_VALUE(replacement || k <= positive, "multinomial: cannot draw ", k,
-                      " samples without replacement from ", positive, " weights that are not 0");
+  ATHANOR_CHECK(positive > 0 || k == 0, "multinomial: expected a row of weights with a positive sum, got 0");
+  ATHANOR_CHECK(replacement || k <= positive, "multinomial: cannot draw ", k, " samples without replacement from ",
+                positive, " weights that are not 0");
   return sum;
 }
 
