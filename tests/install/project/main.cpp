@@ -19,7 +19,7 @@ bool parallel_works() {
 bool errors_cross_the_border() {
   try {
     athanor::set_num_threads(0);
-  } catch (const athanor::ValueError& error) {
+  } catch (const athanor::Error& error) {
     return std::string(error.what()).find("set_num_threads") != std::string::npos;
   }
   return false;
