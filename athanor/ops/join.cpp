@@ -420,6 +420,8 @@ struct RollDims {
 ATHANOR_FUNCTION("roll(Tensor self, int[] shifts, int[] dims=[]) -> Tensor");
 Tensor roll(const Tensor& self, IntArrayRef shifts, IntArrayRef dims) {
   ATHANOR_CHECK(!shifts.empty(), "`shifts` required");
+  ATHANOR_CHECK_INDEX(dims.empty() || self.dim() > 0, "roll: Dimension specified as ", dims[0],
+                      " but tensor has no dimensions");
   if (!dims.empty()) return roll_dims(self, shifts, dims);
   ATHANOR_CHECK(shifts.size() == 1, "roll: shifts and dimensions must align. shifts: ", shifts.size(), ", dims:0");
   return reshape(roll_dims(reshape(self, {-1}), shifts, {0}), self.sizes());

@@ -302,6 +302,7 @@ void add_flips() {
           "flattened", shaped({{2, 3}, {}, {0}, {5, 41}}, 2), [](const Tensors& x) { return x[0].roll({2}); },
           [=](const Arrays& in) { return with_shape(rolled(with_shape(in[0], {in[0].numel()}), 2, 0), in[0].shape); })};
   r.refusals = {{"no shifts", [] { ones({2}).roll(IntArrayRef{}); }, "`shifts` required"},
+                {"a dim of none", [] { ones({}).roll(0, 0); }, "but tensor has no dimensions"},
                 {"a shift too few",
                  [] {
                    ones({2, 2}).roll({1}, {0, 1});
