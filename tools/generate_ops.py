@@ -5,9 +5,9 @@ A schema is the argument of ATHANOR_OP, ATHANOR_VIEW (inside the op's struct) or
 
     name.overload(Type arg, Type arg=default, *, ...) -> Return | flag flag
 
-Flags: inplace (adds name_), out (adds name_out), function (no method), method (no free function), inplace_view (of a
-view: adds the method name_, which turns self into the view), internal (no function of the Python package: torch has no
-such name; `athanor._C.ops` has it).
+Flags: inplace (adds name_), out (adds name_out, which takes a tensor for each result), function (no method), method (no
+free function), inplace_view (of a view: adds the method name_, which turns self into the view), internal (no function of
+the Python package: torch has no such name; `athanor._C.ops` has it).
 Other names of an op, PyTorch's synonyms, are one line anywhere in a source file: ATHANOR_ALIAS("absolute", "abs").
 An alias forwards every overload and form (in-place, out) of its op; it exists on class Tensor and as a public function,
 not inside the library.

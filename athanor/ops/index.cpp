@@ -471,7 +471,9 @@ struct Embedding {
   std::int64_t rows = 0;
   Meta infer(const Tensor& weight, const Tensor& i) {
     ATHANOR_CHECK(weight.dim() == 2, "embedding: 'weight' must be 2-D, got shape ", weight.sizes());
-    check_index_dtype("embedding", i);
+    ATHANOR_CHECK(i.dtype() == DType::Long || i.dtype() == DType::Int,
+                  "embedding: expected indices of dtype int64 or int32, got ", i.dtype(),
+                  "; convert them with .to(kLong)");
     ATHANOR_CHECK(!sparse, "embedding: sparse gradients are not supported; use sparse=false");
     rows = weight.size(0);
     DimVector shape(i.sizes());

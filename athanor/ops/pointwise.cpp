@@ -20,6 +20,7 @@ void fail_not_floating(const char* schema, DType t) {
 namespace {
 
 void check_alpha(const char* op, DType result, const Scalar& alpha) {
+  if (is_one(alpha) && !alpha.isBoolean()) return;
   ATHANOR_CHECK(!alpha.isFloatingPoint() || is_floating_point(result), op,
                 ": For integral input tensors, argument alpha must not be a floating point number, got ", alpha);
   ATHANOR_CHECK(!alpha.isBoolean() || result == DType::Bool, op, ": Boolean alpha only supported for Boolean results.");
@@ -53,7 +54,7 @@ struct Add : BinaryPointwise<Add, BinaryOp::Add> {
   ATHANOR_OP("add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor | inplace out");
   Scalar alpha;
   void run(const Tensor& out, const Tensor& a, const Tensor& b) {
-    if (!is_one(alpha) || alpha.isBoolean()) check_alpha("add", out.dtype(), alpha);
+    check_alpha("add", out.dtype(), alpha);
     // Bools: a or (alpha and b); the kernel knows "or" and "and" alone.
     if (out.dtype() == DType::Bool && !alpha.toBool())
       launch_elementwise(binary_kernel, BinaryOp::Mul, out, a, a, Scalar(0), Scalar(0));
@@ -70,7 +71,7 @@ struct AddScalar : ScalarPointwise<AddScalar, BinaryOp::Add> {
   ATHANOR_OP("add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor | inplace out");
   Scalar other, alpha;
   void run(const Tensor& out, const Tensor& a) {
-    if (!is_one(alpha) || alpha.isBoolean()) check_alpha("add", out.dtype(), alpha);
+    check_alpha("add", out.dtype(), alpha);
     const Scalar added = out.dtype() == DType::Bool && !alpha.toBool() ? Scalar(false) : other;
     launch_elementwise(binary_scalar_kernel, BinaryOp::Add, out, a, added, false, alpha, Scalar(0));
   }
@@ -89,7 +90,7 @@ struct Sub : BinaryPointwise<Sub, BinaryOp::Sub> {
     BinaryPointwise::prepare(a, b);
   }
   void run(const Tensor& out, const Tensor& a, const Tensor& b) {
-    if (!is_one(alpha) || alpha.isBoolean()) check_alpha("sub", out.dtype(), alpha);
+    check_alpha("sub", out.dtype(), alpha);
     launch_elementwise(binary_kernel, BinaryOp::Sub, out, a, b, alpha, Scalar(0));
   }
   void grad(GradCall& g) {
@@ -102,7 +103,7 @@ struct SubScalar : Difference<SubScalar> {
   ATHANOR_OP("sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor | inplace out");
   Scalar other, alpha;
   void run(const Tensor& out, const Tensor& a) {
-    if (!is_one(alpha) || alpha.isBoolean()) check_alpha("sub", out.dtype(), alpha);
+    check_alpha("sub", out.dtype(), alpha);
     launch_elementwise(binary_scalar_kernel, BinaryOp::Sub, out, a, other, false, alpha, Scalar(0));
   }
   void grad(GradCall& g) { g.set(0, g.grad()); }

@@ -162,6 +162,16 @@ class Completeness(unittest.TestCase):
                 seen.update(t.id for t in node.targets if isinstance(t, ast.Name))
         modules = {n for n in dir(torch) if isinstance(getattr(torch, n), types.ModuleType)}
         self.assertEqual({n for n in dir(torch) if not n.startswith("_")} - seen - modules, set())
+        folder = pathlib.Path(torch.__file__).parent
+        there = {p.stem for p in folder.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+        self.assertEqual({n for n in there if not n.startswith("_")} - seen, set())
+
+    def test_names_that_are_written_out_for_type_checkers_are_all(self):
+        from athanor.nn import functional, modules
+
+        self.assertEqual({n for n in dir(modules) if n[:1].isupper()}, set(modules.__all__))
+        made = {n for n in dir(functional) if not n.startswith("_") and callable(getattr(functional, n))}
+        self.assertEqual(made, set(functional.__all__))
 
 
 if __name__ == "__main__":

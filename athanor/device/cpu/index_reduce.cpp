@@ -106,7 +106,9 @@ void scatter_value_cpu(const View& out, const View& index, Scalar value, std::in
 
 void index_add_cpu(const View& out, const View& index, const View& source, std::int64_t dim, Scalar alpha) {
   const CombineScale scale(alpha);
-  run_write(space_along("index_add: ", out, source, index, dim), combine_action(Combine::Add, out.dtype, &scale));
+  IndexSpace space = space_along("index_add: ", out, source, index, dim);
+  space.plain_error = true;
+  run_write(std::move(space), combine_action(Combine::Add, out.dtype, &scale));
 }
 
 void index_reduce_cpu(const View& out, const View& index, const View& source, std::int64_t dim, IndexReduce reduce,

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <atomic>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "athanor/base/error.h"
@@ -19,11 +19,10 @@ constexpr std::int64_t kRangeBytes = 4 << 20;   // base sizes from which writes 
   if (o.dim < 0)
     ATHANOR_THROW(IndexError, s.op, "out of range: tried to access index ", value, " on a tensor of ", o.size,
                   " elements.");
-  // PyTorch's classes: an Error where each element has an index of its own, and from index_add.
-  for (const char* op : {"gather: ", "scatter: ", "index_add: "})
-    if (std::string_view(s.op) == op)
-      ATHANOR_THROW(Error, s.op, "index ", value, " is out of bounds for dimension ", o.dim, " with size ", o.size);
-  ATHANOR_THROW(IndexError, s.op, "index ", value, " is out of bounds for dimension ", o.dim, " with size ", o.size);
+  const std::string what =
+      detail::str(s.op, "index ", value, " is out of bounds for dimension ", o.dim, " with size ", o.size);
+  ATHANOR_CHECK(!s.plain_error, what);
+  ATHANOR_THROW(IndexError, what);
 }
 
 /// The dims along which an operand's values differ.

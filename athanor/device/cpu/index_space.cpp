@@ -115,6 +115,7 @@ IndexSpace space_along(const char* op, const View& base, const View& flat, const
 
 IndexSpace space_pointwise(const char* op, const View& base, const View& flat, const View& index, std::int64_t dim) {
   IndexSpace s = start(op, base, flat);
+  s.plain_error = true;
   s.operands.push_back(make_operand(op, index, base, dim, false));
   for (int d = 0; d < index.ndim; ++d) {
     const std::int64_t flat_stride = flat.ndim == 0 ? 0 : flat.strides[d] * s.item;

@@ -42,7 +42,8 @@ struct IndexOperand {
 };
 
 struct IndexSpace {
-  const char* op = "";  ///< prefix of messages, such as "gather: "
+  const char* op = "";       ///< prefix of messages, such as "gather: "
+  bool plain_error = false;  ///< an index out of bounds is an Error, not an IndexError: PyTorch's classes
   char* flat = nullptr;
   char* base = nullptr;
   std::int64_t item = 0;

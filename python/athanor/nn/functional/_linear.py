@@ -80,12 +80,7 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)
-    try:
-        return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
-    except IndexError as error:
-        if input.is_floating_point():  # a mistake in the program, not in the data
-            raise RuntimeError(str(error)) from None
-        raise
+    return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
 def embedding_bag(
