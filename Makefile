@@ -13,7 +13,7 @@ export CCACHE_MAXSIZE ?= 5G
 
 configured = build/build.ninja
 # Says nothing when nothing is to do.
-ninja = ninja -C $(1) -j $(JOBS) | sed -u '/^ninja: no work to do\|^ninja: Entering directory\|Re-checking globbed/d'
+ninja = ninja -j $(JOBS) -C $(1) | sed -u '/^ninja: no work to do\|^ninja: Entering directory\|Re-checking globbed/d'
 run_tests = python3 tools/run_tests.py --jobs $(JOBS) $(if $(TESTS),--filter '$(TESTS)') $(1)
 
 .PHONY: build python build-times test docs demo bench format format-check lint check asan tsan debug install clean help dependencies
@@ -52,8 +52,8 @@ build-times: ## the slowest steps of the last build
 test: build ## build, then run every test; TESTS=regex for some
 	@$(call run_tests,build)
 
-demo: build ## build, then train a network on MNIST on two ranks; DEMO="flags" for build/bin/mnist
-	@[[ -x build/bin/mnist ]] || { echo "make demo: examples/mnist.cpp was not built" >&2; exit 1; }
+demo: build/build.ninja ## build what it takes, then train a network on MNIST on two ranks; DEMO="flags" for build/bin/mnist
+	@$(call ninja,build mnist)
 	@build/bin/mnist $(if $(or $(ATHANOR_DATA),$(findstring --data,$(DEMO))),,$(addprefix --data ,$(wildcard ../shared/data/mnist))) $(DEMO)
 
 bench: build ## build, then compare with PyTorch side by side; BENCH="--quick --filter gemm"
