@@ -57,6 +57,26 @@ class GroupWatch {
   ~GroupWatch() = default;
 };
 
+/// How the ranks of a group tell each other what they are doing without a store, which may have gone with its rank.
+/// From any thread.
+class StateTalk {
+ public:
+  /// Tells the others this rank's state.
+  virtual void tell_state(const std::string& own) noexcept = 0;
+  /// Tells it and asks for the others'. They answer when a thread of theirs waits in the group or calls hear().
+  virtual void ask_states(const std::string& own) noexcept = 0;
+  /// What the others have told in the last seconds, by rank, or since ask_states(); empty where nothing came. Waits for
+  /// those that are there.
+  virtual std::vector<std::string> told_states(Deadline deadline) = 0;
+  /// Readable when there is something to hear.
+  virtual int talk_fd() const = 0;
+  /// Answers, if another rank has asked. Does not wait.
+  virtual void hear() noexcept = 0;
+
+ protected:
+  ~StateTalk() = default;
+};
+
 /// One call of a collective, as its rank sees it. Ranks whose calls of one sequence number differ in what
 /// `fingerprint` covers have called different things.
 struct Call {
@@ -154,6 +174,8 @@ class Backend {
   virtual void shutdown() noexcept {}
   /// From any thread: the ranks that are known to be gone, or to have left. Waits for a moment at most.
   virtual std::vector<int> lost_ranks() { return {}; }
+  /// Null where ranks cannot tell. Lives as long as the backend.
+  virtual StateTalk* talk() { return nullptr; }
 
  private:
   int rank_, size_;

@@ -39,6 +39,8 @@ struct FlightRecord {
   std::string text(std::int64_t now_ns) const;
 };
 
+class ProcessGroup;
+
 class FlightRecorder {
  public:
   static constexpr std::size_t kCapacity = 1024;
@@ -96,15 +98,22 @@ void for_each_flight_recorder(const std::function<void(const FlightRecorder&)>& 
 /// From now on SIGUSR1 prints to stderr, by a thread of its own, flight_records_text() and a line for each of the
 /// `size` processes that meet at the store; the same thread answers when another process got the signal. A handler that
 /// was there is called as well. Nothing happens if ATHANOR_FLIGHT_RECORDER_SIGNAL is 0.
-void start_flight_signal(std::shared_ptr<Store> store, int rank, int size);
+/// Without the store, it asks the members of `group`.
+void start_flight_signal(std::shared_ptr<Store> store, int rank, int size, std::weak_ptr<ProcessGroup> group);
 /// Restores the previous handler.
 void stop_flight_signal();
+/// What this process is doing, as it crosses stores and connections.
+std::string process_flight_state();
 /// Leaves this rank's state in the store, for the others' reports.
 void leave_flight_record(Store& store, const FlightRecorder& recorder);
 /// The same; then waits a moment for those of the other ranks and returns what all of them say,
 /// a line per rank, with those that are behind named. Ranks in `gone` are not waited for. Ends half a second after
-/// `patience` at the latest, even if a TCPStore does not answer.
+/// `patience` at the latest, even if a TCPStore does not answer. What the store does not have, ranks are asked for by
+/// `talk`, if that is not null.
 std::string merged_flight_report(Store& store, const FlightRecorder& recorder, int size, const std::vector<int>& gone,
+                                 std::chrono::milliseconds patience, StateTalk* talk);
+/// The same of all processes of a group, without a store.
+std::string merged_flight_report(StateTalk& talk, int rank, int size, const std::vector<int>& gone,
                                  std::chrono::milliseconds patience);
 
 /// What processes that meet at a store ask each other when one of them is told to report. One thread at a time.

@@ -23,23 +23,16 @@ std::string own_state(const FlightRecorder& recorder) {
   return str(completed, " ", recorder.state_text());
 }
 
-// The same of a process: of its first group, which is the default one, and of those it is in a call of.
-std::string process_state() {
-  std::string out;
-  internals::for_each_flight_recorder([&](const FlightRecorder& recorder) {
-    if (out.empty())
-      out = own_state(recorder);
-    else if (recorder.current())
-      out += str("; in group '", recorder.group(), "' ", recorder.state_text());
-  });
-  return out.empty() ? "0 in no group" : out;
-}
-
 struct RankState {
   bool known = false;
   long long completed = 0;
   std::string line;
 };
+
+RankState state_of(const std::string& text) {
+  const std::size_t space = std::min(text.find(' '), text.size());
+  return {true, std::atoll(text.substr(0, space).c_str()), text.substr(std::min(space + 1, text.size()))};
+}
 
 std::string merge(const std::vector<RankState>& states, const std::vector<int>& gone,
                   std::chrono::milliseconds patience) {
@@ -67,11 +60,7 @@ std::string merge(const std::vector<RankState>& states, const std::vector<int>& 
 std::optional<std::vector<RankState>> exchange(Store& store, const std::string& own, int rank, int size,
                                                const std::vector<int>& gone, Deadline deadline) {
   std::vector<RankState> states(static_cast<std::size_t>(size));
-  const auto take = [&states](int r, const std::string& text) {
-    const std::size_t space = std::min(text.find(' '), text.size());
-    states[static_cast<std::size_t>(r)] = {true, std::atoll(text.substr(0, space).c_str()),
-                                           text.substr(std::min(space + 1, text.size()))};
-  };
+  const auto take = [&states](int r, const std::string& text) { states[static_cast<std::size_t>(r)] = state_of(text); };
   take(rank, own);
   try {
     store.set(state_key(rank), own);
@@ -97,7 +86,25 @@ std::optional<std::vector<RankState>> exchange(Store& store, const std::string& 
   return states;
 }
 
+// Adds what ranks have told each other.
+void add_told(std::vector<RankState>& states, const std::vector<std::string>& told) {
+  for (std::size_t r = 0; r < states.size(); ++r)
+    if (!states[r].known && !told[r].empty()) states[r] = state_of(told[r]);
+}
+
 }  // namespace
+
+// Of its first group, which is the default one, and of those it is in a call of.
+std::string internals::process_flight_state() {
+  std::string out;
+  internals::for_each_flight_recorder([&](const FlightRecorder& recorder) {
+    if (out.empty())
+      out = own_state(recorder);
+    else if (recorder.current())
+      out += str("; in group '", recorder.group(), "' ", recorder.state_text());
+  });
+  return out.empty() ? "0 in no group" : out;
+}
 
 void internals::leave_flight_record(Store& store, const FlightRecorder& recorder) {
   const StoreDeadline limit(Deadline::after(std::chrono::seconds(1)));
@@ -105,13 +112,44 @@ void internals::leave_flight_record(Store& store, const FlightRecorder& recorder
 }
 
 std::string internals::merged_flight_report(Store& store, const FlightRecorder& recorder, int size,
-                                            const std::vector<int>& gone, std::chrono::milliseconds patience) {
+                                            const std::vector<int>& gone, std::chrono::milliseconds patience,
+                                            StateTalk* talk) {
+  constexpr std::chrono::milliseconds kTalk{300};
+  const std::string own = own_state(recorder);
+  // At once: another rank's store may go any moment, and so may this rank.
+  if (talk) talk->tell_state(own);
   // A store whose server is gone may otherwise keep its callers for as long as its own timeout.
   const Deadline deadline = Deadline::after(patience);
   const StoreDeadline limit(Deadline(deadline.at() + std::chrono::milliseconds(500)));
-  if (const auto states = exchange(store, own_state(recorder), recorder.rank(), size, gone, deadline))
-    return merge(*states, gone, patience);
-  return str("what this rank was doing (the store does not answer): ", recorder.state_text());
+  auto states = exchange(store, own, recorder.rank(), size, gone, deadline);
+  const bool answered = states.has_value();
+  if (!answered) {
+    states.emplace(static_cast<std::size_t>(size));
+    (*states)[static_cast<std::size_t>(recorder.rank())] = state_of(own);
+  }
+  const auto unknown = [&](int r) {
+    return !(*states)[static_cast<std::size_t>(r)].known && std::find(gone.begin(), gone.end(), r) == gone.end();
+  };
+  bool wanted = false;
+  for (int r = 0; r < size; ++r) wanted = wanted || unknown(r);
+  // Whoever had the whole time has told by now; what was told is here even if its rank has gone since.
+  if (talk)
+    add_told(*states, talk->told_states(wanted ? Deadline(std::max(deadline.at(), Deadline::after(kTalk).at()))
+                                               : Deadline::after(std::chrono::milliseconds(0))));
+  const auto known = std::count_if(states->begin(), states->end(), [](const RankState& s) { return s.known; });
+  if (!answered && known == 1)
+    return str("what this rank was doing (the store does not answer): ", recorder.state_text());
+  return merge(*states, gone, patience);
+}
+
+std::string internals::merged_flight_report(StateTalk& talk, int rank, int size, const std::vector<int>& gone,
+                                            std::chrono::milliseconds patience) {
+  const std::string own = process_flight_state();
+  talk.ask_states(own);
+  std::vector<RankState> states(static_cast<std::size_t>(size));
+  states[static_cast<std::size_t>(rank)] = state_of(own);
+  add_told(states, talk.told_states(Deadline::after(patience)));
+  return merge(states, gone, patience);
 }
 
 internals::FlightQuestions::FlightQuestions(std::shared_ptr<Store> store, int rank, int size)
@@ -124,7 +162,7 @@ PrefixStore internals::FlightQuestions::answers() const { return {str("flight/an
 void internals::FlightQuestions::answer_until(int stop) {
   while (store_->wait_unless({key()}, stop)) {
     asked_by_ = store_->get_text(key());
-    answers().set(state_key(rank_), process_state());
+    answers().set(state_key(rank_), process_flight_state());
     fresh_ = Deadline::after(kFresh);
     ++next_;
   }
@@ -140,10 +178,11 @@ std::string internals::FlightQuestions::ask(std::chrono::milliseconds patience) 
     PrefixStore here = answers();
     ++next_;
     if (asked_by_ == own) {
-      const auto states = exchange(here, process_state(), rank_, size_, {}, deadline);
-      return states ? merge(*states, {}, patience) : "the store does not answer";
+      const auto states = exchange(here, process_flight_state(), rank_, size_, {}, deadline);
+      if (!states) throw DistStoreError("the store does not answer", ATHANOR_WHERE);
+      return merge(*states, {}, patience);
     }
-    here.set(state_key(rank_), process_state());
+    here.set(state_key(rank_), process_flight_state());
     fresh_ = Deadline::after(kFresh);
   }
   return str("what all ranks are doing is told by ", asked_by_);

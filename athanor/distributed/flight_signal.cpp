@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <mutex>
@@ -16,6 +17,8 @@
 #include "athanor/distributed/process_group_impl.h"
 
 namespace athanor::distributed {
+
+using athanor::detail::str;
 
 namespace {
 
@@ -68,22 +71,56 @@ void while_there(std::optional<internals::FlightQuestions>& questions, Ask&& ask
   }
 }
 
-void print_when_told(int fd, std::optional<internals::FlightQuestions> questions) {
+// Readable when one of the two is.
+Descriptor either(int a, int b) {
+  Descriptor set(::epoll_create1(EPOLL_CLOEXEC));
+  for (const int fd : {a, b}) {
+    struct epoll_event event {};
+    event.events = EPOLLIN;
+    if (fd >= 0) ::epoll_ctl(set.get(), EPOLL_CTL_ADD, fd, &event);
+  }
+  return set;
+}
+
+void hear_others(const std::weak_ptr<ProcessGroup>& weak) {
+  const auto group = weak.lock();
+  if (StateTalk* talk = group ? group->talk() : nullptr) talk->hear();
+}
+
+// Without the store, or where it does not know.
+std::string told_by_the_ranks(const std::weak_ptr<ProcessGroup>& weak, std::chrono::milliseconds patience) {
+  const auto group = weak.lock();
+  StateTalk* talk = group ? group->talk() : nullptr;
+  if (!talk) return {};
+  return str("the store does not answer; by the ranks' own connections, ",
+             internals::merged_flight_report(*talk, group->rank(), group->size(), group->lost_ranks(), patience), "\n");
+}
+
+void print_when_told(int fd, std::optional<internals::FlightQuestions> questions,
+                     const std::weak_ptr<ProcessGroup>& group) {
   constexpr std::chrono::milliseconds kPatience{1000};
+  int talk_fd = -1;
+  if (const auto there = group.lock(); there && there->talk()) talk_fd = there->talk()->talk_fd();
+  const bool alone = !questions;
+  const Descriptor any = either(fd, talk_fd);
   for (;;) {
-    while_there(questions, [fd](auto& q) { q.answer_until(fd); });
-    struct pollfd entry = {fd, POLLIN, 0};
-    if (::poll(&entry, 1, -1) < 0) continue;
+    while_there(questions, [&any](auto& q) { q.answer_until(any.get()); });
+    struct pollfd entries[] = {{any.get(), POLLIN, 0}, {fd, POLLIN, 0}};
+    if (::poll(entries, 1, -1) < 0 || ::poll(entries, 2, 0) < 0) continue;
+    hear_others(group);
+    if (entries[1].revents == 0) continue;
     char what = 0;
     if (::read(fd, &what, 1) != 1 || what == 'q') return;
     print(flight_records_text());
     while_there(questions, [&](auto& q) { print(q.ask(kPatience) + "\n"); });
+    if (!questions && !alone) print(told_by_the_ranks(group, kPatience));
   }
 }
 
 }  // namespace
 
-void internals::start_flight_signal(std::shared_ptr<Store> store, int rank, int size) {
+void internals::start_flight_signal(std::shared_ptr<Store> store, int rank, int size,
+                                    std::weak_ptr<ProcessGroup> group) {
   SignalWatch& w = watch();
   const std::lock_guard lock(w.mutex);
   const bool inherited = w.running && w.generation != fork_generation();
@@ -100,7 +137,7 @@ void internals::start_flight_signal(std::shared_ptr<Store> store, int rank, int 
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   std::optional<FlightQuestions> questions;
   if (size > 1) questions.emplace(std::move(store), rank, size);
-  w.thread = std::thread(print_when_told, ends[0], std::move(questions));
+  w.thread = std::thread(print_when_told, ends[0], std::move(questions), std::move(group));
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   wake_fd.store(ends[1]);
   struct sigaction action {};

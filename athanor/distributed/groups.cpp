@@ -224,7 +224,7 @@ void init_process_group(const InitOptions& options) {
   w.groups_made.clear();
   if (thread_world) return;
   set_log_rank(met.rank);
-  internals::start_flight_signal(met.store, met.rank, met.world_size);
+  internals::start_flight_signal(met.store, met.rank, met.world_size, w.main);
   static const int registered = std::atexit([] { internals::leave_all_groups(); });
   (void)registered;
 }

@@ -1,4 +1,5 @@
 // Messages between two ranks.
+#include "athanor/distributed/early_use.h"
 #include "athanor/distributed/process_group_impl.h"
 
 namespace athanor::distributed {
@@ -13,6 +14,7 @@ constexpr std::chrono::milliseconds kProgressPause{2}, kProgressTurn{10};
 constexpr int kIdleTurns = 100;
 
 std::uint64_t checksum(const Tensor& tensor) {
+  const EarlyUse::Own own;
   const Staged staged(tensor, Staged::In);
   const Span span = staged.span();
   const auto* bytes = static_cast<const unsigned char*>(span.data);
@@ -26,10 +28,12 @@ std::uint64_t checksum(const Tensor& tensor) {
 /// A send or receive under way. While it is watched its group advances it.
 class P2pWork final : public Work {
  public:
-  P2pWork(ProcessGroup::Impl& group, const Call& call, int tag, const Tensor& tensor, Staged::Use use)
+  /// `returned`: the program will get it, and has to wait for it before it touches the tensor.
+  P2pWork(ProcessGroup::Impl& group, const Call& call, int tag, const Tensor& tensor, Staged::Use use, bool returned)
       : group_(&group), call_(call), tag_(tag), tensor_(tensor), staged_(tensor_, use) {
     call_.shape = {tensor_.sizes().data(), tensor_.sizes().size()};
     if (call.op == OpType::Send && group.debug) checksum_ = checksum(tensor);
+    if (call.op == OpType::Recv && group.debug && returned) early_use_.emplace(tensor_);
   }
   /// Hands it to the backend.
   void start() {
@@ -49,6 +53,12 @@ class P2pWork final : public Work {
   }
 
   bool is_completed() override {
+    const bool ended = poll();
+    if (ended && early_use_) note_early_use();
+    return ended;
+  }
+  /// The same, of the group's thread: the program has not been told.
+  bool poll() {
     if (ended_.load(std::memory_order_acquire)) return true;
     // Somebody waits for it: no news.
     const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -65,7 +75,12 @@ class P2pWork final : public Work {
         wait_at_most(timeout);
       if (!ended_before) group_->unwatch(this);
     }
+    if (early_use_) note_early_use();
     if (error_) std::rethrow_exception(error_);
+    if (!used_by_.empty())
+      throw DistError(str(context(), ": the tensor was used by ", used_by_, " before wait(). What that got is ",
+                          "undefined; wait for the receive first"),
+                      ATHANOR_WHERE);
     if (checksum_ && std::exchange(unchanged_checked_, true) == false && checksum(tensor_) != *checksum_)
       throw DistError(str(context(), ": the tensor was changed before wait(). What the receiver got is undefined; ",
                           "wait for the send first, or send a copy"),
@@ -96,10 +111,16 @@ class P2pWork final : public Work {
 
  private:
   std::string context() const { return str(call_.text(), ", tag ", tag_); }
+  void note_early_use() {
+    const std::lock_guard lock(mutex_);
+    const std::string by = early_use_->end();
+    if (!by.empty()) used_by_ = by;
+  }
   void finish(std::exception_ptr error) {
     try {
       if (!error) {
         source_ = request_->source_rank();
+        const EarlyUse::Own own;
         staged_.write_back();
       }
     } catch (...) {
@@ -150,6 +171,8 @@ class P2pWork final : public Work {
   Staged staged_;
   std::optional<std::uint64_t> checksum_;
   bool unchanged_checked_ = false;
+  std::optional<EarlyUse> early_use_;
+  std::string used_by_;
   std::uint64_t ticket_ = 0;
 
   std::mutex mutex_;
@@ -195,7 +218,7 @@ void ProcessGroup::Impl::make_progress() {
     lock.unlock();
     bool alone = false;
     for (const auto& work : watched) {
-      if (work->is_completed())
+      if (work->poll())
         unwatch(work.get());
       else
         alone = alone || !work->being_waited_for();
@@ -236,10 +259,10 @@ void check_message(const ProcessGroup& group, const char* op, const Tensor& tens
 
 namespace internals {
 std::shared_ptr<P2pWork> start_message(ProcessGroup::Impl& group, OpType op, const Tensor& tensor, int other, int tag,
-                                       const ProcessGroup::Where& where) {
+                                       const ProcessGroup::Where& where, bool returned) {
   const Call call = group.describe(op, &tensor, tensor.numel(), other, ReduceOp(), where);
   const auto use = op == OpType::Send ? Staged::In : Staged::Out;
-  auto work = std::make_shared<P2pWork>(group, call, tag, tensor, use);
+  auto work = std::make_shared<P2pWork>(group, call, tag, tensor, use, returned);
   work->start();
   return work;
 }
@@ -247,27 +270,27 @@ std::shared_ptr<P2pWork> start_message(ProcessGroup::Impl& group, OpType op, con
 
 void ProcessGroup::send(const Tensor& tensor, int to, int tag, Where where) {
   check_message(*this, "send", tensor, to, tag, false);
-  internals::start_message(*impl_, OpType::Send, tensor, to, tag, where)->wait(Work::kNoTimeout);
+  internals::start_message(*impl_, OpType::Send, tensor, to, tag, where, false)->wait(Work::kNoTimeout);
 }
 
 int ProcessGroup::recv(const Tensor& tensor, int from, int tag, Where where) {
   check_message(*this, "recv", tensor, from, tag, true);
-  const auto work = internals::start_message(*impl_, OpType::Recv, tensor, from, tag, where);
+  const auto work = internals::start_message(*impl_, OpType::Recv, tensor, from, tag, where, false);
   work->wait(Work::kNoTimeout);
   return work->source_rank();
 }
 
 WorkPtr ProcessGroup::isend(const Tensor& tensor, int to, int tag, Where where) {
   check_message(*this, "isend", tensor, to, tag, false);
-  auto work = internals::start_message(*impl_, OpType::Send, tensor, to, tag, where);
-  if (!work->is_completed()) impl_->watch(work);
+  auto work = internals::start_message(*impl_, OpType::Send, tensor, to, tag, where, true);
+  if (!work->poll()) impl_->watch(work);
   return work;
 }
 
 WorkPtr ProcessGroup::irecv(const Tensor& tensor, int from, int tag, Where where) {
   check_message(*this, "irecv", tensor, from, tag, true);
-  auto work = internals::start_message(*impl_, OpType::Recv, tensor, from, tag, where);
-  if (!work->is_completed()) impl_->watch(work);
+  auto work = internals::start_message(*impl_, OpType::Recv, tensor, from, tag, where, true);
+  if (!work->poll()) impl_->watch(work);
   return work;
 }
 

@@ -10,7 +10,7 @@
 namespace athanor::distributed {
 
 /// Changes whenever a plug-in has to be compiled anew.
-inline constexpr int kPluginAbi = 2;
+inline constexpr int kPluginAbi = 3;
 
 enum class PluginState { Loaded, Missing };
 /// Loads the plug-in of that name, once. Throws DistError if there is one that cannot be loaded or was built for

@@ -4,6 +4,7 @@
 
 #include "athanor/base/env.h"
 #include "athanor/base/log.h"
+#include "athanor/distributed/early_use.h"
 #include "athanor/distributed/process_group_impl.h"
 #include "athanor/tensor/stream.h"
 
@@ -123,6 +124,7 @@ Call ProcessGroup::Impl::describe(OpType op, const Tensor* tensor, std::int64_t 
   call.where = where;
   call.watch = control.get();
   if (tensor) {
+    if (debug) EarlyUse::note(op_name(op), *tensor);
     call.dtype = tensor->scalar_type();
     call.shape = {tensor->sizes().data(), tensor->sizes().size()};
   }
@@ -177,9 +179,9 @@ void ProcessGroup::Impl::call_failed(const Call& call, std::uint64_t ticket) {
     const std::string reason = str("rank ", rank, ": ", what);
     backend->abort(reason);
     if (control) control->abort(reason);
-    const std::string text =
-        str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
-            internals::merged_flight_report(*store, recorder, size, lost_ranks(), std::min(timeout, kReportPatience)));
+    const std::string text = str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
+                                 internals::merged_flight_report(*store, recorder, size, lost_ranks(),
+                                                                 std::min(timeout, kReportPatience), talk()));
     ATHANOR_LOG(Info, "collective failed: ", what, "\n", text);
     return text;
   };
@@ -294,6 +296,10 @@ bool ProcessGroup::usable() const { return impl_ && !impl_->unusable.load() && i
 std::vector<int> ProcessGroup::lost_ranks() const {
   if (!impl_ || impl_->generation != fork_generation()) return {};
   return impl_->lost_ranks();
+}
+
+StateTalk* ProcessGroup::talk() const {
+  return impl_ && impl_->generation == fork_generation() ? impl_->talk() : nullptr;
 }
 
 const FlightRecorder& ProcessGroup::flight_recorder() const {

@@ -43,6 +43,8 @@ struct ProcessGroupOptions {
   std::string secret;
 };
 
+class StateTalk;
+
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
   using Where = CallSite;
@@ -112,7 +114,9 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   /// The tensor must not be written before the Work has ended. With ATHANOR_DISTRIBUTED_DEBUG=1 a write in between
   /// makes wait() throw.
   WorkPtr isend(const Tensor& tensor, int to, int tag = 0, Where where = Where::current());
-  /// The tensor must not be read before the Work has ended; nothing can see that it was.
+  /// The tensor must not be used before wait() has returned, or is_completed() said true. With
+  /// ATHANOR_DISTRIBUTED_DEBUG=1 an op, item() or a call of a group that uses it earlier makes wait() throw; what looks
+  /// through data_ptr() finds NaN, -1 or true there until the message comes.
   WorkPtr irecv(const Tensor& tensor, int from = kAnySourceRank, int tag = 0, Where where = Where::current());
 
   /// From any thread: ends every wait of the group, on all ranks, with an error that carries the reason.
@@ -120,6 +124,10 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   /// Waits for the calls under way, says good-bye to the others and gives up connections and threads. Every later call
   /// throws.
   void shutdown();
+
+  /// How the members tell each other what they are doing without the store; null for outsiders and where the backend
+  /// has no connections for it.
+  StateTalk* talk() const;
 
   /// False for outsiders, and once a call has failed or the group was aborted or shut down.
   bool usable() const;

@@ -84,6 +84,7 @@ struct ProcessGroup::Impl {
   [[noreturn]] void throw_unusable(const Call& call) const;
   /// In a handler: breaks the group and rethrows with the call and what all ranks were doing.
   [[noreturn]] void call_failed(const Call& call, std::uint64_t ticket);
+  StateTalk* talk() { return control ? control->talk() : backend->talk(); }
   std::vector<int> lost_ranks() { return control ? control->lost_ranks() : backend->lost_ranks(); }
   /// In a handler: what the control channel knows of why the backend failed; nothing if there is none.
   std::string why_failed() const;

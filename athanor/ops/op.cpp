@@ -1,11 +1,14 @@
 #include "athanor/ops/op.h"
 
 #include <cstdarg>
+#include <unordered_set>
 
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/kernels/hidden.h"
 #include "athanor/ops/kernels/kernels_of.h"
+#include "athanor/profiler/recording.h"
+#include "athanor/tensor/use_watch.h"
 
 namespace athanor::ops {
 
@@ -36,7 +39,10 @@ struct CallInputs {
   SmallVector<std::int64_t, 32> shapes;
   std::int16_t device = -1;
 
+  const char* used_by = nullptr;
+
   void add(const Tensor& t) {
+    if (used_by && t.defined()) detail::note_use(used_by, t);
     if (t.defined() && !t.device().is_host()) device = static_cast<std::int16_t>(t.device().index());
     if (!with_shapes) return;
     const IntArrayRef sizes = t.defined() ? t.sizes() : IntArrayRef();
@@ -45,10 +51,25 @@ struct CallInputs {
   }
 };
 
+// A view looks at no element.
+bool uses_elements(const char* schema) {
+#define ATHANOR_OP_ROW(name, overload, kind, text) \
+  if (std::string_view(kind) == "VIEW") all.insert(text);
+  static const std::unordered_set<std::string_view> views = [] {
+    std::unordered_set<std::string_view> all;
+#include "athanor/ops/op_list.inc"
+    return all;
+  }();
+#undef ATHANOR_OP_ROW
+  return !views.contains(schema);
+}
+
 }  // namespace
 
 std::uint64_t begin_call(const char* schema, unsigned code, ...) noexcept try {
   CallInputs inputs{profiler::detail::records_shapes(), {}};
+  const auto watched = profiler::detail::recording.load(std::memory_order_relaxed) & profiler::detail::kWatched;
+  if (watched && uses_elements(schema)) inputs.used_by = schema;
   va_list addresses;
   va_start(addresses, code);
   for (unsigned i = 0; i < (code >> 2 & 63); ++i) {

@@ -86,7 +86,7 @@ void convert(const detail::ThreadLog& log, std::uint32_t thread, const Clock& cl
 Profile::Profile(const ProfileOptions& options) : options_(options) {
   detail::Recording& r = detail::current_recording();
   const std::lock_guard lock(r.mutex);
-  ATHANOR_CHECK(!detail::is_recording(),
+  ATHANOR_CHECK(detail::recording_number() == 0,
                 "profiler: another profile is recording; one can at a time: call stop() on that first");
   r.logs.clear();
   r.shapes = options.record_shapes;
@@ -96,8 +96,8 @@ Profile::Profile(const ProfileOptions& options) : options_(options) {
   r.start_time = std::chrono::steady_clock::now();
   r.start_ticks = detail::ticks();
   // 0 is nobody's number, should they ever come round.
-  if (++r.last_number == 0) ++r.last_number;
-  detail::recording.store(r.last_number, std::memory_order_release);
+  r.last_number = r.last_number + 1 == detail::kWatched ? 1 : r.last_number + 1;
+  detail::recording.fetch_or(r.last_number, std::memory_order_release);
   recording_ = true;
 }
 
@@ -114,7 +114,7 @@ void Profile::stop() {
   recording_ = false;
   detail::Recording& r = detail::current_recording();
   const std::lock_guard lock(r.mutex);
-  detail::recording.store(0, std::memory_order_release);
+  detail::recording.fetch_and(detail::kWatched, std::memory_order_release);
   const std::uint64_t now = detail::ticks();
   const Clock clock(r, now);
   std::size_t kept = 0;

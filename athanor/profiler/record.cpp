@@ -35,7 +35,7 @@ ThreadLog* log_of(std::uint32_t number) {
   fresh->thread_id = gettid();
   Recording& r = current_recording();
   const std::lock_guard lock(r.mutex);
-  if (recording.load(std::memory_order_relaxed) != number) return nullptr;
+  if (recording_number() != number) return nullptr;
   r.logs.push_back(fresh);
   own_log = std::move(fresh);
   return own_log.get();
@@ -48,7 +48,7 @@ std::int64_t bytes_now(const Recording& r) { return r.memory && thread_bytes ? t
 bool records_shapes() { return current_recording().shapes.load(std::memory_order_relaxed); }
 
 std::uint64_t begin(const Start& start) noexcept try {
-  const std::uint32_t number = recording.load(std::memory_order_acquire);
+  const std::uint32_t number = recording_number(std::memory_order_acquire);
   if (number == 0) return 0;
   Recording& r = current_recording();
   ThreadLog* log = log_of(number);
@@ -101,7 +101,7 @@ void end(std::uint64_t token) noexcept {
 
 void note_sequence(std::uint64_t number) noexcept {
   ThreadLog* log = own_log.get();
-  if (!log || log->number != recording.load(std::memory_order_relaxed)) return;
+  if (!log || log->number != recording_number()) return;
   const std::lock_guard lock(log->mutex);
   // A node made outside of any op, or by a backward event that is linked already, belongs to nothing.
   if (log->closed || log->open == 0) return;

@@ -50,6 +50,13 @@ struct Recording {
 };
 Recording& current_recording();
 
+/// Bit of `recording` that is set while uses of tensors are watched (athanor/tensor/use_watch.h), recorded or not.
+inline constexpr std::uint32_t kWatched = 1u << 31;
+/// The number of the recording under way without that bit.
+inline std::uint32_t recording_number(std::memory_order order = std::memory_order_relaxed) {
+  return recording.load(order) & ~kWatched;
+}
+
 /// The processor's own count of time where it has one: reading the clock would cost more than all the rest.
 std::uint64_t ticks();
 

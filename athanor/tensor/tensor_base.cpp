@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "athanor/tensor/use_watch.h"
+
 namespace athanor {
 
 namespace detail {
@@ -130,6 +132,7 @@ Scalar TensorBase::item() const {
   const TensorImpl& i = checked();
   ATHANOR_CHECK(i.numel == 1, "a Tensor with ", i.numel,
                 " elements cannot be converted to Scalar; index it down to one element first");
+  detail::note_use("item", *this);
   i.storage->wait_for_values();
   const void* p =
       static_cast<char*>(i.storage->data()) + i.storage_offset * static_cast<std::int64_t>(item_size(i.dtype));

@@ -11,6 +11,7 @@
 #include "athanor/distributed/store/hash_store.h"
 #include "athanor/distributed/store/tcp_store.h"
 #include "athanor/ops/tensor.h"
+#include "tests/distributed/faults.h"
 #include "tests/distributed/processes.h"
 
 namespace athanor::distributed {
@@ -66,6 +67,50 @@ TEST(FlightRecorder, OfAllRanksIsToldByTheOneThatGetsSigusr1) {
     destroy_process_group();
   });
   for (const RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.error;
+}
+
+// Rank 0 is killed, and the store, which is in its process, goes with it. The others raise, and rank 1 gets SIGUSR1.
+TEST(FlightRecorder, OfTheRanksThatAreLeftIsToldWhenTheStoreGoesWithItsRank) {
+  faults::SharedNumber port, told;
+  constexpr std::chrono::seconds kPatience{30};
+  const auto ends = run_processes(3, [&](int rank) {
+    TCPStoreOptions at;
+    at.is_server = rank == 0;
+    at.port = rank == 0 ? 0 : port.get(kPatience);
+    const auto store = std::make_shared<TCPStore>("127.0.0.1", at);
+    if (rank == 0) port.set(store->port());
+    InitOptions options;
+    options.store = store;
+    options.rank = rank, options.world_size = 3;
+    init_process_group(options);
+    const Tensor x = ones({7});
+    default_group()->all_reduce(x);
+    if (rank == 0) {
+      default_group()->recv(x, 1);  // the others are in the next call, or about to be
+      ::kill(::getpid(), SIGKILL);
+    }
+    if (rank == 1) default_group()->send(x, 0);
+    std::string error;
+    try {
+      default_group()->all_reduce(x);
+    } catch (const DistError& what) {
+      error = what.what();
+    }
+    for (const char* line : {"rank 0: it is gone", "rank 1: completed up to number 1; then #2 all_reduce(SUM)",
+                             "rank 2: completed up to number 1; then #2 all_reduce(SUM)"})
+      ATHANOR_CHECK(error.find(line) != std::string::npos, "'", line, "' is not in:\n", error);
+    if (rank == 1) {
+      const std::string text = told_on_sigusr1("rank 2: completed up to number 1; then #2 all_reduce(SUM)");
+      told.set(1);
+      ATHANOR_CHECK(text.find("rank 2: completed up to number 1; then #2") != std::string::npos, "got:\n", text);
+      ATHANOR_CHECK(text.find("rank 0: it is gone") != std::string::npos, "got:\n", text);
+    } else {
+      told.get(kPatience);
+    }
+  });
+  EXPECT_EQ(WTERMSIG(ends[0].status), SIGKILL);
+  EXPECT_TRUE(ends[1].good()) << ends[1].error;
+  EXPECT_TRUE(ends[2].good()) << ends[2].error;
 }
 
 TEST(FlightRecorder, IsToldOnceWhenSeveralRanksAreAskedTogether) {

@@ -5,7 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <functional>
+#include <thread>
 
 #include "athanor/distributed/flight_recorder.h"
 #include "athanor/distributed/groups.h"
@@ -153,6 +156,66 @@ TEST(MessagesDebugMode, ReportsAWriteBeforeTheWait) {
                     destroy_process_group();
                   },
                   2);
+            }),
+            "");
+}
+
+// Rank 0 receives 10 numbers into `tensor`, does something with them before it waits, and returns what wait() throws.
+std::string early_use(const std::function<void(const Tensor&, Work&)>& use, const Tensor& memory = zeros({10})) {
+  return error_of([&] {
+    spawn(
+        [&](int rank) {
+          ::setenv("ATHANOR_DISTRIBUTED_DEBUG", "1", 1);
+          init_process_group("", "", 2, rank, std::chrono::seconds(20));
+          const ProcessGroupPtr g = default_group();
+          std::string error;
+          if (rank == 0) {
+            const WorkPtr work = g->irecv(memory, 1);
+            use(memory, *work);
+            g->send(ones({1}), 1, 1);
+            error = error_of([&] { work->wait(); });
+            // Once it is said, the tensor may be used.
+            ATHANOR_CHECK(memory.sum().item<float>() == 30, "it did not arrive");
+          } else {
+            g->recv(ones({1}), 0, 1);
+            g->send(full({10}, 3.0).to(memory.scalar_type()), 0);
+          }
+          destroy_process_group();
+          if (!error.empty()) throw DistError(error, ATHANOR_WHERE);
+        },
+        2);
+  });
+}
+
+TEST(MessagesDebugMode, ReportsAUseBeforeTheWaitOfAReceive) {
+  EXPECT_THAT(early_use([](const Tensor& t, Work&) { t.slice(0, 2, 4) + 1; }),
+              AllOf(HasSubstr("recv from rank 1"), HasSubstr("was used by add before wait()")));
+  EXPECT_THAT(early_use([](const Tensor& t, Work&) { t.fill_(1); }), HasSubstr("was used by fill_ before"));
+  EXPECT_THAT(early_use([](const Tensor& t, Work&) { t[3].item(); }), HasSubstr("was used by item before"));
+  EXPECT_THAT(early_use([](const Tensor& t, Work&) { default_group()->isend(t, 1, 7); }),
+              HasSubstr("was used by send before"));
+  EXPECT_THAT(early_use([](const Tensor& t, Work&) { std::thread([&] { t.sum(); }).join(); }),
+              HasSubstr("was used by sum before"));
+}
+
+TEST(MessagesDebugMode, LeavesOtherUsesAlone) {
+  // Views look at nothing; neighbours in the same memory are others' elements.
+  const Tensor both = zeros({10, 2});
+  EXPECT_EQ(early_use(
+                [&](const Tensor& t, Work&) {
+                  t.view({5, 2}).transpose(0, 1).unsqueeze(0);
+                  t.size(0);
+                  both.select(1, 1) + 1;
+                },
+                both.select(1, 0)),
+            "");
+  EXPECT_THAT(early_use([&](const Tensor&, Work&) { both + 1; }, both.select(1, 0)), HasSubstr("was used by add"));
+  EXPECT_EQ(early_use([](const Tensor&, Work&) {}), "");
+}
+
+TEST(MessagesDebugMode, FillsWhatIsReceivedIntoWithValuesThatShow) {
+  EXPECT_EQ(early_use([](const Tensor& t, Work&) {
+              ATHANOR_CHECK(std::isnan(t.data_ptr<float>()[9]), "not filled: ", t.data_ptr<float>()[9]);
             }),
             "");
 }

@@ -25,6 +25,7 @@ class NativeControl final : public ControlChannel, private Connections {
   std::vector<int> lost_ranks() override { return mesh_.lost_ranks(); }
   void abort(const std::string& reason) noexcept override { mesh_.abort(reason); }
   void shutdown() noexcept override { leave(); }
+  StateTalk* talk() override { return &mesh_; }
 
  private:
   // What each pair of ranks is about to exchange is no part of the fingerprint.

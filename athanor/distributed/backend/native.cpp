@@ -166,6 +166,7 @@ class NativeBackend final : public Backend, private Connections {
   std::vector<int> lost_ranks() override { return mesh_.lost_ranks(); }
   void abort(const std::string& reason) noexcept override { mesh_.abort(reason); }
   void shutdown() noexcept override { leave(); }
+  StateTalk* talk() override { return &mesh_; }
 
  private:
   bool alone() const { return size() == 1; }

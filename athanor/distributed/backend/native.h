@@ -24,6 +24,8 @@ class ControlChannel : public GroupWatch {
   /// From any thread: every rank's wait ends with this reason.
   virtual void abort(const std::string& reason) noexcept = 0;
   virtual void shutdown() noexcept = 0;
+  /// See Backend::talk.
+  virtual StateTalk* talk() = 0;
 };
 /// Connects to the other ranks, as the native backend does.
 std::unique_ptr<ControlChannel> make_control_channel(const BackendOptions& options);

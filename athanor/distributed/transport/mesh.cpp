@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "athanor/base/log.h"
+#include "athanor/distributed/flight_recorder.h"
 
 namespace athanor::distributed {
 
@@ -14,7 +15,9 @@ using athanor::detail::str;
 
 namespace {
 
-constexpr std::uint32_t kAbort = 1, kGoodbye = 2, kNote = 3, kWait = 4;
+constexpr std::uint32_t kAbort = 1, kGoodbye = 2, kNote = 3, kWait = 4, kState = 5, kAsk = 6;
+// A state that was told so long ago belongs to another question.
+constexpr std::chrono::seconds kStateFresh{5};
 constexpr std::size_t kLongestReason = 4096;
 constexpr const char* kNoMatch = "the ranks' calls do not match: ";
 
@@ -75,11 +78,50 @@ void Mesh::say_goodbye() noexcept {
   for (const Peer& peer : peers_) send_now(peer.control, bytes);
 }
 
-void Mesh::tell_wait(const std::string& what) noexcept {
+void Mesh::tell_all(std::uint32_t kind, const std::string& text) noexcept {
   const std::lock_guard lock(mutex_);
-  const std::string bytes = frame(kWait, what);
+  const std::string bytes = frame(kind, text);
   for (const Peer& peer : peers_)
     if (!peer.closed.load(std::memory_order_relaxed)) send_now(peer.control, bytes);
+}
+
+void Mesh::tell_wait(const std::string& what) noexcept { tell_all(kWait, what); }
+
+void Mesh::tell_state(const std::string& own) noexcept { tell_all(kState, own); }
+
+void Mesh::ask_states(const std::string& own) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    for (Peer& peer : peers_) peer.state.clear();
+  }
+  tell_all(kAsk, own);
+}
+
+std::vector<std::string> Mesh::told_states(Deadline deadline) {
+  std::vector<std::string> told(static_cast<std::size_t>(size_));
+  while (true) {
+    hear();
+    bool more = false;
+    for (std::size_t r = 0; r < told.size(); ++r) {
+      const Peer& peer = peers_[r];
+      const std::lock_guard lock(mutex_);
+      told[r] = peer.state_fresh.expired() ? std::string() : peer.state;
+      more = more || (told[r].empty() && peer.control && !peer.closed.load(std::memory_order_relaxed));
+    }
+    if (!more || deadline.expired()) return told;
+    // Another thread may hear it first.
+    constexpr std::chrono::milliseconds kLook{20};
+    pollfd controls{controls_.get(), POLLIN, 0};
+    static_cast<void>(::poll(&controls, 1, deadline.sooner(Deadline::after(kLook)).poll_milliseconds()));
+  }
+}
+
+void Mesh::hear() noexcept {
+  try {
+    watch_controls();
+  } catch (const std::exception& error) {
+    ATHANOR_LOG(Debug, "process group '", name_, "': ", error.what());
+  }
 }
 
 std::string Mesh::told_waits() const {
@@ -200,10 +242,22 @@ void Mesh::understand(int rank, std::uint32_t kind, const std::string& text) {
     peer.waits_for_fresh = Deadline::after(std::chrono::seconds(2));
     told_.store(true, std::memory_order_release);
   }
+  if (kind == kState || kind == kAsk) {
+    const std::string own = kind == kAsk ? frame(kState, internals::process_flight_state()) : std::string();
+    const std::lock_guard lock(mutex_);
+    peer.state = text;
+    peer.state_fresh = Deadline::after(kStateFresh);
+    if (!own.empty()) send_now(peer.control, own);
+  }
   if (kind == kNote) {
     const std::lock_guard lock(mutex_);
     peer.note = text;
     accuser_.store(rank, std::memory_order_release);
+  }
+  // The thread that it concerns need not be the one that heard it.
+  if (kind == kWait || kind == kNote) {
+    ring(rank_, Bell::Collective);
+    ring(rank_, Bell::Messages);
   }
 }
 

@@ -27,7 +27,7 @@ class Greeter;
 enum class Bell : std::uint8_t { Collective, Messages };
 inline constexpr int kNumBells = 2;
 
-class Mesh {
+class Mesh final : public StateTalk {
  public:
   /// Bytes of the segment that `local_ranks` ranks of a host share, of a group of `size`.
   using SegmentSize = std::size_t (*)(int local_ranks, int size);
@@ -83,6 +83,12 @@ class Mesh {
   /// Once after another rank has told of its wait.
   bool was_told_wait() noexcept { return told_.exchange(false, std::memory_order_acq_rel); }
 
+  void tell_state(const std::string& own) noexcept override;
+  void ask_states(const std::string& own) noexcept override;
+  std::vector<std::string> told_states(Deadline deadline) override;
+  int talk_fd() const override { return controls_.get(); }
+  void hear() noexcept override;
+
   /// Sleeps until the bell rings, one of `extra` is ready, something happens on a control connection, or the deadline
   /// passes. Throws if the group is broken. May return early. False: nothing of that happened, but perhaps a signal.
   bool sleep(Bell bell, std::span<pollfd> extra, Deadline deadline);
@@ -112,8 +118,9 @@ class Mesh {
     Socket control, messages, descriptors;
     std::vector<Socket> streams;
     Descriptor bells[kNumBells];
-    std::string unread, note, last_words, waits_for;
+    std::string unread, note, last_words, waits_for, state;
     Deadline waits_for_fresh = Deadline::after(std::chrono::milliseconds(0));
+    Deadline state_fresh = Deadline::after(std::chrono::milliseconds(0));
     std::atomic<bool> left{false}, closed{false};
   };
   struct Card;
@@ -134,6 +141,7 @@ class Mesh {
   void listen_to(int rank);
   void understand(int rank, std::uint32_t kind, const std::string& text);
   std::string note_of(int rank);
+  void tell_all(std::uint32_t kind, const std::string& text) noexcept;
   [[noreturn]] void throw_broken() const;
 
   int rank_, size_;
