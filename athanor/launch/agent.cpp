@@ -53,6 +53,10 @@ Agent::Agent(const LaunchOptions& options) : options_(options), mark_(random_mar
   adopt_descendants();
   if (options.follow_stdin) stdin_.reset(::fcntl(0, F_DUPFD_CLOEXEC, 3));
   workers_ = std::make_unique<WorkerGroup>(options, command_, *guardian_, mark_, out_, err_);
+  if (options.timer_file) {
+    timers_ = std::make_unique<FileTimers>(*options.timer_file);
+    workers_->set_timer_file(timers_->path());
+  }
   for (const std::string& note : options.notes) say(note);
 }
 
@@ -102,6 +106,7 @@ void Agent::step() {
   wait(waits);
   on_signals();
   if (stdin_ && waits.back().revents != 0) on_stdin();
+  if (timers_) on_timers();
   const bool failed_before = !workers_->failures().empty();
   workers_->handle(waits);
   if (!failed_before && !workers_->failures().empty()) on_worker_ends();
@@ -113,9 +118,11 @@ void Agent::wait(std::vector<pollfd>& waits) {
   if (meeting_->fd() >= 0) waits.push_back({meeting_->fd(), POLLIN, 0});
   for (Console* console : {&out_, &err_})
     if (console->waiting()) waits.push_back({console->fd(), POLLOUT, 0});
+  if (timers_) waits.push_back({timers_->fd(), POLLIN, 0});
   workers_->add_waits(waits);
   if (stdin_) waits.push_back({stdin_.get(), POLLIN, 0});
   Deadline until = workers_->next_wake();
+  if (timers_) until = until.sooner(timers_->next());
   if (stopping_ && workers_->running()) until = until.sooner(kill_at_);
   ::poll(waits.data(), waits.size(), until.poll_milliseconds());
   out_.flush();
@@ -137,6 +144,7 @@ void Agent::on_event(const MeetingEvent& event) {
     stopping_ = false;
     reported_.reset();
     if (options_.explain) explain(event.placement);
+    if (timers_) timers_->clear();
     workers_->start(event.placement);
     started_ = true;
     return;
@@ -227,6 +235,19 @@ void Agent::on_stdin() {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) stdin_.reset();
   on_signal(got <= 0 ? SIGTERM : signal);
+}
+
+// Whom a timer ends has failed, as if it had ended by itself.
+void Agent::on_timers() {
+  timers_->read();
+  for (const auto& timer : timers_->expired()) {
+    const auto rank = workers_->rank_of(timer.pid);
+    if (!rank) continue;  // it has ended, or is none of ours
+    const bool ends = timer.signal > 0 && timer.signal < NSIG;
+    say(str("rank ", *rank, ": timer '", timer.scope, "' ran out; ",
+            ends ? str("process ", timer.pid, " gets signal ", timer.signal) : "it names no signal"));
+    if (ends) ::kill(timer.pid, timer.signal);
+  }
 }
 
 void Agent::explain(const Placement& p) {

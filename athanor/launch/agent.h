@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "athanor/launch/file_timers.h"
 #include "athanor/launch/meeting.h"
 #include "athanor/launch/workers.h"
 
@@ -27,6 +28,7 @@ class Agent {
   void on_signals();
   void on_signal(int signal);
   void on_stdin();
+  void on_timers();
   void on_worker_ends();
   void stop_workers(int signal, Then then);
   void wait(std::vector<pollfd>& waits);
@@ -41,6 +43,7 @@ class Agent {
   Descriptor signals_;
   Descriptor stdin_;  // followed, if this agent was started by another
   Command command_;
+  std::unique_ptr<FileTimers> timers_;
   std::unique_ptr<WorkerGroup> workers_;
   std::unique_ptr<Meeting> meeting_;
 

@@ -60,7 +60,8 @@ std::string settings() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string variable = *entry;
     const bool ours = variable.starts_with("PET_") || variable.starts_with("ATHANOR_") ||
-                      variable.starts_with("OMP_NUM_THREADS=") || variable.starts_with("PYTHON_EXEC=");
+                      variable.starts_with("OMP_NUM_THREADS=") || variable.starts_with("PYTHON_EXEC=") ||
+                      variable.starts_with("TORCHELASTIC_ENABLE_FILE_TIMER=");
     const bool no_ones = variable.starts_with("ATHANOR_JOB_SECRET=") || variable.starts_with("ATHANOR_SSH=") ||
                          variable.starts_with("PET_HOSTS=") || variable.starts_with("PET_HOSTFILE=");
     if (ours && !no_ones) all += " " + quoted(variable);

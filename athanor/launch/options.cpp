@@ -31,6 +31,20 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
+// Parts between commas; two commas are one in a part.
+std::vector<std::string> split_filters(const std::string& text) {
+  std::vector<std::string> parts(1);
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool comma = text[at] == ',';
+    if (comma && (at + 1 == text.size() || text[at + 1] != ','))
+      parts.emplace_back();
+    else
+      parts.back() += text[at += comma ? 1 : 0];
+  }
+  std::erase(parts, "");
+  return parts;
+}
+
 int parse_number(const std::string& text, const std::string& what, int least = 0) {
   const auto value = parse_integer(text);
   ATHANOR_CHECK_VALUE(value && *value >= least && *value <= INT32_MAX, what, ": '", text,
@@ -57,8 +71,10 @@ bool parse_yes(const std::string& text, const std::string& what) {
 // The flags as they stand, before they are understood.
 struct Flags {
   std::string nnodes, nproc = "1", master_addr, rdzv_backend = "static", rdzv_endpoint, rdzv_id = "none", rdzv_conf;
+  std::string out_filters, err_filters, completion;
   std::string redirects = "0", tee = "0", log_dir, prefix, filter, signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
-  std::string hosts, hostfile, start_method, ignored, logdir, shutdown_timeout, monitor_interval;
+  std::string hosts, hostfile, start_method, event_handler = "null", logs_specs = "default", numa_binding, logdir,
+                                             shutdown_timeout, monitor_interval;
   int node_rank = 0, master_port = 0;
   bool standalone = false, run_path = false, use_env = false;
 };
@@ -134,8 +150,19 @@ void declare(CLI::App& app, Flags& f, LaunchOptions& o, bool old_launcher) {
   list.option("hostfile", f.hostfile, "the same from a file with a line 'host slots=4' each");
   app.add_flag("--follow-stdin", o.follow_stdin)->group("");  // for agents that --hosts starts
   list.flag("explain", o.explain, "print node, ranks, devices and addresses before the workers start");
-  for (const char* name : {"event-log-handler", "logs-specs", "numa-binding"})
-    list.option(name, f.ignored, "torchrun's, without effect here");
+  list.option(
+      "duplicate-stdout-filters", f.out_filters,
+      "lines of stdout with one of these texts go to filtered_stdout.log as well, of streams to tee: a,b (,, is "
+      "a comma)");
+  list.option("duplicate-stderr-filters", f.err_filters, "the same of stderr, in filtered_stderr.log");
+  list.option("event-log-handler", f.event_handler, "without effect: events are not written, which torchrun calls null")
+      ->check(CLI::IsMember({"null"}));
+  list.option("logs-specs", f.logs_specs, "without effect: logs are written in one way, which torchrun calls default")
+      ->check(CLI::IsMember({"default"}));
+  list.option("numa-binding", f.numa_binding, "refused: workers run where the agent may")
+      ->check(CLI::IsMember({"node", "socket", "exclusive", "core-complex"}));
+  list.option("print-completion", f.completion, "print what makes a shell complete the flags, and end: bash, zsh, tcsh")
+      ->check(CLI::IsMember({"bash", "zsh", "tcsh"}));
   if (old_launcher) {
     list.flag("use-env", f.use_env, "leave LOCAL_RANK in the environment, append no argument");
     list.option("logdir", f.logdir, "folder for node_<n>_local_rank_<l>_stdout and _stderr");
@@ -264,6 +291,36 @@ int signal_of_name(const std::string& name) {
   ATHANOR_THROW(ValueError, "--signals-to-handle: unknown signal '", name, "'");
 }
 
+// What torchrun's agent finds in its environment.
+void read_torchelastic(LaunchOptions& o) {
+  if (env::text("TORCHELASTIC_ENABLE_FILE_TIMER") == "1")
+    o.timer_file = env::text("TORCHELASTIC_TIMER_FILE").value_or("");
+  if (env::text("TORCHELASTIC_HEALTH_CHECK_PORT"))
+    o.notes.emplace_back(
+        "TORCHELASTIC_HEALTH_CHECK_PORT is set, but there is no health check server (nor is there one in "
+        "torchrun as it is published)");
+  if (env::text("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"))
+    o.notes.emplace_back("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT has no effect here");
+}
+
+// Of the shells' own means only: no package is needed.
+void print_completion(const CLI::App& app, const std::string& shell, const std::string& subcommand) {
+  std::string flags;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames())
+      if (name.find('_') == std::string::npos && !option->get_group().empty())
+        flags += str(flags.empty() ? "" : " ", "--", name);
+  std::cout << "# " << subcommand << "\n";
+  if (shell == "bash") std::cout << "complete -o bashdefault -o default -W '" << flags << "' athanor\n";
+  if (shell == "zsh") std::cout << "compctl -f -k '(" << flags << ")' athanor\n";
+  if (shell == "tcsh")
+    std::cout << "complete athanor 'c/--/(" << [&] {
+      std::string bare = flags;
+      for (std::size_t at = 0; (at = bare.find("--", at)) != std::string::npos;) bare.erase(at, 2);
+      return bare;
+    }() << ")/'\n";
+}
+
 void read_rest(const Flags& f, LaunchOptions& o) {
   o.redirects = StreamChoice::parse(f.redirects, "--redirects");
   o.tee = StreamChoice::parse(f.tee, "--tee");
@@ -276,8 +333,11 @@ void read_rest(const Flags& f, LaunchOptions& o) {
   const std::string grace =
       !f.shutdown_timeout.empty() ? f.shutdown_timeout : env::text("TORCH_ELASTIC_SHUTDOWN_TIMEOUT").value_or("30");
   o.kill_grace = parse_seconds(grace, "--shutdown-timeout");
-  if (!f.ignored.empty())
-    o.notes.emplace_back("--event-log-handler, --logs-specs and --numa-binding have no effect here");
+  ATHANOR_CHECK_VALUE(f.numa_binding.empty(), "--numa-binding=", f.numa_binding,
+                      " is not supported: workers run on the processors that the agent may use. Start one agent per "
+                      "NUMA node under numactl, or let the program bind itself");
+  o.out_filters = split_filters(f.out_filters);
+  o.err_filters = split_filters(f.err_filters);
   if (!f.logdir.empty()) {
     o.log_dir = f.logdir;
     o.plain_log_names = true;
@@ -387,6 +447,11 @@ std::optional<int> parse_options(int argc, const char* const* argv, bool old_lau
     const int status = app.exit(error, std::cout, std::cerr);
     return status == 0 ? 0 : 2;
   }
+  if (!flags.completion.empty()) {
+    print_completion(app, flags.completion, o.name);
+    return 0;
+  }
+  read_torchelastic(o);
   read_hosts(app, flags, argc, argv, o);
   const Scheduler scheduler = flags.standalone || !o.hosts.empty() ? Scheduler() : read_scheduler();
   read_nodes(app, flags, scheduler, o);

@@ -61,6 +61,10 @@ struct LaunchOptions {
   bool plain_log_names = false;  ///< as the old launcher's --logdir
   std::vector<int> shown_ranks;  ///< local ranks shown on the console; empty: all
   std::string line_prefix = "[${role_name}${local_rank}]:";
+  /// As --duplicate-std*-filters says: lines of streams to tee that contain one of these go to a file of all workers.
+  std::vector<std::string> out_filters, err_filters;
+  /// Workers may set timers (TORCHELASTIC_ENABLE_FILE_TIMER), by a pipe at this path (empty: of its own).
+  std::optional<std::string> timer_file;
   std::vector<int> signals;
   Seconds kill_grace{30};
   bool virtual_local_rank = false;

@@ -107,6 +107,7 @@ void Stream::finish() {
   for (int reads = 0; open() && reads < 64 && read_some(); ++reads) {
   }
   show_unfinished();
+  if (where_.filtered && !unfiltered_.empty()) filter("\n");
   pipe_.reset();
 }
 
@@ -122,6 +123,7 @@ void Stream::take(std::string_view text) {
     }
     left.remove_prefix(static_cast<std::size_t>(written));
   }
+  if (where_.filtered) filter(text);
   if (where_.console == nullptr) return;
   const std::size_t end = text.rfind('\n');
   if (end != std::string_view::npos) {
@@ -133,6 +135,24 @@ void Stream::take(std::string_view text) {
   if (partial_.empty()) show_at_ = Deadline::after(std::chrono::milliseconds(50));
   partial_ += text;
   if (partial_.size() > 65536) show_unfinished();
+}
+
+void Stream::filter(std::string_view text) {
+  unfiltered_ += text;
+  std::size_t begin = 0;
+  for (std::size_t end = 0; (end = unfiltered_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = unfiltered_.substr(begin, end + 1 - begin);
+    const auto is_in_line = [&](const std::string& wanted) { return line.find(wanted) != std::string::npos; };
+    if (!std::any_of(where_.filters.begin(), where_.filters.end(), is_in_line)) continue;
+    const std::string whole = where_.filter_prefix + line;
+    // In one piece: the workers share the file.
+    if (::write(where_.filtered.get(), whole.data(), whole.size()) < 0 && !file_failed_) {
+      ATHANOR_LOG(Warning, "cannot write a log file: ", distributed::error_text(errno));
+      file_failed_ = true;
+    }
+  }
+  unfiltered_.erase(0, begin);
+  if (unfiltered_.size() > (std::size_t{1} << 20)) unfiltered_.clear();  // no line any more
 }
 
 void Stream::show_unfinished() {

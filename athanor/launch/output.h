@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "athanor/base/deadline.h"
 #include "athanor/distributed/net/socket.h"
@@ -58,6 +59,10 @@ class Stream {
     std::string prefix;          ///< before each line on the console
     Descriptor file;             ///< -1: none
     bool keep_tail = false;
+    /// Lines that contain one of `filters` go there, too, behind `filter_prefix`.
+    Descriptor filtered;
+    std::vector<std::string> filters;
+    std::string filter_prefix;
   };
   /// Makes the pipe; `writer` gets the worker's end.
   Stream(Where where, Descriptor& writer);
@@ -78,10 +83,11 @@ class Stream {
   bool read_some();
   void take(std::string_view text);
   void show(std::string_view text);
+  void filter(std::string_view text);
 
   Where where_;
   Descriptor pipe_;
-  std::string partial_;
+  std::string partial_, unfiltered_;
   bool inside_line_ = false;  // an unfinished line has been shown: the rest of it follows without prefix
   Deadline show_at_ = Deadline::after(std::chrono::milliseconds(0));
   Tail tail_;

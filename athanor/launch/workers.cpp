@@ -32,7 +32,8 @@ struct WorkerGroup::Worker {
 };
 
 LogFolder::LogFolder(const LaunchOptions& options) : options_(options), path_(options.log_dir) {
-  if (path_.empty() && !options.redirects.any()) return;
+  const bool filters = !options.out_filters.empty() || !options.err_filters.empty();
+  if (path_.empty() && !options.redirects.any() && !filters) return;
   try {
     const fs::path base = path_.empty() ? fs::temp_directory_path() : fs::path(path_);
     fs::create_directories(base);
@@ -58,6 +59,11 @@ std::string LogFolder::stream_file(const Placement& placement, int local_rank, c
   if (options_.plain_log_names)
     return str(path_, "/node_", placement.group_rank, "_local_rank_", local_rank, "_std", stream);
   return str(worker_folder(placement, local_rank), "/std", stream, ".log");
+}
+
+std::string LogFolder::filtered_file(const Placement& placement, const char* stream) const {
+  if (options_.plain_log_names) return str(path_, "/node_", placement.group_rank, "_filtered_std", stream);
+  return str(fs::path(worker_folder(placement, 0)).parent_path().string(), "/filtered_std", stream, ".log");
 }
 
 std::string LogFolder::error_file(const Placement& placement, int local_rank) const {
@@ -142,6 +148,7 @@ std::vector<std::string> WorkerGroup::environment(const Placement& p, const Work
       {"TORCHELASTIC_ERROR_FILE", worker.error_file},
       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", env::text("TORCH_NCCL_ASYNC_ERROR_HANDLING").value_or("1")},
   };
+  if (!timer_file_.empty()) own["TORCHELASTIC_TIMER_FILE"] = timer_file_;
   if (!env::text("OMP_NUM_THREADS") && options_.workers > 1) own["OMP_NUM_THREADS"] = "1";
   if (options_.virtual_local_rank) own["CUDA_VISIBLE_DEVICES"] = device_of(local_rank);
   const std::size_t equals = mark_.find('=');
@@ -168,13 +175,22 @@ Stream::Where WorkerGroup::where(const Placement& p, const Worker& worker, bool 
   if ((tee || redirect) && !logs_.path().empty()) log_file = logs_.stream_file(p, local_rank, err ? "err" : "out");
   if (redirect && !tee) return where;
   if (!log_file.empty()) where.file = open_log(log_file);
+  const std::string prefix = tee ? replaced(options_.line_prefix, {{"role_name", options_.role},
+                                                                   {"local_rank", std::to_string(local_rank)},
+                                                                   {"rank", std::to_string(worker.rank)},
+                                                                   {"hostname", host_}})
+                                 : std::string();
+  where.filters = err ? options_.err_filters : options_.out_filters;
+  if (tee && !where.filters.empty()) {
+    const std::string path = logs_.filtered_file(p, err ? "err" : "out");
+    where.filtered.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    ATHANOR_CHECK_TYPE(IoError, where.filtered, "cannot write the log file ", path, ": ",
+                       distributed::error_text(errno));
+    where.filter_prefix = prefix;
+  }
   if (!show) return where;
+  where.prefix = prefix;
   where.console = err ? &err_ : &out_;
-  if (tee)
-    where.prefix = replaced(options_.line_prefix, {{"role_name", options_.role},
-                                                   {"local_rank", std::to_string(local_rank)},
-                                                   {"rank", std::to_string(worker.rank)},
-                                                   {"hostname", host_}});
   return where;
 }
 
@@ -193,13 +209,13 @@ void WorkerGroup::start_one(const Placement& p, int index) {
   for (const bool err : {false, true}) {
     std::string file;
     Stream::Where to = where(p, worker, err, file);
-    const bool straight = to.console == nullptr && !to.file;
+    const bool straight = to.console == nullptr && !to.file && !to.filtered;
     if (err) worker.err_file = file;
     if (straight && !file.empty()) {
       given[err] = open_log(file);
     } else if (straight && !err) {
       given[err].reset(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-    } else if (err || to.file || !to.prefix.empty()) {
+    } else if (err || to.file || to.filtered || !to.prefix.empty()) {
       if (err) worker.err_stream = worker.streams.size();
       worker.streams.emplace_back(std::move(to), given[err]);
     }  // otherwise stdout is the agent's, so that a terminal stays one
@@ -244,6 +260,13 @@ std::vector<pid_t> WorkerGroup::pids() const {
   for (const auto& worker : workers_)
     if (worker->alive) all.push_back(worker->process->pid());
   return all;
+}
+
+std::optional<int> WorkerGroup::rank_of(pid_t pid) const {
+  const pid_t group = pid > 1 ? ::getpgid(pid) : -1;
+  for (const auto& worker : workers_)
+    if (worker->alive && (worker->process->pid() == pid || worker->process->pid() == group)) return worker->rank;
+  return std::nullopt;
 }
 
 void WorkerGroup::add_waits(std::vector<pollfd>& waits) const {

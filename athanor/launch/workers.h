@@ -25,6 +25,8 @@ class LogFolder {
   explicit LogFolder(const LaunchOptions& options);
   /// "out" or "err" of a worker; makes the folders on the way.
   std::string stream_file(const Placement& placement, int local_rank, const char* stream) const;
+  /// "out" or "err": where the lines of all workers go that --duplicate-std*-filters chooses.
+  std::string filtered_file(const Placement& placement, const char* stream) const;
   /// Empty if no folder was asked for.
   std::string error_file(const Placement& placement, int local_rank) const;
   const std::string& path() const { return path_; }
@@ -41,6 +43,10 @@ class WorkerGroup {
               Console& out, Console& err);
   ~WorkerGroup();
 
+  /// Workers that start from now on find this in TORCHELASTIC_TIMER_FILE.
+  void set_timer_file(const std::string& path) { timer_file_ = path; }
+  /// The rank whose worker, or a process of whose group, this is.
+  std::optional<int> rank_of(pid_t pid) const;
   /// Starts all of them; none may be running. Throws Error if one cannot be started, with the others killed.
   void start(const Placement& placement);
   void signal(int signal);
@@ -69,7 +75,7 @@ class WorkerGroup {
   const LaunchOptions& options_;
   const Command& command_;
   Guardian& guardian_;
-  std::string mark_, host_;
+  std::string mark_, host_, timer_file_;
   Console &out_, &err_;
   LogFolder logs_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -13,6 +13,25 @@ sys.dont_write_bytecode = True
 from launch_test import DEADLINE_S, LaunchTest, main  # noqa: E402
 
 
+# Sets and releases a timer; rank 1 sets another one in its first attempt, and waits.
+TIMERS = """
+import json, os, signal, time
+def tell(scope, expires, signal):
+    with os.fdopen(os.open(os.environ["TORCHELASTIC_TIMER_FILE"], os.O_WRONLY | os.O_NONBLOCK), "wt") as pipe:
+        pipe.write(json.dumps({"version": 1, "pid": os.getpid(), "scope_id": scope, "expiration_time": expires,
+                               "signal": signal}) + "\\n")
+tell("released", time.time() + 1, int(signal.SIGKILL))
+tell("silent", time.time() + 0.01, 0)
+tell("released", -1, 0)
+print("released", flush=True)
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    if os.environ["RANK"] == "1":
+        tell("step", time.time() + 0.1, int(signal.SIGKILL))
+        tell("later", time.time() + 600, int(signal.SIGTERM))
+    signal.pause()
+"""
+
+
 class Variables(LaunchTest):
     def test_every_worker_gets_torchruns_variables(self):
         found = self.variables_of("--nproc-per-node", 3, "--role", "trainer", "--rdzv-id", "job7", "--max-restarts", 2)
@@ -111,7 +130,7 @@ class Flags(LaunchTest):
 
     def test_flags_without_effect_are_taken(self):
         self.run_well("--start-method=fork", "--monitor_interval", "5", "--run_path", "--event-log-handler=null",
-                      "--local-addr", "127.0.0.1", "--no-python", self.worker, "out", "x")
+                      "--logs-specs", "default", "--local-addr", "127.0.0.1", "--no-python", self.worker, "out", "x")
 
     def test_mistakes_are_named(self):
         for flags, says in (
@@ -124,6 +143,10 @@ class Flags(LaunchTest):
                 (("--rdzv-backend=c10d", "--nnodes=2", "true"), "--rdzv-endpoint"),
                 (("--signals-to-handle=SIGNOT", "true"), "SIGNOT"), (("--log-dir",), "--log-dir"),
                 (("no_such_program",), "no_such_program"), (("./no_such.py",), "no_such.py"), (("/etc",), "/etc"),
+                (("--numa-binding=node", "true"), "numactl"), (("--numa-binding=x", "true"), "core-complex"),
+                (("--event-log-handler=console", "true"), "--event-log-handler"),
+                (("--logs-specs=mine", "true"), "--logs-specs"), (("--nproc-per-node=xpu", "true"), "'xpu'"),
+                (("--print-completion=fish",), "--print-completion"),
                 (("--master-port=70000", "true"), "--master-port"), (("--rdzv-id=a/b", "true"), "a/b")):
             status, out, err = self.run_agent(*flags)
             self.assertEqual(status, 2, f"{flags}: {out}{err}")
@@ -134,9 +157,19 @@ class Flags(LaunchTest):
         out = self.run_well("--help")
         for flag in ("--nnodes", "--nproc-per-node", "--nproc_per_node", "--rdzv-backend", "--max-restarts", "--tee"):
             self.assertIn(flag, out)
-        for flag in ("--monitor-interval", "--start-method", "--run-path", "--event-log-handler", "--logs-specs",
-                     "--numa-binding"):
+        for flag in ("--monitor-interval", "--start-method", "--run-path", "--event-log-handler", "--logs-specs"):
             self.assertRegex(out, rf"(?m)^ +{flag},.*\n.*without effect", "flags that do nothing should say so")
+
+    def test_what_completes_the_flags_is_printed(self):
+        for shell in ("bash", "zsh", "tcsh"):
+            out = self.run_well("--print-completion", shell)
+            self.assertIn("nproc-per-node", out)
+        if shutil.which("bash"):
+            out = self.run_well("--print-completion=bash")
+            check = subprocess.run(["bash", "-c", f"{out}\ncomplete -p athanor; compgen -W '--nnodes' -- --nn"],
+                                   capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+            self.assertEqual(check.returncode, 0, check.stderr)
+            self.assertIn("--rdzv-endpoint", check.stdout)
 
     def test_explain_names_ranks_devices_and_addresses(self):
         _, _, err = self.run_agent("--explain", "--nproc-per-node=2", self.worker, "out", "x", CUDA_VISIBLE_DEVICES="")
@@ -232,6 +265,21 @@ class Failures(LaunchTest):
         self.assertGreater(time.monotonic() - began, 1)
         self.assertLess(time.monotonic() - began, 20)
 
+    def test_a_worker_whose_timer_runs_out_is_ended_and_counts_as_failed(self):
+        script = self.write("timers.py", TIMERS)
+        for flags, variables in (((), {}), (("--max-restarts=1",), {"TORCHELASTIC_TIMER_FILE": self.path("pipe")})):
+            status, out, err = self.run_agent("--nproc-per-node=2", *flags, script, self.path("go"),
+                                              TORCHELASTIC_ENABLE_FILE_TIMER="1", **variables)
+            self.assertEqual(status, 0 if flags else 128 + signal.SIGKILL, err)
+            self.assertRegex(err, r"rank 1: timer 'step' ran out; process \d+ gets signal 9\n")
+            self.assertIn("rank 1 failed first: signal 9", err)
+            self.assertEqual(out.count("released"), 4 if flags else 2)
+            self.assertFalse(os.path.exists(self.path("pipe")))
+        status, _, err = self.run_agent(script, TORCHELASTIC_ENABLE_FILE_TIMER="1",
+                                        TORCHELASTIC_TIMER_FILE=self.write("file", "precious"))
+        self.assertEqual(status, 2)
+        self.assertIn("no named pipe", err)
+
     def test_the_port_that_is_taken_is_named(self):
         first = self.start("--master-port", "0", self.worker, "env", "hang")
         port = first.await_lines(r"MASTER_PORT=(\d+)")[0]
@@ -263,6 +311,20 @@ class Output(LaunchTest):
         self.assertEqual(sorted(err.splitlines()), ["[gpu0]:e0", "[gpu1]:e1"])
         (job,) = os.listdir(self.path("logs"))
         self.assertEqual(self.files(self.path(f"logs/{job}"))["attempt_0/1/stdout.log"], "o1\n")
+
+    def test_chosen_lines_of_all_workers_go_to_one_file_as_well(self):
+        for flags in (("--log-dir", self.path("logs")), ("--log-dir", self.path("hidden"), "--local-ranks-filter=1")):
+            out = self.run_well("--nproc-per-node=2", *flags, "-t1", "--duplicate-stdout-filters=apple{x},a,,b",
+                                self.worker, "out", "apple{r}", "out", "pear", "out", "a,b", "out", "a")
+            self.assertIn("[default1]:pear", out)
+            (job,) = os.listdir(flags[1])
+            lines = self.files(f"{flags[1]}/{job}")["attempt_0/filtered_stdout.log"].splitlines()
+            self.assertEqual(sorted(lines), ["[default0]:a,b", "[default1]:a,b"])
+        self.run_well("--log-dir", self.path("err"), "-t2", "--duplicate_stderr_filters", "b,c", self.worker, "err", "abc",
+                      "raw", "no end, but b")
+        (job,) = os.listdir(self.path("err"))
+        self.assertEqual(self.files(self.path(f"err/{job}"))["attempt_0/filtered_stderr.log"],
+                         "[default0]:abc\n[default0]:no end, but b\n")
 
     def test_the_prefix_can_be_chosen(self):
         out = self.run_well("-t", "1", "--log-line-prefix-template", "<${rank}/${local_rank} ${role_name}> ",

@@ -65,6 +65,23 @@ class PyTorchsWorkers(PeersTest):
         self.assertRegex(err, r"it reported:\n    Traceback[^|]*ValueError: odd number of layers")
 
 
+    def test_timers_that_their_client_sets_end_them(self):
+        script = self.write("timer.py", "import os, signal, torch.distributed.elastic.timer as timer\n"
+                            "timer.configure(timer.FileTimerClient(os.environ['TORCHELASTIC_TIMER_FILE']))\n"
+                            "with timer.expires(after=600):\n    print('in time', flush=True)\n"
+                            "with timer.expires(after=0.1, scope='step'):\n    signal.pause()\n")
+        status, out, err = self.run_agent(script, TORCHELASTIC_ENABLE_FILE_TIMER="1")
+        self.assertEqual((status, out), (137, "in time\n"), err)
+        self.assertIn("timer 'step' ran out", err)
+
+    def test_every_flag_of_torchrun_is_known(self):
+        theirs = subprocess.run([self.python, "-m", "torch.distributed.run", "--help"], capture_output=True, check=True,
+                                text=True, timeout=DEADLINE_S).stdout
+        ours = self.run_well("--help")
+        for flag in set(re.findall(r"--[a-z][a-z_-]+", theirs[theirs.index("options:"):])) - {"--redirect"}:
+            self.assertRegex(ours, rf"{flag}\b")
+
+
 class UnderTorchrun(PeersTest):
     def torchrun(self, *arguments, **variables):
         command = [self.python, "-m", "torch.distributed.run", *map(str, arguments)]
