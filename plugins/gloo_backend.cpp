@@ -208,6 +208,7 @@ class GlooRequest final : public P2pRequest {
 class GlooBackend final : public Backend {
  public:
   explicit GlooBackend(const BackendOptions& options) : Backend(options.rank, options.size) {
+    warn_of_secret("gloo", options);
     const auto store = std::make_shared<GlooStore>(options.store, options.timeout);
     auto context = std::make_shared<::gloo::rendezvous::Context>(rank(), size());
     context->setTimeout(options.timeout);

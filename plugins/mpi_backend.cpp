@@ -341,6 +341,7 @@ struct Layout {
 class MpiBackend final : public Backend {
  public:
   explicit MpiBackend(const BackendOptions& options) : Backend(options.rank, options.size) {
+    warn_of_secret("mpi", options);
     // All members come here at one time, so that nobody waits for the turn of one who waits for him.
     const auto turn = Library::get().enter();
     int world_size = 0, world_rank = 0;

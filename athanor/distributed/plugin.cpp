@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -9,6 +10,7 @@
 
 #include "athanor/base/env.h"
 #include "athanor/base/log.h"
+#include "athanor/distributed/backend.h"
 #include "athanor/distributed/error.h"
 
 namespace athanor::distributed {
@@ -73,6 +75,15 @@ PluginState load_plugin(const std::string& name, std::string& tried) {
     return PluginState::Loaded;
   }
   return PluginState::Missing;
+}
+
+void warn_of_secret(const std::string& backend, const BackendOptions& options) {
+  static std::atomic<bool> said{false};
+  const bool has_secret = !options.secret.empty() || env::text("ATHANOR_JOB_SECRET");
+  if (!has_secret || options.rank != 0 || options.size == 1 || said.exchange(true)) return;
+  ATHANOR_LOG(Warning, "backend '", backend, "' does not authenticate: the job's secret protects the store and the ",
+              "control channel, but not the connections that this backend's library makes between the ranks. Use the ",
+              "backend tcp, or a network that strangers cannot reach");
 }
 
 }  // namespace athanor::distributed

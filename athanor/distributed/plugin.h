@@ -12,6 +12,12 @@ namespace athanor::distributed {
 /// Changes whenever a plug-in has to be compiled anew.
 inline constexpr int kPluginAbi = 3;
 
+struct BackendOptions;
+
+/// For a backend whose library has connections of its own that prove nothing: if the job has a secret, says once in a
+/// process, on rank 0, that it does not protect them.
+void warn_of_secret(const std::string& backend, const BackendOptions& options);
+
 enum class PluginState { Loaded, Missing };
 /// Loads the plug-in of that name, once. Throws DistError if there is one that cannot be loaded or was built for
 /// another version of the library. `tried` receives the files looked for.

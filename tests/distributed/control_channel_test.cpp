@@ -3,9 +3,11 @@
 #include <stdlib.h>
 
 #include <functional>
+#include <thread>
 
 #include "athanor/distributed/backend.h"
 #include "athanor/distributed/process_group.h"
+#include "athanor/distributed/store/hash_store.h"
 #include "athanor/distributed/store/tcp_store.h"
 #include "athanor/ops/tensor.h"
 #include "tests/distributed/processes.h"
@@ -86,6 +88,36 @@ TEST_P(Control, CarriesTheReasonOfAnAbort) {
         }
       },
       "the disk is full");
+}
+
+TEST(JobSecret, ThatABackendDoesNotAskForIsSaidOnceByOneRank) {
+  if (!is_backend_available("gloo")) GTEST_SKIP() << "backend gloo is not here";
+  testing::internal::CaptureStderr();
+  const auto ends = run_processes(2, [&](int rank) {
+    const auto store = std::make_shared<HashStore>();
+    const auto pair = [&](const char* backend, const std::string& secret) {
+      // Two ranks of one process: the store need not be shared with the other one.
+      std::vector<std::thread> ranks;
+      for (int r = 0; r < 2; ++r)
+        ranks.emplace_back([&, r] {
+          ProcessGroupOptions options;
+          options.backend = backend, options.secret = secret, options.rank = r, options.size = 2;
+          options.name = athanor::detail::str(backend, secret), options.timeout = kTimeout;
+          ProcessGroup(store, options).barrier();
+        });
+      for (std::thread& thread : ranks) thread.join();
+    };
+    pair("gloo", "");
+    pair("tcp", "open sesame");
+    if (rank == 0) return;
+    pair("gloo", "open sesame");
+    pair("gloo", "another");
+  });
+  const std::string text = testing::internal::GetCapturedStderr();
+  for (const RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.error;
+  const std::string words = "backend 'gloo' does not authenticate";
+  ASSERT_THAT(text, HasSubstr(words));
+  EXPECT_EQ(text.find(words), text.rfind(words));
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, Control, testing::Values("auto", "tcp"),
