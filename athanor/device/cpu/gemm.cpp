@@ -52,7 +52,6 @@ GemmPlan plan_gemm(const GemmProblem& g) {
     plan.form = GemmPlan::Form::Matrix;
     return plan;
   }
-  plan.k_block = 512;
   plan.pack_b = narrow || g.b_col != 1 || g.m > 32;
   // Rows or steps a multiple of 2048 bytes apart lie in a few sets of the cache and push each other out.
   const std::int64_t apart = g.a_col == 1 ? g.a_row : g.a_col;

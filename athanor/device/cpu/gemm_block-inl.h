@@ -17,7 +17,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
-inline constexpr std::int64_t kStripeTiles = 8;    // rows of tiles whose a and sums stay in the second-level cache
+// With AVX-512 a row tile of a stays in the first cache while the panels of b pass by: they come at the same rate as
+// the other way round. The smaller tiles of the others would ask for twice as much: there a panel of b stays in the
+// first cache and a stripe of a in the second, but where few steps make all of b so small that it stays in the second.
+inline constexpr bool kPanelStays = HWY_MAX_BYTES < 64;
+inline constexpr std::int64_t kBlockSteps = kPanelStays ? 256 : 512;  // summed in registers before the next are added
+inline constexpr std::int64_t kFewSteps = 128;
+inline constexpr std::int64_t kStripeTiles = kPanelStays ? 32 : 8;  // rows of tiles that share a pass over b
 inline constexpr std::int64_t kStripeCols = 512;   // columns of b per pass over a, more if they are short
 inline constexpr std::int64_t kPackedB = 1 << 21;  // elements of packed b, about
 
@@ -32,13 +38,13 @@ class BlockRun {
         a_(static_cast<const In*>(g.a)),
         b_(static_cast<const In*>(g.b)),
         row_tiles_((g.m + kTileRows - 1) / kTileRows),
-        blocks_((g.k + plan.k_block - 1) / plan.k_block),
+        blocks_((g.k + kBlockSteps - 1) / kBlockSteps),
         direct_(std::is_same_v<In, T> && g.c_col == 1 && finish_.in_registers()) {}
 
   void run() {
     std::int64_t step = kStripeCols;
     if (plan_.pack_b) {
-      const std::int64_t most = kStripeCols * plan_.k_block / std::min(g_.k, plan_.k_block);
+      const std::int64_t most = kStripeCols * kBlockSteps / std::min(g_.k, kBlockSteps);
       step = std::clamp<std::int64_t>(kPackedB / g_.k, kCols, most) / kCols * kCols;
     }
     for (std::int64_t j = 0; j < g_.n; j += step) columns(j, std::min(step, g_.n - j));
@@ -100,9 +106,8 @@ class BlockRun {
       }
       one_tile(o, block, i, j + q, m, n, sums_ + ((t - t0) * panels + q / kCols) * kTileRows * kCols);
     };
-    // Along the rows of c, a's tile stays in the first cache and few pages of c are written at a time. A b of its own
-    // is far away and read once.
-    if (plan_.pack_b) {
+    // Along the rows of c few pages of c are written at a time. A b of its own is far away and read once.
+    if (plan_.pack_b && (!kPanelStays || g_.k <= kFewSteps)) {
       for (std::int64_t t = t0; t < t1; ++t)
         for (std::int64_t q = 0; q < cols; q += kCols) multiply(t, q);
     } else {

@@ -7,7 +7,6 @@
 namespace athanor::detail {
 
 struct GemmPlan {
-  std::int64_t k_block = 0;  ///< steps summed in registers before the next block is added
   bool pack_a = true, pack_b = true;
   enum class Form : std::uint8_t {
     Tiles,
