@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <functional>
 #include <future>
 #include <random>
 
@@ -65,6 +69,64 @@ TEST(Greeter, LetsRanksInBesideStrangersThatTalkNonsenseOrSayNothing) {
   kept.recv_all(heard, 5, deadline);
   EXPECT_EQ(std::string(heard, 5), "hello");
   for (Socket& socket : loud) EXPECT_TRUE(is_ended(socket));
+}
+
+// For its scope the process can have no further file descriptor.
+class NoDescriptorLeft {
+ public:
+  NoDescriptorLeft() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const Descriptor next(::dup(0));
+    rlimit now = before_;
+    now.rlim_cur = static_cast<rlim_t>(next.get());
+    ::setrlimit(RLIMIT_NOFILE, &now);
+  }
+  ~NoDescriptorLeft() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptorLeft(const NoDescriptorLeft&) = delete;
+  NoDescriptorLeft& operator=(const NoDescriptorLeft&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+std::string error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const DistNetworkError& error) {
+    return athanor::detail::str("the network's: ", error.what());
+  } catch (const DistError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+// Nobody else is to blame for that, and no patience mends it.
+TEST(Descriptors, ThatRunOutAreSaidAtOnceByWhoeverNeedsOne) {
+  const Deadline deadline = Deadline::after(seconds(60));
+  const Listener listener = Listener::on_port(0, "127.0.0.1");
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+  Socket giver{Descriptor(ends[0])}, taker{Descriptor(ends[1])};
+  giver.send_descriptor(0, deadline);
+  Greeter host(0, 2);
+  const Socket guest = Socket::connect(door_of(host), deadline);  // waits to be accepted
+  std::string connecting, taking, letting_in, listening;
+  {
+    const NoDescriptorLeft limit;
+    connecting = error_of([&] { Socket::connect(Endpoint{"127.0.0.1", listener.port()}, deadline); });
+    taking = error_of([&] { taker.recv_descriptor(deadline); });
+    open(host, "key");
+    letting_in = error_of([&] { host.take(1, Line::Control, 0, deadline); });
+    listening = error_of([&] { Listener::on_port(0); });
+  }
+  EXPECT_FALSE(deadline.expired());
+  const std::string end = ": no file descriptor is left, this process may have ";
+  EXPECT_EQ(connecting.find("connecting to 127.0.0.1:" + std::to_string(listener.port()) + end), 0u) << connecting;
+  EXPECT_EQ(taking.find("taking a descriptor from"), 0u) << taking;
+  EXPECT_EQ(letting_in.find("rank 0 waited for rank 1: accepting a connection on"), 0u) << letting_in;
+  EXPECT_EQ(listening.find("listening on any free port" + end), 0u) << listening;
+  for (const std::string& error : {connecting, taking, letting_in, listening})
+    EXPECT_NE(error.find("ulimit -n"), std::string::npos) << error;
 }
 
 TEST(Greeter, RefusesARankOfAnotherGroup) {

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,6 +66,17 @@ void tune_tcp(int fd) {
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
+void check_descriptors_left(int error, const std::string& doing) {
+  if (error != EMFILE && error != ENFILE) return;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  throw DistError(detail::str(doing, ": no file descriptor is left",
+                              error == EMFILE ? detail::str(", this process may have ", limit.rlim_cur,
+                                                            ": raise the limit (ulimit -n)")
+                                              : std::string(" in the whole system")),
+                  ATHANOR_WHERE);
+}
+
 namespace {
 
 constexpr std::chrono::milliseconds kStagger{250};
@@ -110,6 +122,7 @@ Descriptor race(const std::vector<Address>& addresses, Deadline deadline,
     if (next < addresses.size()) {
       int error = 0;
       Descriptor fd = start_connect(addresses[next], error);
+      check_descriptors_left(error, "connecting to " + addresses[next].text());
       if (fd)
         running.emplace_back(addresses[next], std::move(fd));
       else
@@ -275,6 +288,11 @@ Descriptor Socket::recv_descriptor(Deadline deadline) {
       broken("waiting for a descriptor from", errno);
   }
   if (got == 0) broken("waiting for a descriptor from", 0);
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    // The kernel does not say why it kept the descriptor.
+    const Descriptor spare(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+    if (!spare) check_descriptors_left(errno, "taking a descriptor from " + peer_);
+  }
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
       header->cmsg_len != CMSG_LEN(sizeof(int)))
@@ -339,11 +357,12 @@ Address any_address(int family, int port) {
   return address;
 }
 
-[[noreturn]] void cannot_listen(const std::string& where, int error) {
-  const char* way_out = error == EADDRINUSE
-                            ? ". Another process listens there: stop it, or choose another port (0 takes "
-                              "any free one)"
-                            : "";
+[[noreturn]] void cannot_listen(const std::string& where, int error, bool any_port = false) {
+  check_descriptors_left(error, "listening on " + where);
+  const char* way_out =
+      error != EADDRINUSE ? ""
+      : any_port          ? ". Other processes have all ports that the system gives out (net.ipv4.ip_local_port_range)"
+                          : ". Another process listens there: stop it, or choose another port (0 takes any free one)";
   throw DistNetworkError(detail::str("cannot listen on ", where, ": ", error_text(error), way_out), ATHANOR_WHERE);
 }
 
@@ -367,7 +386,7 @@ Listener Listener::on_port(int port, const std::string& host) {
   }
   Descriptor fd = listen_on(any_address(AF_INET6, port), true, error);
   if (!fd && error != EADDRINUSE) fd = listen_on(any_address(AF_INET, port), false, error);
-  if (!fd) cannot_listen(detail::str("port ", port), error);
+  if (!fd) cannot_listen(port == 0 ? std::string("any free port") : detail::str("port ", port), error, port == 0);
   return Listener(std::move(fd));
 }
 
@@ -396,6 +415,7 @@ Socket Listener::accept(Deadline deadline) {
       return socket;
     }
     const bool again = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
+    if (!again) check_descriptors_left(errno, "accepting a connection on " + address().text());
     if (!again)
       throw DistNetworkError(detail::str("accept on ", address().text(), ": ", error_text(errno)), ATHANOR_WHERE);
     if (!wait_for(fd_.get(), POLLIN, deadline))

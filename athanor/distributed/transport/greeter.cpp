@@ -47,6 +47,7 @@ struct Greeter::Guest {
 
 Greeter::Greeter(int rank, int size)
     : rank_(rank), size_(size), tcp_(Listener::on_port(0)), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!stop_) check_descriptors_left(errno, "making a process group");
   std::random_device random;
   unix_name_ = str("athanor-", ::getpid(), "-", random(), "-", random());
   unix_ = Listener::on_address(Address::abstract_unix(unix_name_));
@@ -71,9 +72,10 @@ Sha256Digest Greeter::proof(const char* side, std::uint32_t from, std::uint32_t 
 
 void Greeter::serve() {
   std::list<Guest> guests;
+  bool full = false;
   while (true) {
     std::vector<pollfd> polls = {{stop_.get(), POLLIN, 0}};
-    const short listen = guests.size() < kMostGuests ? POLLIN : 0;
+    const short listen = guests.size() < kMostGuests && !full ? POLLIN : 0;
     polls.push_back({tcp_.fd(), listen, 0});
     polls.push_back({unix_.fd(), listen, 0});
     for (const Guest& guest : guests) polls.push_back({guest.socket.fd(), POLLIN, 0});
@@ -87,12 +89,17 @@ void Greeter::serve() {
                           {},
                           0,
                           false});
-      } catch (const std::exception& error) {
+      } catch (const DistNetworkError& error) {
         ATHANOR_LOG(Debug, "a connection went away before it was accepted: ", error.what());
+      } catch (const std::exception& error) {
+        full = true;  // until a guest leaves, which strangers do
+        const std::lock_guard lock(mutex_);
+        if (guests.empty()) problem_ = error.what();
+        arrived_.notify_all();
       }
     }
     for (Guest& guest : guests) welcome(guest);
-    guests.remove_if([](const Guest& guest) { return guest.over; });
+    if (guests.remove_if([](const Guest& guest) { return guest.over; }) > 0) full = false;
   }
 }
 
@@ -139,7 +146,7 @@ void Greeter::welcome(Guest& guest) {
 Socket Greeter::take(int from, Line line, int index, Deadline deadline) {
   const Name name{from, static_cast<std::uint32_t>(line) + static_cast<std::uint32_t>(index)};
   std::unique_lock lock(mutex_);
-  const auto came = [&] { return taken_in_.contains(name); };
+  const auto came = [&] { return taken_in_.contains(name) || !problem_.empty(); };
   while (!arrived_.wait_until(lock, deadline.sooner(Deadline::after(kLook)).at(), came)) {
     if (const std::string lost = lost_(); !lost.empty())
       throw DistNetworkError(str(lost, " while rank ", rank_, " waited for rank ", from, " to connect"), ATHANOR_WHERE);
@@ -152,6 +159,8 @@ Socket Greeter::take(int from, Line line, int index, Deadline deadline) {
   if (!came())
     throw DistNetworkError(str("rank ", rank_, ": rank ", from, " did not connect to port ", port(), " in time"),
                            ATHANOR_WHERE);
+  if (!taken_in_.contains(name))
+    throw DistError(str("rank ", rank_, " waited for rank ", from, ": ", problem_), ATHANOR_WHERE);
   Socket socket = std::move(taken_in_.at(name));
   taken_in_.erase(name);
   lock.unlock();

@@ -62,6 +62,7 @@ class Greeter {
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::map<Name, Socket> taken_in_;
+  std::string problem_;  // why nobody can be let in
   std::thread thread_;
 };
 

@@ -104,6 +104,8 @@ Mesh::Mesh(const BackendOptions& options, SegmentSize segment_size)
       notes_(options.store, options.rank, options.size) {
   for (Descriptor& bell : bells_) bell = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   controls_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+  for (const Descriptor* needed : {&bells_[0], &bells_[1], &controls_})
+    if (!*needed) check_descriptors_left(errno, str("making process group '", name_, "'"));
   if (size_ == 1) {
     local_ranks_ = leaders_ = {0};
     return;
