@@ -25,7 +25,11 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 
 std::string fresh_path() {
   std::random_device random;
-  return (std::filesystem::temp_directory_path() / str("watchdog_timer_", ::getpid(), "-", random())).string();
+  std::error_code error;
+  const auto folder = std::filesystem::temp_directory_path(error);
+  ATHANOR_CHECK_TYPE(IoError, !error, "no folder for the pipe of timers: ", error.message(),
+                     "; set TMPDIR or TORCHELASTIC_TIMER_FILE");
+  return (folder / str("watchdog_timer_", ::getpid(), "-", random())).string();
 }
 
 }  // namespace

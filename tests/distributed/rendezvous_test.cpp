@@ -88,6 +88,23 @@ TEST_P(TcpHosts, RanksMeet) {
 INSTANTIATE_TEST_SUITE_P(All, TcpHosts, testing::Values("127.0.0.1", "[::1]", "localhost"),
                          [](const auto& info) { return athanor::detail::str("host", info.index); });
 
+// Long before the deadline: the ranks that only one of them knows of will not come.
+TEST(Rendezvous, OfDifferentWorldSizesIsRefusedAtOnceOnAllRanks) {
+  for (const auto& [first, second] : {std::pair(2, 3), std::pair(3, 2)}) {
+    auto options = ranks({0, 1}, std::chrono::minutes(2));
+    options[0].world_size = first;
+    options[1].world_size = second;
+    const auto start = Deadline::Clock::now();
+    const auto outcomes = meet(athanor::detail::str("tcp://127.0.0.1:", free_port()), options);
+    EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(30));
+    for (const Outcome& outcome : outcomes)
+      EXPECT_NE(outcome.error.find(athanor::detail::str("the world has ", first, " ranks as rank 0 was told, but ",
+                                                        second, " as rank 1 was")),
+                std::string::npos)
+          << outcome.error;
+  }
+}
+
 TEST(Rendezvous, MissingRanksAreNamed) {
   auto options = ranks({0, 1, 2, 3}, milliseconds(1000));
   options.resize(2);

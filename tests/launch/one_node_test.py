@@ -279,6 +279,9 @@ class Failures(LaunchTest):
                                         TORCHELASTIC_TIMER_FILE=self.write("file", "precious"))
         self.assertEqual(status, 2)
         self.assertIn("no named pipe", err)
+        status, _, err = self.run_agent(script, TORCHELASTIC_ENABLE_FILE_TIMER="1", TMPDIR=self.path("missing"))
+        self.assertEqual(status, 2)
+        self.assertIn("set TMPDIR", err)
 
     def test_the_port_that_is_taken_is_named(self):
         first = self.start("--master-port", "0", self.worker, "env", "hang")

@@ -41,18 +41,21 @@ struct Name {
   std::string host;
   std::int64_t pid = 0;
   std::string process, call;
-  std::string text() const { return str(host, ":", pid, "/", process, "/", call); }
-  static Name own() {
+  int world_size = 0;  // as that rank was told
+  std::string text() const { return str(host, ":", pid, "/", process, "/", call, "/", world_size); }
+  static Name own(int world_size) {
     static std::atomic<int> calls = 0;
     char host[256] = "?";
     ::gethostname(host, sizeof host - 1);
-    return {host, ::getpid(), process_token(), std::to_string(calls.fetch_add(1))};
+    return {host, ::getpid(), process_token(), std::to_string(calls.fetch_add(1)), world_size};
   }
   static Name parse(const std::string& text) {
     const std::size_t colon = text.rfind(':'), first = text.find('/', colon), second = text.find('/', first + 1);
-    if (colon == std::string::npos || second == std::string::npos) return {text, 0, "", ""};
+    const std::size_t third = text.find('/', second + 1);
+    if (colon == std::string::npos || third == std::string::npos) return {text, 0, "", ""};
     return {text.substr(0, colon), parse_integer(text.substr(colon + 1, first - colon - 1)).value_or(0),
-            text.substr(first + 1, second - first - 1), text.substr(second + 1)};
+            text.substr(first + 1, second - first - 1), text.substr(second + 1, third - second - 1),
+            static_cast<int>(parse_integer(text.substr(third + 1)).value_or(0))};
   }
 
  private:
@@ -89,8 +92,9 @@ bool is_over(Store& store, std::int64_t meeting) {
 
 // Only the first to say "I am rank r" may be it; or its successor, if it died while ranks were still awaited. Nothing
 // if the meeting is over for this rank.
-std::optional<std::string> claim_rank(Store& store, std::int64_t meeting, int rank, const std::string& how) {
-  const Name me = Name::own();
+std::optional<std::string> claim_rank(Store& store, std::int64_t meeting, int rank, int world_size,
+                                      const std::string& how) {
+  const Name me = Name::own(world_size);
   const std::string key = rank_key(meeting, rank);
   std::string expected;
   if (!store.check({key}) && is_over(store, meeting)) return std::nullopt;
@@ -131,19 +135,35 @@ std::string who_is_missing(Store& store, std::int64_t meeting, int world_size, c
              ". Were they started, and can they reach ", store.describe(), "?");
 }
 
+// Who holds a rank. One that has ended, and was told of another world, is of an earlier one: waits for its successor.
+Name known_name(Store& store, const std::string& key, int world_size, Deadline deadline) {
+  const Name me = Name::own(world_size);
+  while (true) {
+    const Name name = Name::parse(store.get_text(key));
+    if (name.world_size == world_size || !has_ended(name, me) || deadline.expired()) return name;
+    check_interrupt();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
 // Rank 0 waits for everyone and tells the others how it went.
 std::string judge(Store& store, std::int64_t meeting, int world_size, Deadline deadline, const std::string& how) {
   std::string verdict;
   for (int r = 0; r < world_size && verdict.empty(); ++r) {
     try {
       store.wait({rank_key(meeting, r)}, deadline.remaining());
-      ATHANOR_LOG(Debug, "rank ", r, " is here: ", store.get_text(rank_key(meeting, r)));
+      const Name name = known_name(store, rank_key(meeting, r), world_size, deadline);
+      ATHANOR_LOG(Debug, "rank ", r, " is here: ", name.text());
+      // Found out now, not when the ranks that only one of them knows have not come by the deadline.
+      if (name.world_size != 0 && name.world_size != world_size)
+        verdict = str(how, ": the world has ", world_size, " ranks as rank 0 was told, but ", name.world_size,
+                      " as rank ", r, " was: all need the same world_size (WORLD_SIZE)");
     } catch (const DistError& error) {
       verdict = who_is_missing(store, meeting, world_size, how);
       if (verdict.empty()) throw DistError(str(how, ": ", error.what()), ATHANOR_WHERE);
     }
   }
-  const std::string word = std::string(kGood) + Name::own().text();
+  const std::string word = std::string(kGood) + Name::own(world_size).text();
   store.set(verdict_key(meeting), verdict.empty() ? word : verdict);
   if (verdict.empty()) return word;
   // The store goes with this process: let those who came read why.
@@ -160,7 +180,7 @@ std::string judge(Store& store, std::int64_t meeting, int world_size, Deadline d
 meeting::Place meeting::claim_place(Store& store, int rank, int world_size, Deadline deadline, const std::string& how) {
   while (true) {
     const std::int64_t current = store.add(kMeeting, 0);
-    if (const auto name = claim_rank(store, current, rank, how)) return {current, *name};
+    if (const auto name = claim_rank(store, current, rank, world_size, how)) return {current, *name};
     if (rank == 0) {
       store.compare_set(kMeeting, value_of(std::to_string(current)), value_of(std::to_string(current + 1)));
       continue;
