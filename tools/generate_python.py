@@ -41,8 +41,6 @@ RESULT_NAMES = {
 # Python's spelling of an argument where it differs from the schema's.
 ARGUMENT_NAMES = {
     ("split", "split_size"): "split_size_or_sections",
-    ("tensor_split", "sections"): "indices_or_sections", ("tensor_split", "indices"): "indices_or_sections",
-    ("tensor_split", "tensor_indices_or_sections"): "indices_or_sections",
     ("copy_", "src"): "other", ("swapaxes", "dim0"): "axis0", ("swapaxes", "dim1"): "axis1",
 }
 # torch has out= for these, which C++ has not.

@@ -43,6 +43,8 @@ void backward(const variable_list& tensors, const variable_list& grad_tensors, s
               bool create_graph, const variable_list& inputs) {
   auto gradients = root_gradients(tensors, grad_tensors);
   for (const Tensor& t : inputs) ATHANOR_CHECK(t.requires_grad(), "backward: one of the inputs does not require grad");
+  for (const Tensor& t : inputs)
+    if (!t.is_leaf()) t.retain_grad();  // what was asked for by name gets its grad, too
   run_backward(edges_of(tensors), std::move(gradients), retain_graph.value_or(create_graph), create_graph,
                edges_of(inputs), true);
 }

@@ -21,7 +21,7 @@ std::string function_name(const char* mangled) {
 
 variable_list AutogradContext::get_saved_variables() const {
   ATHANOR_CHECK(!released_, "Trying to backward through the graph a second time: the saved tensors of ", node_->name(),
-                " have already been freed. Specify retain_graph=true");
+                " have already been freed. Specify retain_graph=True");
   variable_list out;
   for (const SavedTensor& s : saved_) out.emplace_back(s.get(node_));
   return out;
@@ -134,7 +134,7 @@ class CheckpointNode final : public Node {
 
   void apply(const GradList& in, GradList& out) override {
     ATHANOR_CHECK(!released_,
-                  "checkpoint: Trying to backward through the graph a second time. Specify retain_graph=true");
+                  "checkpoint: Trying to backward through the graph a second time. Specify retain_graph=True");
     const bool create_graph = GradMode::is_enabled();
     variable_list starts;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {

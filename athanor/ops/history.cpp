@@ -82,7 +82,7 @@ class CopySlices final : public Node {
   void apply(const GradList& in, GradList& out) override {
     ATHANOR_CHECK(inner_,
                   "Trying to backward through the graph a second time (or directly access saved tensors after "
-                  "they have already been freed). Specify retain_graph=true if you need it. In CopySlices");
+                  "they have already been freed). Specify retain_graph=True if you need it. In CopySlices");
     if (!in[0].defined()) return;
     TensorBase result = detail::empty_tensor(base_sizes_, in[0].dtype(), in[0].device(), base_strides_);
     ops::copy_(result, in[0]);

@@ -446,6 +446,8 @@ struct Put {
 /// index are read as 1-d and indices are not negative.
 ATHANOR_FUNCTION("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor");
 Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<std::int64_t> dim) {
+  ATHANOR_CHECK(indices.dtype() == DType::Long, "take_along_dim(): dtype of indices should be Long but got ",
+                dtype_libtorch_name(indices.dtype()));
   if (!dim) return gather(reshape(self, {-1}), 0, reshape(indices, {-1}));
   ATHANOR_CHECK(self.dim() == indices.dim(), "take_along_dim(): input and indices should have the same number of ",
                 "dimensions, but got ", self.dim(), " and ", indices.dim());

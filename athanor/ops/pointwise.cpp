@@ -20,7 +20,7 @@ void fail_not_floating(const char* schema, DType t) {
 namespace {
 
 void check_alpha(const char* op, DType result, const Scalar& alpha) {
-  if (is_one(alpha) && !alpha.isBoolean()) return;
+  if (is_one(alpha) && !alpha.isBoolean() && !alpha.isFloatingPoint()) return;
   ATHANOR_CHECK(!alpha.isFloatingPoint() || is_floating_point(result), op,
                 ": For integral input tensors, argument alpha must not be a floating point number, got ", alpha);
   ATHANOR_CHECK(!alpha.isBoolean() || result == DType::Bool, op, ": Boolean alpha only supported for Boolean results.");

@@ -212,8 +212,9 @@ struct ArgMin : ArgExtreme<ArgMin, ArgReduceOp::Min> {
 namespace {
 
 void check_var_dtype(const char* op, const Tensor& self) {
-  ATHANOR_CHECK(self.is_floating_point(), op, ": std and var only support floating point and complex dtypes, got ",
-                self.dtype(), "; convert with .to(kFloat)");
+  ATHANOR_CHECK_TYPE(NotImplementedError, self.is_floating_point(), op,
+                     ": std and var only support floating point and complex dtypes, got ", self.dtype(),
+                     "; convert with .to(kFloat)");
 }
 
 /// d var / d self, times the gradient of the variance.

@@ -23,6 +23,9 @@ struct Indexed {
 
 bool is_mask(const TensorBase& t) { return t.dtype() == kBool || t.dtype() == kByte; }
 
+/// An integer in a tensor is an integer: what it selects is a view.
+bool is_number(const TensorBase& t) { return t.defined() && t.dim() == 0 && is_integral(t.dtype()) && !is_mask(t); }
+
 std::int64_t consumed_dims(ArrayRef<indexing::TensorIndex> indices) {
   using Kind = indexing::TensorIndex::Kind;
   std::int64_t n = 0;
@@ -42,19 +45,28 @@ void put_mask(Indexed& out, std::int64_t& dim, const TensorBase& mask) {
   for (const TensorBase& t : ops::nonzero_numpy(mask)) out.put(dim++, t);
 }
 
+/// `place` is the dim of the tensor that brackets were written behind, which an error names.
+TensorBase select_at(const TensorBase& view, std::int64_t dim, std::int64_t place, std::int64_t index) {
+  const std::int64_t size = view.size(dim);
+  ATHANOR_CHECK_INDEX(index >= -size && index < size, "index ", index, " is out of bounds for dimension ", place,
+                      " with size ", size);
+  return ops::select(view, dim, index);
+}
+
 Indexed apply(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices) {
   using Kind = indexing::TensorIndex::Kind;
   const std::int64_t used = consumed_dims(indices);
   ATHANOR_CHECK_INDEX(used <= self.dim(), "too many indices for tensor of dimension ", self.dim(), ": got ", used);
   Indexed out{self, {}};
-  std::int64_t dim = 0;
+  std::int64_t dim = 0, place = 0;
   bool ellipsis = false;
   for (const auto& i : indices) {
     switch (i.kind()) {
       case Kind::Integer:
-        out.view = ops::select(out.view, dim, i.integer());
+        out.view = select_at(out.view, dim, place++, i.integer());
         break;
       case Kind::Slice:
+        ++place;
         out.view = ops::slice(out.view, dim++, i.slice().start(), i.slice().stop(), i.slice().step());
         break;
       case Kind::None:
@@ -64,14 +76,20 @@ Indexed apply(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices) {
         ATHANOR_CHECK_INDEX(!ellipsis, "an index can only have a single ellipsis ('...')");
         ellipsis = true;
         dim += self.dim() - used;
+        place += self.dim() - used;
         break;
       case Kind::Boolean:
         put_mask(out, dim, ops::full({}, Scalar(i.boolean()), TensorOptions(kBool).device(self.device())));
         break;
       case Kind::Tensor: {
         const TensorBase& t = i.tensor();
-        ATHANOR_CHECK_INDEX(t.defined() && (is_mask(t) || is_integral(t.dtype())),
+        if (is_number(t)) {
+          out.view = select_at(out.view, dim, place++, t.item().toLong());
+          break;
+        }
+        ATHANOR_CHECK_INDEX(t.defined() && (is_mask(t) || t.dtype() == kLong || t.dtype() == kInt),
                             "tensors used as indices must be long, int, byte or bool tensors, got ", t);
+        place += is_mask(t) ? t.dim() : 1;
         if (is_mask(t))
           put_mask(out, dim, t);
         else
@@ -87,8 +105,9 @@ Indexed apply(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices) {
 bool is_one_mask(ArrayRef<indexing::TensorIndex> indices) {
   std::size_t masks = 0;
   for (const indexing::TensorIndex& i : indices) {
-    if (i.kind() == indexing::TensorIndex::Kind::Tensor && !is_mask(i.tensor())) return false;
-    masks += i.kind() == indexing::TensorIndex::Kind::Tensor || i.kind() == indexing::TensorIndex::Kind::Boolean;
+    const bool is_tensor = i.kind() == indexing::TensorIndex::Kind::Tensor && !is_number(i.tensor());
+    if (is_tensor && !is_mask(i.tensor())) return false;
+    masks += is_tensor || i.kind() == indexing::TensorIndex::Kind::Boolean;
   }
   return masks == 1;
 }
@@ -98,11 +117,11 @@ void assign(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices, con
   // As in PyTorch: converted where memory is copied or filled; what is put at places has to have their dtype.
   const bool converted = !at.advanced || (value.numel() == 1 && is_one_mask(indices));
   TensorBase v = value.dtype() == self.dtype() || !converted ? value : ops::to_dtype(value, self.dtype());
+  while (v.dim() > 0 && v.size(0) == 1) v = ops::squeeze(v, 0);  // as NumPy: leading ones do not count
   if (at.advanced) {
     ops::index_put_with_(at.view, at.tensors, v);
     return;
   }
-  while (v.dim() > at.view.dim() && v.size(0) == 1) v = ops::squeeze(v, 0);  // as NumPy: leading ones do not count
   ops::copy_(at.view, v);
 }
 

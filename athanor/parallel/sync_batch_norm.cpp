@@ -79,7 +79,7 @@ class SyncBatchNormBackward final : public Node {
     ATHANOR_CHECK(
         mean_.defined(),
         "Trying to backward through the graph a second time (or directly access saved "
-        "tensors after they have already been freed). Specify retain_graph=true if you need it. In SyncBatchNorm");
+        "tensors after they have already been freed). Specify retain_graph=True if you need it. In SyncBatchNorm");
     ATHANOR_CHECK_TYPE(NotImplementedError, !GradMode::is_enabled(),
                        "SyncBatchNorm: its gradient cannot be differentiated again; leave create_graph off");
     if (!in[0].defined()) return;

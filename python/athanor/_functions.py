@@ -326,8 +326,14 @@ def norm(input: Tensor, p="fro", dim=None, keepdim=False, out=None, dtype=None) 
 
 
 @_public
-def result_type(tensor1, tensor2):
-    """The dtype that an operation on these two, tensors or numbers, has."""
+def result_type(*args, **keywords):
+    """The dtype that an operation on two tensors or numbers has. They may be given by the names tensor, other, tensor1, tensor2,
+    scalar, scalar1, scalar2."""
+    known = ("tensor", "tensor1", "scalar", "scalar1", "other", "tensor2", "scalar2")
+    if len(args) + len(keywords) != 2 or not set(keywords) <= set(known):
+        raise TypeError("result_type() takes two tensors or numbers, got " +
+                        ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in keywords.items()]))
+    tensor1, tensor2 = (*args, *(keywords[name] for name in known if name in keywords))
     def sample(x):
         return _ops.empty((0,) * x.dim(), dtype=x.dtype) if isinstance(x, Tensor) and x.dim() else x
     a, b = sample(tensor1), sample(tensor2)

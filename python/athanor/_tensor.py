@@ -143,7 +143,8 @@ def _new_tensor(self: Tensor, data, *, dtype=None, device=None, requires_grad=Fa
 
 def _new(self: Tensor, *args) -> Tensor:
     """A tensor of this one's dtype and device: of the given sizes, with any values, or of the values in a list."""
-    if len(args) == 1 and isinstance(args[0], (list, tuple)) and not isinstance(args[0], _C.Size):
+    if len(args) == 1 and (isinstance(args[0], (list, tuple)) or hasattr(args[0], "__array__")) and not isinstance(
+            args[0], (_C.Size, Tensor)):
         return self.new_tensor(args[0])
     return self.new_empty(args[0] if len(args) == 1 and isinstance(args[0], _C.Size) else (args or (0,)))
 
@@ -183,7 +184,11 @@ def _set(self: Tensor, source=None, storage_offset=0, size=None, stride=None) ->
 
     if source is None:
         source = self.new_empty(0)
-    elif isinstance(source, storage.UntypedStorage):
+    elif isinstance(source, (storage.UntypedStorage, storage.TypedStorage)):
+        if isinstance(source, storage.TypedStorage):
+            if source.dtype != self.dtype:
+                raise RuntimeError(f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
+            source = source.untyped()
         source = source._as(self.dtype)
         size = (source.numel() - storage_offset,) if size is None else size
     if source.dtype != self.dtype:
@@ -242,6 +247,11 @@ def _dim_order(self: Tensor, *, ambiguity_check=False) -> tuple:
     """The dims from the one with the largest stride to the one with the smallest."""
     strides = self.stride()
     return tuple(sorted(range(self.dim()), key=lambda d: -strides[d]))
+
+
+def _is_view(self: Tensor) -> builtins.bool:
+    """Whether the tensor shows another's values, and backward knows of it."""
+    return self._base is not None
 
 
 def _no(doc: str):
@@ -405,6 +415,7 @@ def _attach() -> None:
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "__deepcopy__": _deepcopy,
         "__reduce_ex__": _reduce_ex, "new_tensor": _new_tensor, "new": _new, "resize_": _resize, "resize_as_": _resize_as, "set_": _set, "fill_diagonal_": _fill_diagonal,
         "float_power_": _float_power, "untyped_storage": _untyped_storage, "storage": _typed_storage, "dim_order": _dim_order,
+        "_is_view": _is_view,
         "isreal": _method(_functions.isreal), "is_conj": _no("False: numbers are real."), "is_neg": _no("False: signs are in the values."), "__dlpack__": _dlpack,
         "__dlpack_device__": _dlpack_device, "split": _split, "where": _where, "is_shared": _is_shared, "map_": _map,
         "apply_": _apply, "__reversed__": _reversed, "index_put": _index_put, "index_put_": _index_put_,

@@ -308,7 +308,8 @@ bool accepts(Kind kind, PyObject* v) {
     case Kind::TensorList:
       return all_of_sequence(v, is_tensor);
     case Kind::Int:
-      return is_int(v);
+      // A tensor of one dim is a list: tensor_split(x, tensor([1])) splits at 1.
+      return is_int(v) && (!is_tensor(v) || (unwrap(v).dim() == 0 && unwrap(v).dtype() != kBool));
     case Kind::IntList:
       return is_int(v) || all_of_sequence(v, is_int);
     case Kind::Float:

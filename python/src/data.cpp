@@ -13,6 +13,7 @@
 #include "athanor/data/cifar.h"
 #include "athanor/data/mnist_dataset.h"
 #include "athanor/io/image.h"
+#include "athanor/io/summary_writer.h"
 #include "python/src/convert.h"
 
 namespace nb = nanobind;
@@ -109,6 +110,14 @@ Tensor decode_image(const std::string& path, const std::string& mode) {
                                                : io::ImageMode::Unchanged);
 }
 
+nb::bytes encode_image(const Tensor& image) {
+  const Tensor rows = image.permute({1, 2, 0}).contiguous();
+  const std::string file =
+      io::detail::encode_png(rows.data_ptr<std::uint8_t>(), static_cast<std::uint32_t>(rows.size(0)),
+                             static_cast<std::uint32_t>(rows.size(1)), static_cast<int>(rows.size(2)));
+  return nb::bytes(file.data(), file.size());
+}
+
 }  // namespace
 
 void bind_data(nb::module_& core) {
@@ -117,6 +126,8 @@ void bind_data(nb::module_& core) {
   m.def("cifar", &cifar, nb::arg("fine"), nb::arg("root"), nb::arg("train"));
   m.def("gather_images", &gather_images, nb::arg("bytes"), nb::arg("indices"), nb::arg("steps"));
   m.def("decode_image", &decode_image, nb::arg("path"), nb::arg("mode") = "");
+  m.def(
+      "encode_png", [](nb::handle image) { return encode_image(unwrap(image.ptr())); }, nb::arg("image"));
 }
 
 }  // namespace athanor::python

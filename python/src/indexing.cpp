@@ -9,6 +9,8 @@ using indexing::TensorIndex;
 
 std::optional<std::int64_t> bound(PyObject* o) {
   if (o == Py_None) return std::nullopt;
+  if (!PyIndex_Check(o) && !is_tensor(o))
+    ATHANOR_THROW(TypeError, "slice indices must be integers or None or have an __index__ method");
   return to_int(o);
 }
 
@@ -31,7 +33,12 @@ TensorIndex to_index(PyObject* key) {
     return static_cast<const TensorBase&>(
         tensor_from_data(key, empty ? std::optional<DType>(kLong) : std::nullopt, std::nullopt));
   }
-  if (has_buffer(key)) return static_cast<const TensorBase&>(tensor_from_buffer(key, "index", false).clone());
+  if (has_buffer(key)) {
+    // Whole numbers of any width are places, those of tensors are asked to be wide.
+    Tensor t = tensor_from_buffer(key, "index", false).clone();
+    if (is_integral(t.dtype()) && t.dtype() != kByte && t.dtype() != kBool) t = t.to(kLong);
+    return static_cast<const TensorBase&>(t);
+  }
   if (PyIndex_Check(key)) return to_int(key);
   ATHANOR_THROW(IndexError,
                 "only integers, slices (`:`), ellipsis (`...`), None and long, int, byte or bool tensors or lists "

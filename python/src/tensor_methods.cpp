@@ -432,14 +432,30 @@ int set_data_property(PyObject* self, PyObject* value, void*) {
 PyObject* get_shape(const Tensor& t) { return size_object(t.sizes()); }
 PyObject* get_dtype(const Tensor& t) { return Py_NewRef(dtype_object(t.scalar_type())); }
 PyObject* get_device(const Tensor& t) { return device_object(t.device()); }
-PyObject* get_grad(const Tensor& t) { return wrap(t.grad()); }
+PyObject* get_grad(const Tensor& t) {
+  // The beginner's question why .grad is None.
+  if (!t.is_leaf() && !t.retains_grad() && !t.grad().defined() &&
+      PyErr_WarnEx(
+          PyExc_UserWarning,
+          "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+          "populated during autograd.backward(). Call .retain_grad() on the Tensor first if you want it; access the "
+          "leaf Tensor instead if you are here by mistake.",
+          1) != 0)
+    return nullptr;
+  return wrap(t.grad());
+}
 PyObject* get_grad_fn(const Tensor& t) { return node_object(t.grad_fn()); }
 PyObject* get_requires_grad(const Tensor& t) { return to_python(t.requires_grad()); }
 PyObject* get_is_leaf(const Tensor& t) { return to_python(t.is_leaf()); }
 PyObject* get_retains_grad(const Tensor& t) { return to_python(t.retains_grad()); }
 PyObject* get_data(const Tensor& t) { return wrap(t.data()); }
 PyObject* get_transposed(const Tensor& t) { return wrap(t.T()); }
-PyObject* get_matrix_transposed(const Tensor& t) { return wrap(t.mT()); }
+PyObject* get_matrix_transposed(const Tensor& t) { return wrap(t.dim() == 0 ? t.view(IntArrayRef{}) : t.mT()); }
+PyObject* get_adjoint(const Tensor& t) {
+  ATHANOR_CHECK(t.dim() == 0 || t.dim() == 2, "tensor.H is only supported on matrices (2-D tensors). Got ", t.dim(),
+                "-D tensor.", t.dim() > 2 ? " For batches of matrices, consider using tensor.mH" : "");
+  return wrap(t.T());
+}
 PyObject* get_ndim(const Tensor& t) { return to_python(t.dim()); }
 PyObject* get_itemsize(const Tensor& t) { return to_python(static_cast<std::int64_t>(t.itemsize())); }
 PyObject* get_nbytes(const Tensor& t) { return to_python(static_cast<std::int64_t>(t.nbytes())); }
@@ -525,7 +541,7 @@ PyGetSetDef tensor_properties[] = {
     ATHANOR_PROPERTY("T", get_transposed, nullptr, "The view with its dimensions reversed."),
     ATHANOR_PROPERTY("mT", get_matrix_transposed, nullptr, "The view with the last two dimensions swapped."),
     ATHANOR_PROPERTY("mH", get_matrix_transposed, nullptr, "mT: numbers are real."),
-    ATHANOR_PROPERTY("H", get_transposed, nullptr, "The transposed matrix."),
+    ATHANOR_PROPERTY("H", get_adjoint, nullptr, "The transposed matrix."),
     ATHANOR_PROPERTY("ndim", get_ndim, nullptr, "The number of dimensions."),
     ATHANOR_PROPERTY("itemsize", get_itemsize, nullptr, "Bytes of an element."),
     ATHANOR_PROPERTY("nbytes", get_nbytes, nullptr, "Bytes of all elements."),

@@ -35,6 +35,29 @@ TEST(Indexing, TensorsAndMasksGather) {
   EXPECT_EQ(values(x.index({x.gt(8)})), (std::vector<float>{9, 10, 11}));
 }
 
+TEST(Indexing, AnIntegerInATensorSelectsAView) {
+  Tensor x = counting();
+  const Tensor one = full({}, 1, kInt);
+  EXPECT_EQ(x.index({one}).data_ptr(), x[1].data_ptr());
+  x.index({one, full({}, -1, kLong)}).fill_(70);
+  EXPECT_EQ(x[1][3].item<float>(), 70);
+  x.index_put_({full({}, 0, kShort)}, tensor({9, 8, 7, 6}));  // converted to the dtype, as behind a number
+  EXPECT_EQ(values(x[0]), (std::vector<float>{9, 8, 7, 6}));
+  try {
+    x.index({0, full({}, 4, kLong)});
+    FAIL();
+  } catch (const IndexError& e) {
+    EXPECT_NE(std::string(e.what()).find("index 4 is out of bounds for dimension 1 with size 4"), std::string::npos)
+        << e.what();
+  }
+}
+
+TEST(Indexing, LeadingOnesOfAValueDoNotCount) {
+  Tensor x = counting();
+  x.index_put_({tensor({0, 2})}, ones({1, 1, 2, 4}));
+  EXPECT_EQ(values(x), (std::vector<float>{1, 1, 1, 1, 4, 5, 6, 7, 1, 1, 1, 1}));
+}
+
 TEST(Indexing, AssignmentWritesThrough) {
   Tensor x = counting();
   x.index_put_({Slice(), 0}, tensor({-1.0, -2.0, -3.0}));
@@ -71,6 +94,7 @@ TEST(Indexing, BadIndicesAreNamed) {
   EXPECT_THROW(x.index({3}), IndexError);
   EXPECT_THROW(x.index({tensor({5})}), IndexError);
   EXPECT_THROW(x.index({tensor({0.5})}), IndexError);
+  EXPECT_THROW(x.index({zeros({1}, kShort)}), IndexError);
   EXPECT_THROW(x.index({"...", "..."}), IndexError);
   EXPECT_THROW(x.index({tensor({true, false})}), IndexError);
 }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import tempfile
 import unittest
+import weakref
 
 import athanor
 from athanor import nn
-from athanor.utils.checkpoint import checkpoint, checkpoint_sequential
+from athanor.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
 from athanor.utils.tensorboard import SummaryWriter
 
 
@@ -18,7 +21,8 @@ class Checkpoints(unittest.TestCase):
         x = athanor.randn(3, 4)
         gradients = []
         for wants in (False, True):
-            for run in (layer, lambda v: checkpoint(layer, v, use_reentrant=False)):
+            for run in (layer, lambda v: checkpoint(layer, v, use_reentrant=True),
+                        lambda v: checkpoint(layer, v, use_reentrant=False)):
                 layer.zero_grad()
                 leaf = x.detach().clone().requires_grad_(wants)
                 run(leaf).pow(2).sum().backward()
@@ -27,10 +31,15 @@ class Checkpoints(unittest.TestCase):
                 if wants:
                     gradients[-1].append(leaf.grad.tolist())
         self.assertEqual(gradients[0], gradients[1])
-        self.assertEqual(gradients[2], gradients[3])
+        self.assertEqual(gradients[0], gradients[2])
+        self.assertEqual(gradients[3], gradients[4])
+        self.assertEqual(gradients[3], gradients[5])
 
     def test_what_is_random_is_drawn_again(self) -> None:
         x = athanor.ones(1000, requires_grad=True)
+        checkpoint(lambda v: nn.functional.dropout(v * v, 0.5) * v, x, use_reentrant=False).sum().backward()
+        self.assertEqual(set(x.grad.tolist()), {0.0, 6.0})
+        x.grad = None
         y = checkpoint(lambda v: nn.functional.dropout(v, 0.5), x)
         after = athanor.rand(1).item()
         y.sum().backward()
@@ -53,8 +62,78 @@ class Checkpoints(unittest.TestCase):
             third = athanor.autograd.grad((second[0] * second[1]).sum(), [x, w])
             return [t.tolist() for t in (*first, *second, *third)]
 
-        for got, expected in zip(orders(checkpoint), orders(lambda f, v: f(v))):
-            self.assertTrue(all(abs(a - b) <= 1e-10 * abs(b) for a, b in zip(got, expected)), (got, expected))
+        for way in (True, False):
+            for got, expected in zip(orders(lambda f, v: checkpoint(f, v, use_reentrant=way)), orders(lambda f, v: f(v))):
+                self.assertTrue(all(abs(a - b) <= 1e-10 * abs(b) for a, b in zip(got, expected)), (got, expected))
+
+    def test_arguments_and_results_of_any_structure(self) -> None:
+        layer = nn.Linear(3, 3)
+        outside = athanor.ones(3, requires_grad=True)
+        x = athanor.randn(2, 3, requires_grad=True)
+
+        def run(arguments: dict) -> dict:
+            return {"result": [layer(arguments["x"]).tanh() * (outside * 2)]}
+
+        run({"x": x})["result"][0].sum().backward()
+        expected = [t.grad for t in (x, outside, layer.weight)]
+        x.grad = outside.grad = layer.weight.grad = None
+        checkpoint(run, {"x": x}, use_reentrant=False)["result"][0].sum().backward()
+        for t, g in zip((x, outside, layer.weight), expected):
+            self.assertTrue(athanor.equal(t.grad, g))
+
+    def test_hooks_of_tensors_used_inside_and_outside_run_once(self) -> None:
+        w, calls = athanor.randn(2, 2, requires_grad=True), []
+        w.register_hook(lambda g: calls.append(g))
+        h = w * athanor.rand(2, 2)
+        checkpoint(lambda v: w * v, h, use_reentrant=False).sum().backward()
+        self.assertEqual(len(calls), 1)
+
+    def test_intermediate_results_are_not_kept_and_backward_may_be_repeated(self) -> None:
+        x, count = athanor.randn(4, requires_grad=True), []
+
+        def run(v: athanor.Tensor) -> athanor.Tensor:
+            count.append(1)
+            middle = v.exp()
+            run.middle = weakref.ref(middle)
+            return middle.sin().sum()
+
+        y = checkpoint(run, x, use_reentrant=False)
+        self.assertIsNone(run.middle())
+        y.backward(retain_graph=True)
+        y.backward()
+        self.assertEqual(len(count), 3)
+        self.assertTrue(athanor.allclose(x.grad, 2 * x.exp().cos() * x.exp()))
+
+    def test_a_second_call_that_differs_is_an_error(self) -> None:
+        x, calls = athanor.ones(2, requires_grad=True), []
+
+        def run(v: athanor.Tensor) -> athanor.Tensor:
+            calls.append(1)
+            return v.exp() if len(calls) == 1 else v.exp().sin()
+
+        with self.assertRaisesRegex(CheckpointError, "different number of tensors"):
+            checkpoint(run, x, use_reentrant=False).sum().backward()
+        with self.assertRaisesRegex(RuntimeError, "none of output has requires_grad=True"):
+            (checkpoint(lambda v: v.detach(), x, use_reentrant=True) + x).sum().backward()
+
+    def test_as_a_decorator_and_with_contexts(self) -> None:
+        seen = []
+
+        @contextlib.contextmanager
+        def noted(name: str):
+            seen.append(name)
+            yield
+
+        @checkpoint(use_reentrant=False, context_fn=lambda: (noted("first"), noted("again")))
+        def run(v: athanor.Tensor, power: int = 2) -> athanor.Tensor:
+            return v.exp() ** power
+
+        x = athanor.ones(1, requires_grad=True)
+        run(x, power=3).backward()
+        self.assertEqual(seen, ["first", "again"])
+        self.assertAlmostEqual(x.grad.item(), 3 * math.exp(3), places=3)
+        with self.assertRaises(ValueError):
+            checkpoint(run, x, context_fn=lambda: (noted("a"), noted("b")))
 
     def test_arguments_that_are_no_tensors_and_several_results(self) -> None:
         x, y = athanor.ones(2, requires_grad=True), athanor.ones(2)

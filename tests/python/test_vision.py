@@ -11,7 +11,7 @@ import unittest
 import athanor
 import athanor.nn as nn
 from athanor.utils.data import DataLoader, Subset, default_collate
-from athanor.vision import datasets, transforms
+from athanor.vision import datasets, transforms, utils
 from athanor.vision.transforms import functional as F
 
 try:
@@ -307,6 +307,44 @@ class Folders(unittest.TestCase):
             self.assertTrue(athanor.equal(images[1], dataset[1][0]))
         with tempfile.TemporaryDirectory() as root, self.assertRaisesRegex(RuntimeError, "not found"):
             datasets.CIFAR10(root)
+
+
+class Grids(unittest.TestCase):
+    def test_images_lie_in_rows_with_borders_around(self) -> None:
+        images = athanor.arange(1, 6).float().view(5, 1, 1, 1).expand(5, 3, 2, 4)
+        grid = utils.make_grid(images, nrow=3, padding=1, pad_value=9)
+        self.assertEqual(grid.shape, (3, 2 * 3 + 1, 3 * 5 + 1))
+        for k in range(5):
+            row, column = k // 3, k % 3
+            self.assertTrue((grid[:, row * 3 + 1 : row * 3 + 3, column * 5 + 1 : column * 5 + 5] == k + 1).all())
+        self.assertTrue((grid[:, 0] == 9).all())
+        self.assertTrue((grid[:, 4:, 11:] == 9).all())
+
+    def test_one_channel_becomes_three_and_one_image_has_no_border(self) -> None:
+        self.assertEqual(utils.make_grid(athanor.zeros(4, 1, 2, 2)).shape, (3, 6, 18))
+        self.assertEqual(utils.make_grid(athanor.zeros(2, 2)).shape, (3, 2, 2))
+        self.assertEqual(utils.make_grid([athanor.zeros(3, 2, 2)] * 2).shape, (3, 6, 10))
+        with self.assertRaises(TypeError):
+            utils.make_grid("image")
+
+    def test_values_are_normalized_together_or_each(self) -> None:
+        images = athanor.tensor([0.0, 1.0, 0.0, 3.0]).view(2, 1, 1, 2)
+        together = utils.make_grid(images, padding=0, normalize=True)[0, 0]
+        athanor.testing.assert_close(together, athanor.tensor([0, 1 / 3, 0, 1]))
+        each = utils.make_grid(images, padding=0, normalize=True, scale_each=True)[0, 0]
+        self.assertEqual(each.tolist(), [0, 1, 0, 1])
+        within = utils.make_grid(images, padding=0, normalize=True, value_range=(0, 2))[0, 0]
+        self.assertEqual(within.tolist(), [0, 0.5, 0, 1])
+        self.assertEqual(images.flatten().tolist(), [0, 1, 0, 3])
+
+    def test_a_saved_image_is_read_back(self) -> None:
+        image = athanor.rand(3, 5, 7)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "image.png")
+            utils.save_image(image.requires_grad_(), path)
+            back = athanor.vision.io.read_image(path)
+            self.assertEqual(os.listdir(folder), ["image.png"])
+        self.assertEqual(back.tolist(), (image * 255 + 0.5).byte().tolist())
 
 
 class ResNets(unittest.TestCase):

@@ -104,7 +104,7 @@ class Function:
 
 
 def once_differentiable(function):
-    """For a backward that cannot itself be differentiated: its results are outside the graph."""
+    """For a backward that cannot itself be differentiated: whoever differentiates its results gets a RuntimeError."""
     import functools
 
     @functools.wraps(function)
@@ -112,6 +112,38 @@ def once_differentiable(function):
         from .grad_mode import no_grad
 
         with no_grad():
-            return function(ctx, *grads)
+            results = function(ctx, *grads)
+        if not _C.is_grad_enabled() or not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
+            return results
+        single = not isinstance(results, (tuple, list))
+        values = (results,) if single else tuple(results)
+        places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.is_floating_point()]
+        wanted = _C.ops.zeros((0,)).requires_grad_()
+        marked = _once().apply(wanted, *[values[i] for i in places])
+        out = list(values)
+        for i, v in zip(places, marked):
+            out[i] = v
+        return out[0] if single else tuple(out)
 
     return wrapped
+
+
+def _once():
+    """The Function whose results cannot be differentiated."""
+    global _Once
+    if _Once is None:
+
+        class Once(Function):
+            @staticmethod
+            def forward(ctx, wanted, *values):
+                return tuple(v.detach() for v in values)
+
+            @staticmethod
+            def backward(ctx, *grads):
+                raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+        _Once = Once
+    return _Once
+
+
+_Once = None

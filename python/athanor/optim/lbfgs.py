@@ -255,7 +255,7 @@ class LBFGS(Optimizer):
             if state["n_iter"] == 1:
                 direction = gradient.neg()
                 state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
-                length = min(1.0, 1.0 / gradient.abs().sum().item()) * lr
+                length = lr / max(1.0, gradient.abs().sum().item())
             else:
                 direction = _new_direction(state, gradient, direction.mul(length), group["history_size"])
                 length = lr

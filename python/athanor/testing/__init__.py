@@ -30,7 +30,7 @@ def assert_close(actual: Any, expected: Any, *, allow_subclasses: bool = True, r
 def assert_allclose(actual: Any, expected: Any, rtol: Optional[float] = None, atol: Optional[float] = None,
                     equal_nan: bool = True, msg: str = "") -> None:
     """assert_close of tensors or what makes them, whatever their dtypes and devices."""
-    expected = _functions.as_tensor(expected) if not isinstance(expected, Tensor) else expected
+    expected = _C.as_tensor(expected) if not isinstance(expected, Tensor) else expected
     actual = _C.as_tensor(actual, dtype=expected.dtype) if not isinstance(actual, Tensor) else actual
     assert_close(actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=False, check_dtype=False,
                  msg=msg or None)

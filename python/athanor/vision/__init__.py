@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-_SUBMODULES = ("datasets", "io", "models", "transforms")
+_SUBMODULES = ("datasets", "io", "models", "transforms", "utils")
 
 
 if TYPE_CHECKING:
-    from . import datasets as datasets, io as io, models as models, transforms as transforms
+    from . import datasets as datasets, io as io, models as models, transforms as transforms, utils as utils
 else:
 
     def __getattr__(name: str) -> Any:

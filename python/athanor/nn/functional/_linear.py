@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Optional
 
 import athanor
@@ -99,6 +100,11 @@ def embedding_bag(
     """The rows of weight that input names, combined bag by bag: each row of a 2-d input is a bag, a 1-d one is cut by
     offsets. mode: "sum", "mean" or "max".
     """
+    if weight.dtype == athanor.long and input.is_floating_point():
+        warnings.warn(
+            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is "
+            "deprecated, and should now be `embedding_bag(input, weight, ...)`.", stacklevel=2)
+        input, weight = weight, input
     if per_sample_weights is not None and input.size() != per_sample_weights.size():
         raise ValueError(
             f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it must have the "

@@ -217,10 +217,8 @@ class BackwardHook:
 
     def _inputs_known(self, grads: tuple, places: list[int]) -> tuple:
         if self.grad_outputs is None and self.user_hooks:
-            raise RuntimeError(
-                "Module backward hook for grad_input is called before the grad_output one: a gradient reached the "
-                f"inputs of {self.module._get_name()} on a way that does not lead through its output"
-            )
+            # It came on a way that does not lead through the output: that of a gradient's gradient.
+            return grads
         grad_inputs = self._run_hooks(self._spread(grads, places, self.n_inputs), fixed=False)
         return tuple(grad_inputs[i] for i in places)
 

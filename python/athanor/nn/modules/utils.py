@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple]:
@@ -25,3 +25,18 @@ _quadruple = _ntuple(4, "_quadruple")
 def _reverse_repeat_tuple(t: tuple, n: int) -> tuple:
     """(1, 2), 2 → (2, 2, 1, 1): what pad() wants of a padding per dimension."""
     return tuple(x for x in reversed(t) for _ in range(n))
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: Dict[str, Any], prefix: str) -> None:
+    """Takes the prefix, such as a wrapper's "module.", off the names that have it, in place and in the same order."""
+    for name in list(state_dict):
+        if name.startswith(prefix):
+            state_dict[name[len(prefix):]] = state_dict.pop(name)
+        else:
+            state_dict[name] = state_dict.pop(name)
+    metadata = getattr(state_dict, "_metadata", None)
+    if metadata is not None:
+        for name in list(metadata):
+            # The wrapper itself is named like the prefix without its dot.
+            if name and (name == prefix.rstrip(".") or name.startswith(prefix)):
+                metadata[name[len(prefix):]] = metadata.pop(name)
