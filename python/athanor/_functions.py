@@ -255,7 +255,7 @@ def cartesian_prod(*tensors) -> Tensor:
 @_public
 def block_diag(*tensors) -> Tensor:
     """A matrix with the given ones along its diagonal."""
-    return _ops.block_diag(_tensors(tensors, "block_diag"))
+    return _ops.block_diag(_tensors(tensors, "block_diag")) if tensors else _ops.empty((1, 0))
 
 
 @_public

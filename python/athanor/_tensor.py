@@ -115,6 +115,17 @@ def _reduce_ex(self: Tensor, protocol: int):
     return _serialization._reduce_tensor(self, protocol)
 
 
+def _copy(self: Tensor) -> Tensor:
+    """copy.copy: a leaf of the same class and attributes over the same memory."""
+    result = self.detach()
+    if type(self) is not Tensor:
+        result = _C._make_subclass(type(self), result)
+    result.requires_grad_(self.requires_grad)
+    if self.__dict__:
+        result.__dict__.update(self.__dict__)
+    return result
+
+
 def _deepcopy(self: Tensor, memo: dict):
     if not self.is_leaf:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
@@ -412,7 +423,7 @@ def _const_data_ptr(self: Tensor) -> builtins.int:
 def _attach() -> None:
     methods = {
         "numpy": _numpy, "__array__": _array, "__format__": _format, "type": _type, "register_hook": _register_hook,
-        "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "__deepcopy__": _deepcopy,
+        "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "__copy__": _copy, "__deepcopy__": _deepcopy,
         "__reduce_ex__": _reduce_ex, "new_tensor": _new_tensor, "new": _new, "resize_": _resize, "resize_as_": _resize_as, "set_": _set, "fill_diagonal_": _fill_diagonal,
         "float_power_": _float_power, "untyped_storage": _untyped_storage, "storage": _typed_storage, "dim_order": _dim_order,
         "_is_view": _is_view,

@@ -54,7 +54,10 @@ DType leaf_dtype(PyObject* o) {
   ATHANOR_THROW(Error, "Could not infer dtype of ", Py_TYPE(o)->tp_name);
 }
 
-void find_dtype(PyObject* data, std::optional<DType>& dtype) {
+void find_dtype(PyObject* data, std::optional<DType>& dtype, std::size_t depth = 0) {
+  ATHANOR_CHECK_TYPE(TypeError, depth <= kMaxDims,
+                     "new(): self-referential lists are incompatible: sequences inside sequences, more than ", kMaxDims,
+                     " deep");
   if (is_tensor(data) || !is_sequence(data)) {
     const DType t = leaf_dtype(data);
     dtype = dtype ? promote_types(*dtype, t) : t;
@@ -62,7 +65,7 @@ void find_dtype(PyObject* data, std::optional<DType>& dtype) {
   }
   const Held items(PySequence_Fast(data, "expected a sequence"));
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.o); ++i)
-    find_dtype(PySequence_Fast_GET_ITEM(items.o, i), dtype);
+    find_dtype(PySequence_Fast_GET_ITEM(items.o, i), dtype, depth + 1);
 }
 
 template <class T>

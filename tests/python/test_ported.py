@@ -1,4 +1,5 @@
 """What programs written for PyTorch were found to stumble over: indices, gradients, names and modules they import."""
+import copy
 import importlib
 import unittest
 import warnings
@@ -115,6 +116,17 @@ class Arguments(unittest.TestCase):
             with self.assertRaises(NotImplementedError):
                 call(torch.tensor([1, 2]))
 
+    def test_a_list_that_holds_itself_is_refused(self):
+        loop = [0]
+        loop.append(loop)
+        for make in (torch.tensor, torch.as_tensor):
+            for data in (loop, [[1, 2], loop]):
+                with self.assertRaisesRegex(TypeError, "self-referential lists are incompatible"):
+                    make(data)
+
+    def test_no_blocks_make_a_matrix_without_columns(self):
+        self.assertEqual(torch.block_diag().shape, (1, 0))
+
     def test_storages_are_taken_by_set(self):
         source = torch.arange(4.0)
         for storage in (source.storage(), source.untyped_storage()):
@@ -125,6 +137,23 @@ class Arguments(unittest.TestCase):
     @unittest.skipIf(numpy is None, "NumPy is not installed")
     def test_new_takes_an_array_for_values(self):
         self.assertEqual(torch.zeros(1).new(numpy.array([3, 4])).tolist(), [3, 4])
+
+
+class Copies(unittest.TestCase):
+    def test_a_shallow_copy_lies_in_the_same_memory(self):
+        x = (torch.arange(6.0).view(2, 3).t() * 1).requires_grad_()
+        x.note = ["kept"]
+        for original in (x, nn.Parameter(torch.ones(2)), nn.Buffer(torch.ones(2)), x * 2):
+            got = copy.copy(original)
+            self.assertIsNot(got, original)
+            self.assertEqual((type(got), got.data_ptr(), got.stride(), got.requires_grad, got.is_leaf),
+                             (type(original), original.data_ptr(), original.stride(), original.requires_grad, True))
+        self.assertIs(copy.copy(x).note, x.note)
+        with torch.no_grad():
+            copy.copy(x).fill_(1)
+        self.assertEqual(x.sum().item(), 6)
+        layer = nn.Linear(1, 1)
+        self.assertIs(copy.copy(layer).weight, layer.weight)
 
 
 class Gradients(unittest.TestCase):
@@ -197,6 +226,7 @@ class Places(unittest.TestCase):
         for name, attribute in (("nn.modules.pixelshuffle", "PixelShuffle"), ("nn.modules.channelshuffle", "ChannelShuffle"),
                                 ("nn.modules.fold", "Unfold"), ("autograd.gradcheck", "GradcheckError"), ("onnx", "export"),
                                 ("vision.utils", "make_grid"), ("distributions", "Categorical"),
+                                ("utils.data._utils.collate", "default_collate"),
                                 ("nn.modules.utils", "consume_prefix_in_state_dict_if_present")):
             self.assertTrue(hasattr(importlib.import_module(f"athanor.{name}"), attribute), name)
         self.assertTrue(torch.autograd.gradcheck(torch.sin, torch.ones(1, dtype=torch.float64, requires_grad=True)))
