@@ -15,6 +15,7 @@
 #include "athanor/tape/anomaly.h"
 #include "athanor/tape/grad_mode.h"
 #include "athanor/tape/run_hooks.h"
+#include "athanor/tape/wanted_edges.h"
 
 namespace athanor::autograd {
 namespace {
@@ -73,7 +74,7 @@ class ReadyQueue {
 };
 
 /// Nodes from which some input edge can be reached; only they need to run. A graph that is made later may reach any.
-class Needed {
+class Needed final : public athanor::detail::WantedEdges {
  public:
   Needed(const std::vector<Edge>& roots, const std::vector<Edge>& inputs) {
     std::unordered_set<Node*> seen;
@@ -102,10 +103,11 @@ class Needed {
       if (leads) needed_.insert(n);
     }
   }
-  bool contains(Node* n) const { return needed_.count(n) != 0; }
+  bool contains(const Node* n) const { return needed_.count(n) != 0; }
+  bool leads(const Node* n) const override { return contains(n); }
 
  private:
-  std::unordered_set<Node*> needed_;
+  std::unordered_set<const Node*> needed_;
 };
 
 /// Sums what broadcasting had repeated.
@@ -169,6 +171,14 @@ struct GradModeScope {
   explicit GradModeScope(bool on) : saved(GradMode::is_enabled()) { GradMode::set_enabled(on); }
   ~GradModeScope() { GradMode::set_enabled(saved); }
   bool saved;
+};
+
+struct WantedScope {
+  explicit WantedScope(const Needed* needed) : saved(athanor::detail::wanted_edges) {
+    athanor::detail::wanted_edges = needed;
+  }
+  ~WantedScope() { athanor::detail::wanted_edges = saved; }
+  const athanor::detail::WantedEdges* saved;
 };
 
 struct Capture {
@@ -258,6 +268,7 @@ std::vector<TensorBase> run(const std::vector<Edge>& roots, std::vector<TensorBa
     if (inputs[i].node) captures[inputs[i].node.get()].push_back({inputs[i].nr, i});
   std::unique_ptr<Needed> needed;
   if (plan.only_inputs) needed = std::make_unique<Needed>(roots, inputs);
+  const WantedScope wanted(needed.get());
 
   ReadyQueue ready;
   const Run here(plan, ready);

@@ -5,6 +5,7 @@
 #include "athanor/autograd/engine.h"
 #include "athanor/ops/autocast.h"
 #include "athanor/ops/create.h"
+#include "athanor/tape/wanted_edges.h"
 
 namespace athanor::autograd {
 
@@ -35,7 +36,7 @@ void AutogradContext::mark_non_differentiable(const variable_list& outputs) {
   for (const Tensor& t : outputs) non_differentiable_.insert(t.impl());
 }
 
-bool AutogradContext::needs_input_grad(std::size_t i) const { return node_->needs(i); }
+bool AutogradContext::needs_input_grad(std::size_t i) const { return athanor::detail::wants_gradient(*node_, i); }
 
 void FunctionNode::apply(const GradList& in, GradList& out) {
   variable_list grads;

@@ -41,7 +41,8 @@ class AutogradContext {
   void mark_non_differentiable(const variable_list& outputs);
   /// Whether backward receives zeros (default) or undefined tensors where no gradient flowed.
   void set_materialize_grads(bool on) { materialize_ = on; }
-  /// True if argument i of forward (tensors only are counted) wants its gradient.
+  /// True if argument i of forward (tensors only are counted) wants its gradient; in backward, whether this backward
+  /// has a use for it: one for some inputs alone may not.
   bool needs_input_grad(std::size_t i) const;
 
  private:

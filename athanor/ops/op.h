@@ -35,6 +35,7 @@
 #include "athanor/ops/history.h"
 #include "athanor/ops/launch.h"
 #include "athanor/profiler/record.h"
+#include "athanor/tape/wanted_edges.h"
 #include "athanor/tensor/generator.h"
 
 #define ATHANOR_OP(text) static constexpr const char* schema = text
@@ -94,8 +95,9 @@ class GradCall {
   bool has(std::size_t i) const { return i < in_.size() && in_[i].defined(); }
   /// The same with zeros in place of undefined.
   Tensor grad_or_zeros(std::size_t i) const;
-  /// True if input i (tensors counted in schema order, lists element by element) wants its gradient.
-  bool needs(std::size_t i) const { return node_->needs(i); }
+  /// True if input i (tensors counted in schema order, lists element by element) wants its gradient, and so does the
+  /// backward that runs.
+  bool needs(std::size_t i) const { return athanor::detail::wants_gradient(*node_, i); }
   void set(std::size_t i, Tensor g) { out_[i] = std::move(g); }
   Tensor get(const SavedTensor& s) const { return s.get(node_); }
   Node* node() const { return node_; }

@@ -8,12 +8,14 @@
 #include "athanor/tape/grad_mode.h"
 #include "athanor/tape/saved_hooks.h"
 #include "athanor/tape/saved_tensor.h"
+#include "athanor/tape/wanted_edges.h"
 
 namespace athanor {
 
 namespace detail {
 
 thread_local TapeState tape_state __attribute__((tls_model("initial-exec")));
+thread_local const WantedEdges* wanted_edges __attribute__((tls_model("initial-exec"))) = nullptr;
 
 void destroy_autograd_meta(AutogradMeta* meta) { delete meta; }
 
