@@ -7,6 +7,7 @@ import os
 import struct
 import tempfile
 import unittest
+from unittest import mock
 
 import athanor
 import athanor.nn as nn
@@ -307,6 +308,26 @@ class Folders(unittest.TestCase):
             self.assertTrue(athanor.equal(images[1], dataset[1][0]))
         with tempfile.TemporaryDirectory() as root, self.assertRaisesRegex(RuntimeError, "not found"):
             datasets.CIFAR10(root)
+
+
+class Halves(unittest.TestCase):
+    def test_the_half_that_was_not_asked_for_is_there_after_the_one_that_was(self) -> None:
+        asked = []
+
+        def load(name: str, root: str, train: bool, download: bool, generate: bool) -> tuple:
+            asked.append((train, download, generate))
+            if not download:
+                raise OSError("no files")
+            return athanor.zeros(1, 1, 28, 28, dtype=athanor.uint8), athanor.zeros(1, dtype=athanor.int64)
+
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(datasets.mnist._data, "mnist", load):
+            with self.assertRaisesRegex(RuntimeError, "use download=True"):
+                datasets.MNIST(folder, train=False)
+            datasets.MNIST(folder, train=True, download=True)
+            datasets.MNIST(os.path.join(folder, "."), train=False)
+            with self.assertRaisesRegex(RuntimeError, "use download=True"):
+                datasets.FashionMNIST(folder, train=False)
+        self.assertEqual(asked, [(False, False, False), (True, True, True), (False, True, True), (False, False, False)])
 
 
 class Grids(unittest.TestCase):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import string
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from athanor import Tensor
 from athanor._C import _data
 from athanor.vision.datasets.vision import InMemoryImages
+
+
+_downloaded: Set[Tuple[str, str]] = set()  # what this process asked for with download=True
 
 
 class MNIST(InMemoryImages):
@@ -21,7 +24,8 @@ class MNIST(InMemoryImages):
         root: folder in which "MNIST/raw" is, or the files themselves.
         train: which half.
         transform, target_transform: of image and class.
-        download: fetch what is missing. Where nothing can be fetched, digits are generated, and a line says so.
+        download: fetch what is missing. Where nothing can be fetched, digits are generated, and a line says so. Programs
+            ask for that with one half and expect the other to be there then: it is fetched or generated, too.
 
     Raises:
         RuntimeError: files are missing, and ``download`` is False.
@@ -56,8 +60,12 @@ class MNIST(InMemoryImages):
         self.data, self.targets = self._load(train, download)
 
     def _load(self, train: bool, download: bool) -> Tuple[Tensor, Tensor]:
+        place = (self._name, os.path.realpath(self.root))
         if download:
             os.makedirs(self.root, exist_ok=True)
+            _downloaded.add(place)
+        elif place in _downloaded and not self._exists():
+            download = True  # nothing was written where the first half was asked for
         try:
             images, targets = _data.mnist(self._name, self.root, train, download, download and self._generated)
         except OSError as e:
