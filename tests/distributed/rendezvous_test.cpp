@@ -1,13 +1,18 @@
 #include "athanor/distributed/rendezvous/rendezvous.h"
 
 #include <gtest/gtest.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <set>
 #include <thread>
@@ -266,6 +271,17 @@ TEST_P(Multicast, LonelyProcessGivesUpAtTheDeadline) {
   EXPECT_NE(outcomes[0].error.find("one without a rank at "), std::string::npos) << outcomes[0].error;
 }
 
+// The one that finds out first must not leave the other one waiting.
+TEST_P(Multicast, ARankGivenTwiceIsAnErrorAtOnceForBoth) {
+  auto options = ranks({0, 0}, std::chrono::minutes(2));
+  const auto start = Deadline::Clock::now();
+  const auto outcomes = meet(url_, options);
+  if (unsupported(outcomes)) GTEST_SKIP() << outcomes[0].error;
+  EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(30));
+  for (const Outcome& outcome : outcomes)
+    EXPECT_NE(outcome.error.find("rank 0 was given to two processes"), std::string::npos) << outcome.error;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Multicast, testing::Values("239.77.77.77", "[ff02::7777]"),
                          [](const auto& info) { return info.index == 0 ? "v4" : "v6"; });
 
@@ -298,6 +314,22 @@ std::string in_child(const std::map<std::string, std::string>& environment, cons
   ::close(pipe[0]);
   ::waitpid(child, nullptr, 0);
   return text;
+}
+
+// In a network namespace of its own there is nothing but loopback.
+TEST_P(Multicast, MeetsOnAMachineWithOnlyLoopback) {
+  const std::string outcome = in_child({}, [&] {
+    ifreq request{};
+    std::strcpy(request.ifr_name, "lo");
+    request.ifr_flags = IFF_UP | IFF_RUNNING;
+    const bool apart = ::unshare(CLONE_NEWNET) == 0;
+    const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    ATHANOR_CHECK(apart && ::ioctl(socket.get(), SIOCSIFFLAGS, &request) == 0, "not permitted");
+    for (const Outcome& one : meet(url_, ranks({-1, -1, -1})))
+      ATHANOR_CHECK(one.error.empty() && one.result.store, one.error);
+  });
+  if (outcome.find("not permitted") != std::string::npos) GTEST_SKIP() << "a namespace of one's own needs root";
+  EXPECT_EQ(outcome, "ok");
 }
 
 TEST(EnvRendezvous, ReadsTheLaunchersVariables) {

@@ -56,6 +56,20 @@ struct Member {
   Deadline::Clock::time_point heard;
 };
 
+// A group of IPv4 (239.0.0.0/8, of local meaning) in the place of one of IPv6.
+Address stand_in(const Address& v6) {
+  const auto& from = reinterpret_cast<const sockaddr_in6&>(v6.storage);
+  const Sha256Digest digest = hmac_sha256({}, std::as_bytes(std::span(from.sin6_addr.s6_addr)));
+  Address address;
+  auto& to = reinterpret_cast<sockaddr_in&>(address.storage);
+  to.sin_family = AF_INET;
+  to.sin_port = from.sin6_port;
+  const auto byte = [&](int i) { return static_cast<std::uint32_t>(digest[static_cast<std::size_t>(i)]); };
+  to.sin_addr.s_addr = htonl(239u << 24 | byte(0) << 16 | byte(1) << 8 | byte(2));
+  address.length = sizeof to;
+  return address;
+}
+
 class Meeting {
  public:
   Meeting(const RendezvousUrl& url, const RendezvousOptions& options, const Endpoint& group, int port);
@@ -68,7 +82,9 @@ class Meeting {
   static std::string listed(const std::map<std::string, Member>& members);
 
  private:
+  void open();
   void join(const Interface& interface);
+  bool leads_nowhere() const;
   Sha256Digest tag_of(Announcement announcement) const;
   void receive(std::map<std::string, Member>& members);
   std::string what() const { return str("init_method '", url_.text, "'"); }
@@ -96,7 +112,17 @@ Meeting::Meeting(const RendezvousUrl& url, const RendezvousOptions& options, con
   id_.assign(reinterpret_cast<const char*>(mine_.id), sizeof mine_.id);
   const Sha256Digest tag = tag_of(mine_);
   std::memcpy(mine_.tag, tag.data(), tag.size());
+  open();
+  if (leads_nowhere()) {
+    group_ = stand_in(group_);
+    ATHANOR_LOG(Debug, what(), ": IPv6 has no way to this group here, where there is only loopback; using ",
+                group_.text(), " instead");
+    open();
+  }
+}
 
+void Meeting::open() {
+  interfaces_.clear();
   socket_.reset(::socket(group_.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   ATHANOR_CHECK(socket_, what(), ": ", error_text(errno));
   const int on = 1;
@@ -118,6 +144,18 @@ Meeting::Meeting(const RendezvousUrl& url, const RendezvousOptions& options, con
   if (interfaces_.empty())
     throw DistNetworkError(str(what(), ": no interface with an IPv", v6 ? 6 : 4, " address takes part in multicast"),
                            ATHANOR_WHERE);
+}
+
+// A machine with nothing but loopback often has no route for groups of IPv6. All processes that could come are on it
+// then, and find the same.
+bool Meeting::leads_nowhere() const {
+  if (group_.family() != AF_INET6) return false;
+  if (!std::all_of(interfaces_.begin(), interfaces_.end(), [](const Interface& i) { return i.loopback; })) return false;
+  const Descriptor probe(::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const int index = static_cast<int>(interfaces_.front().index);
+  ::setsockopt(probe.get(), IPPROTO_IPV6, IPV6_MULTICAST_IF, &index, sizeof index);
+  return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&group_.storage), group_.length) != 0 &&
+         errno == ENETUNREACH;
 }
 
 void Meeting::join(const Interface& interface) {
@@ -252,8 +290,20 @@ RendezvousResult meeting::rendezvous_multicast(const RendezvousUrl& url, const R
   // Any of them may become rank 0: each has a port ready.
   Listener listener = Listener::on_port(0);
   Meeting meeting(url, options, Endpoint::parse(url.location, what), listener.port());
-  const auto members = meeting.collect(deadline);
-  const auto by_rank = order(members, what);
+  std::map<std::string, Member> members;
+  std::vector<std::string> by_rank;
+  try {
+    members = meeting.collect(deadline);
+    by_rank = order(members, what);
+  } catch (const DistError&) {
+    // What is wrong with this process is wrong with the others, too: they must hear of it to find that out.
+    const Deadline enough = deadline.sooner(Deadline::after(5 * kInterval));
+    while (!enough.expired()) {
+      meeting.announce();
+      std::this_thread::sleep_for(kInterval / 4);
+    }
+    throw;
+  }
   const int rank = static_cast<int>(std::find(by_rank.begin(), by_rank.end(), meeting.id()) - by_rank.begin());
   // The others may not have heard everyone yet: keep saying it until all have met in the store.
   std::atomic<bool> met = false;
