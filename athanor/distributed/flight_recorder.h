@@ -135,6 +135,10 @@ class FlightQuestions {
   std::string asked_by_;    // who asked the last one
   Deadline fresh_ = Deadline::after(std::chrono::milliseconds(0));
 };
+/// The same, asked by one who is no rank, called `name`; of the ranks in `gone` nobody expects an answer. Empty if none
+/// came.
+std::string ask_ranks_from_outside(const std::shared_ptr<Store>& store, int size, const std::vector<int>& gone,
+                                   const std::string& name, std::chrono::milliseconds patience);
 }  // namespace internals
 
 }  // namespace athanor::distributed

@@ -14,6 +14,8 @@ namespace {
 constexpr std::chrono::milliseconds kFresh{1000};
 
 std::string state_key(int rank) { return str("flight/", rank); }
+std::string question_key(std::uint64_t number) { return str("flight/question/", number); }
+std::string answers_prefix(std::uint64_t number) { return str("flight/answers/", number); }
 
 // What crosses the store: the number of the last completed collective, then the line to show.
 std::string own_state(const FlightRecorder& recorder) {
@@ -155,9 +157,9 @@ std::string internals::merged_flight_report(StateTalk& talk, int rank, int size,
 internals::FlightQuestions::FlightQuestions(std::shared_ptr<Store> store, int rank, int size)
     : store_(std::move(store)), rank_(rank), size_(size) {}
 
-std::string internals::FlightQuestions::key() const { return str("flight/question/", next_); }
+std::string internals::FlightQuestions::key() const { return question_key(next_); }
 
-PrefixStore internals::FlightQuestions::answers() const { return {str("flight/answers/", next_), store_}; }
+PrefixStore internals::FlightQuestions::answers() const { return {answers_prefix(next_), store_}; }
 
 void internals::FlightQuestions::answer_until(int stop) {
   while (store_->wait_unless({key()}, stop)) {
@@ -186,6 +188,34 @@ std::string internals::FlightQuestions::ask(std::chrono::milliseconds patience) 
     fresh_ = Deadline::after(kFresh);
   }
   return str("what all ranks are doing is told by ", asked_by_);
+}
+
+std::string internals::ask_ranks_from_outside(const std::shared_ptr<Store>& store, int size,
+                                              const std::vector<int>& gone, const std::string& name,
+                                              std::chrono::milliseconds patience) {
+  const Deadline deadline = Deadline::after(patience);
+  const StoreDeadline limit(Deadline(deadline.at() + std::chrono::milliseconds(100)));
+  // The first question that nobody has asked yet.
+  std::uint64_t number = 1;
+  while (true) {
+    const auto holder = store->compare_set(question_key(number), {}, Store::Value(name.begin(), name.end()));
+    if (std::string(holder.begin(), holder.end()) == name) break;
+    ++number;
+  }
+  PrefixStore here(answers_prefix(number), store);
+  std::vector<RankState> states(static_cast<std::size_t>(size));
+  bool any = false;
+  for (int r = 0; r < size; ++r) {
+    try {
+      const bool lost = std::find(gone.begin(), gone.end(), r) != gone.end();
+      if (!lost) here.wait({state_key(r)}, std::max(deadline.remaining(), std::chrono::milliseconds(1)));
+      if (lost && !here.check({state_key(r)})) continue;
+      states[static_cast<std::size_t>(r)] = state_of(here.get_text(state_key(r)));
+      any = true;
+    } catch (const DistError&) {  // not there in time; the next one may be
+    }
+  }
+  return any ? merge(states, gone, patience) : std::string();
 }
 
 }  // namespace athanor::distributed

@@ -13,6 +13,9 @@
 
 #include "athanor/base/error.h"
 #include "athanor/base/log.h"
+#include "athanor/distributed/flight_recorder.h"
+#include "athanor/distributed/rendezvous/rendezvous.h"
+#include "athanor/distributed/store/tcp_store.h"
 
 namespace athanor::launch {
 
@@ -143,6 +146,7 @@ void Agent::on_event(const MeetingEvent& event) {
   if (event.kind == MeetingEvent::Start) {
     stopping_ = false;
     reported_.reset();
+    placement_ = event.placement;
     if (options_.explain) explain(event.placement);
     if (timers_) timers_->clear();
     workers_->start(event.placement);
@@ -175,8 +179,34 @@ void Agent::on_close(const MeetingEvent& event) {
 // The first failure of this round: the others' agents hear of it while the workers here are being stopped.
 void Agent::on_worker_ends() {
   if (interrupted_by_ != 0) return;
+  Failure failure = workers_->failures().front();
+  failure.ranks = what_ranks_do();
   stop_workers(SIGTERM, Then::Decide);
-  meeting_->worker_failed(workers_->failures().front());
+  meeting_->worker_failed(failure);
+}
+
+// Asked before the others are stopped, which may be in the middle of what they wait for in vain. Those that have made a
+// process group answer at once; where there is none, as in PyTorch's programs, nobody is asked.
+std::string Agent::what_ranks_do() const {
+  constexpr std::chrono::milliseconds kPatience{300};
+  if (!placement_.agent_store || placement_.world_size == 1) return {};
+  try {
+    distributed::TCPStoreOptions client;
+    client.port = placement_.master_port;
+    client.timeout = kPatience;
+    const distributed::StoreDeadline limit(Deadline::after(kPatience));
+    const auto served = std::make_shared<distributed::TCPStore>(placement_.master_host, client);
+    const auto store = distributed::meeting::store_of_env(served, placement_.restarts);
+    if (!store) return {};
+    std::vector<int> gone;
+    for (const Failure& failure : workers_->failures()) gone.push_back(failure.rank);
+    return distributed::internals::ask_ranks_from_outside(
+        store, placement_.world_size, gone, str("the launcher, ", workers_->failures().front().host, ":", ::getpid()),
+        kPatience);
+  } catch (const Error& error) {  // the store is gone, and with it whoever served it
+    ATHANOR_LOG(Debug, "nobody says what the ranks are doing: ", error.what());
+    return {};
+  }
 }
 
 void Agent::stop_workers(int signal, Then then) {

@@ -29,6 +29,7 @@ class Agent {
   void on_signal(int signal);
   void on_stdin();
   void on_timers();
+  std::string what_ranks_do() const;
   void on_worker_ends();
   void stop_workers(int signal, Then then);
   void wait(std::vector<pollfd>& waits);
@@ -47,6 +48,7 @@ class Agent {
   std::unique_ptr<WorkerGroup> workers_;
   std::unique_ptr<Meeting> meeting_;
 
+  Placement placement_;   // of this round
   bool started_ = false;  // workers of this round have been started and not all been accounted for
   bool stopping_ = false;
   Then then_ = Then::Decide;

@@ -17,7 +17,8 @@ std::string Failure::json() const {
   const nlohmann::json object = {{"rank", rank},    {"local_rank", local_rank}, {"pid", pid},
                                  {"host", host},    {"code", ending.exit_code}, {"signal", ending.signal},
                                  {"when", when},    {"after", after_seconds},   {"message", message},
-                                 {"log", log_file}, {"lines", last_lines},      {"attempt", attempt}};
+                                 {"log", log_file}, {"lines", last_lines},      {"attempt", attempt},
+                                 {"ranks", ranks}};
   // Workers may print anything.
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -38,6 +39,7 @@ Failure Failure::from_json(const std::string& text) {
     f.log_file = object.at("log");
     f.last_lines = object.at("lines");
     f.attempt = object.at("attempt");
+    f.ranks = object.at("ranks");
     return f;
   } catch (const nlohmann::json::exception& error) {
     ATHANOR_THROW(Error, "a malformed report of a failure came from another agent: ", error.what());
@@ -95,7 +97,7 @@ std::string describe(const std::string& launcher, const Failure& first, int max_
   if (!first.message.empty()) text += "  it reported:\n" + indented(first.message, "    ");
   if (!first.last_lines.empty()) text += "  last lines of its stderr:\n" + indented(first.last_lines, "    | ");
   if (!first.log_file.empty()) text += str("  all of it: ", first.log_file, "\n");
-  return text;
+  return text + indented(first.ranks, "  ");
 }
 
 std::string describe_rest(const Failure& first, const std::vector<Failure>& failures, const std::vector<int>& stopped) {

@@ -16,6 +16,7 @@ struct Failure {
   std::string host;
   double after_seconds = 0;  ///< since the worker's start
   std::string when;          ///< local time
+  std::string ranks;         ///< what the others were doing, a line each; empty if they did not say
   std::string message;       ///< from the worker's error file (PyTorch's @record), or empty
   std::string last_lines;    ///< of its stderr
   std::string log_file;      ///< where all of it is, or empty

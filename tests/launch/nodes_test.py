@@ -96,6 +96,16 @@ class StaticNodes(NodesTest):
             self.assertIn("rank 3 failed first: exit code 6", job.err)
             self.assertIn("    | why", job.err)
 
+    def test_all_nodes_tell_what_the_ranks_were_doing(self):
+        jobs = [self.node(i, "--nproc-per-node=2", "--max-restarts=1", self.worker, "group", "@2", "exit", 7, "hang")
+                for i in (0, 1)]
+        self.all_end(jobs, 7)
+        for job in jobs:
+            self.assertEqual(len(re.findall(
+                r"rank 2 failed first: exit code 7\n[^|]*?\n  what the ranks were doing:\n    rank 0: completed up to "
+                r"number 2 .*\n    rank 1: completed .*\n    rank 2: it is gone\n    rank 3: completed", job.err)), 2,
+                job.err)
+
     def test_all_nodes_start_again_after_a_failure(self):
         jobs = [self.node(i, "--max-restarts=2", self.worker, "meet", "+0", "@1", "exit", 3, "+1", "@0", "raise", 9,
                           "+0", "hang", "+1", "hang", "env") for i in (0, 1)]

@@ -283,6 +283,19 @@ class Failures(LaunchTest):
         self.assertEqual(status, 2)
         self.assertIn("set TMPDIR", err)
 
+    def test_the_others_say_what_they_were_doing(self):
+        status, _, err = self.run_agent("--nproc-per-node=3", self.worker, "group", "@1", "raise", 9, "hang")
+        self.assertEqual(status, 128 + signal.SIGKILL)
+        self.assertRegex(err, r"rank 1 failed first: signal 9 [^|]*\n  what the ranks were doing:\n"
+                         r"    rank 0: completed up to number 2 \(#2 barrier[^\n]*\n"
+                         r"    rank 1: it is gone\n    rank 2: completed up to number 2 \(#2 barrier")
+        began = time.monotonic()
+        for actions in (("@1", "exit", 3, "hang"), ("meet", "@1", "exit", 3, "hang")):
+            status, _, err = self.run_agent("--nproc-per-node=2", self.worker, *actions)
+            self.assertEqual(status, 3)
+            self.assertNotIn("what the ranks were doing", err)
+        self.assertLess(time.monotonic() - began, 20)
+
     def test_the_port_that_is_taken_is_named(self):
         first = self.start("--master-port", "0", self.worker, "env", "hang")
         port = first.await_lines(r"MASTER_PORT=(\d+)")[0]

@@ -262,4 +262,19 @@ RendezvousResult meeting::meet_at(const std::string& host, const TCPStoreOptions
   }
 }
 
+std::shared_ptr<Store> meeting::store_of_env(const std::shared_ptr<Store>& served, int restart) {
+  std::shared_ptr<Store> found;
+  for (int number = 0;; ++number) {
+    const auto store = std::make_shared<PrefixStore>(env_prefix(std::to_string(restart), number), served);
+    const std::string verdict = verdict_key(0);
+    if (!store->check({verdict})) return found;
+    if (const std::string word = store->get_text(verdict); word.starts_with(kGood))
+      found = std::make_shared<PrefixStore>(word, store);
+  }
+}
+
+std::string meeting::env_prefix(const std::string& restart, int number) {
+  return str("athanor/", restart, "/", number);
+}
+
 }  // namespace athanor::distributed

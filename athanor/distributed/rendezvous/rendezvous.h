@@ -84,6 +84,10 @@ std::function<void()> leaver(const std::shared_ptr<Store>& store, const Place& p
 /// that of an earlier meeting is about to go.
 RendezvousResult meet_at(const std::string& host, const TCPStoreOptions& options, const std::string& prefix, int rank,
                          int world_size, Deadline deadline, const std::string& how);
+/// Where in a store the ranks of env:// meet, in that restart of the job, for the `number`th time (from 0).
+std::string env_prefix(const std::string& restart, int number);
+/// For a launcher that serves the store: what the ranks that met last there in that restart share; null if none have.
+std::shared_ptr<Store> store_of_env(const std::shared_ptr<Store>& served, int restart);
 }  // namespace meeting
 
 }  // namespace athanor::distributed

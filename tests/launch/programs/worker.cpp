@@ -5,6 +5,7 @@
 //   out TEXT, err TEXT, raw TEXT   a line on stdout, on stderr; raw: on stderr without an end of line
 //   meet              comes together with the others through env://, prints "rank R of N met"
 //   reduce            sums the ranks of all in a process group, prints "sum S"
+//   group             sums something in a process group and stays in it
 //   exit N, raise N   ends with an exit code, by a signal
 //   hang              until a signal ends it
 //   ignore, polite    SIGTERM does nothing; SIGTERM prints "saved" and ends with exit code 0
@@ -92,6 +93,13 @@ void reduce() {
   dist::destroy_process_group();
 }
 
+void join_group() {
+  namespace dist = athanor::distributed;
+  dist::init_process_group();
+  dist::all_reduce(athanor::ones({7}));
+  dist::barrier();
+}
+
 std::string with_rank(std::string text) {
   const std::size_t at = text.find("{r}");
   return at == std::string::npos ? text : text.replace(at, 3, variable("RANK"));
@@ -115,6 +123,7 @@ int act(const std::vector<std::string>& words) {
       {"env", print_environment},
       {"meet", meet},
       {"reduce", reduce},
+      {"group", join_group},
       {"hang", hang},
       {"ignore", [] { std::signal(SIGTERM, SIG_IGN); }},
       {"polite", [] { std::signal(SIGTERM, on_polite_term); }},
