@@ -37,7 +37,8 @@ class Side:
         self.selector.register(self.process.stdout, selectors.EVENT_READ)
         try:
             hello = self.read()
-            self.version, self.rows = hello.get("version", ""), set(hello.get("rows", []))
+            self.version, self.listed = hello.get("version", ""), hello.get("rows", [])
+            self.rows = set(self.listed)
             if hello.get("threads") != threads:
                 raise RuntimeError(f"{name} runs {hello.get('threads')} threads instead of {threads}")
         except Exception:

@@ -5,6 +5,7 @@
 #include <athanor/athanor.h>
 #include <athanor/distributed/backend.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <list>
@@ -50,7 +51,7 @@ inline void combine(Span out, std::vector<Store::Value>& values, const ReduceOp&
       throw DistError(str("the ranks brought ", value.size(), " and ", Span{nullptr, out.count, wire}.bytes(),
                           " bytes, expected as many from each"));
   if (op.kind() == ReduceOp::USER) {
-    std::memcpy(out.data, values[0].data(), values[0].size());
+    std::copy(values[0].begin(), values[0].end(), static_cast<std::uint8_t*>(out.data));
     for (std::size_t r = 1; r < values.size(); ++r) op.function()(out.data, values[r].data(), out.count, out.dtype);
     return;
   }
