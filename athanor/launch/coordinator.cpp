@@ -60,16 +60,35 @@ void Coordinator::on_request(const Request& request, Time now) {
       break;
     case Request::Failed:
       // Of several failures in one round the first is the one that counts.
-      if (!current) break;
-      state_.failure = request.failure;
-      state_.message.clear();
-      if (state_.restarts >= options_.max_restarts) return close(false, "");
-      form(now, true);
+      if (!current || !member(request.id)) break;
+      failed(request, now);
       break;
     case Request::Leave:
       lost(request.id, request.message, now);
       break;
   }
+}
+
+// Workers that say of another one that it is gone fail long before the silence of its node is noticed. An elastic job
+// goes on without a lost node: so it takes their word only if no better reason comes in that time.
+void Coordinator::failed(const Request& request, Time now) {
+  failed_.insert(request.id);
+  constexpr Seconds kNoticing{1};  // silence is noticed that much later at most
+  const bool consequence = request.failure && request.failure->likely_consequence() == 2;
+  if (!consequence || !suspicion_) suspicion_ = request.failure;
+  if (consequence && options_.elastic() && failed_.size() + finished_.size() < state_.members.size()) {
+    if (!suspicion_until_)
+      suspicion_until_ = later(now, options_.times.keep_alive * (options_.times.keep_alive_misses + 1) + kNoticing);
+    return;
+  }
+  after_failure(now);
+}
+
+void Coordinator::after_failure(Time now) {
+  state_.failure = suspicion_;
+  state_.message.clear();
+  if (state_.restarts >= options_.max_restarts) return close(false, "");
+  form(now, true);
 }
 
 std::string Coordinator::refusal(const Member& m) const {
@@ -136,6 +155,7 @@ void Coordinator::form(Time now, bool after_failure) {
   ++state_.round;
   if (after_failure) ++state_.restarts;
   finished_.clear();
+  forget_failures();
   forming_since_ = now;
   enough_since_.reset();
   publish();
@@ -201,8 +221,9 @@ std::string Coordinator::who_came() const {
 
 void Coordinator::on_silence(const std::string& id, Time now) {
   if (state_.phase == State::Closed) return;
-  const double seconds = options_.times.keep_alive.count() * options_.times.keep_alive_misses;
-  lost(id, str("gave no sign of life for ", seconds, " s"), now);
+  const auto patience =
+      std::chrono::round<std::chrono::milliseconds>(options_.times.keep_alive * options_.times.keep_alive_misses);
+  lost(id, str("gave no sign of life for ", static_cast<double>(patience.count()) / 1000, " s"), now);
 }
 
 void Coordinator::lost(const std::string& id, const std::string& what, Time now) {
@@ -226,7 +247,15 @@ void Coordinator::lost(const std::string& id, const std::string& what, Time now)
   start_if_complete(now);
 }
 
+void Coordinator::forget_failures() {
+  failed_.clear();
+  suspicion_.reset();
+  suspicion_until_.reset();
+}
+
 void Coordinator::on_time(Time now) {
+  // A little later than silence would be noticed.
+  if (suspicion_until_ && now >= *suspicion_until_ && state_.phase == State::Running) return after_failure(now);
   for (const auto& [id, until] : spare_until_) {
     if (now < until || !drop(spares_, id)) continue;
     state_.refused[id] = str("all ", options_.max_nodes, " places of the job were taken for ",
@@ -243,6 +272,7 @@ void Coordinator::on_time(Time now) {
 Coordinator::Time Coordinator::next_time() const {
   Time next = Time::max();
   for (const auto& entry : spare_until_) next = std::min(next, entry.second);
+  if (suspicion_until_) next = std::min(next, *suspicion_until_);
   if (state_.phase != State::Forming) return next;
   next = std::min(next, later(forming_since_, options_.times.join));
   if (enough_since_) next = std::min(next, later(*enough_since_, options_.times.last_call));

@@ -72,6 +72,9 @@ class Coordinator {
 
  private:
   void join(const Member& member, Time now);
+  void failed(const Request& request, Time now);
+  void after_failure(Time now);
+  void forget_failures();
   std::string refusal(const Member& member) const;
   const Member* holder_of_place(const Member& member) const;
   void lost(const std::string& id, const std::string& what, Time now);
@@ -92,7 +95,9 @@ class Coordinator {
   std::map<std::string, Time> spare_until_;
   std::set<std::string> expected_;       // of the last round, not back yet
   std::vector<std::string> last_order_;  // group ranks stay as they are where they can
-  std::set<std::string> finished_;
+  std::set<std::string> finished_, failed_;
+  std::optional<Failure> suspicion_;  // what a round ends for, unless a lost node explains it
+  std::optional<Time> suspicion_until_;
   Time forming_since_;
   std::optional<Time> enough_since_;
 };

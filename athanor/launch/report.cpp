@@ -1,6 +1,7 @@
 #include "athanor/launch/report.h"
 
 #include <charconv>
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -67,8 +68,10 @@ bool blames_another(const std::string& text, int own) {
 }  // namespace
 
 int Failure::likely_consequence() const {
-  if (ending.signal != 0) return 0;
-  return blames_another(message, rank) || blames_another(last_lines, rank) ? 2 : 1;
+  const bool blames = blames_another(message, rank) || blames_another(last_lines, rank);
+  // An error that a C++ program does not catch ends it by abort().
+  if (ending.signal != 0 && !(ending.signal == SIGABRT && blames)) return 0;
+  return blames ? 2 : 1;
 }
 
 namespace {

@@ -23,7 +23,7 @@ struct Failure {
   int attempt = 0;
 
   /// Of failures noticed at the same time the one with the lowest number was probably first: 0 for one killed by a
-  /// signal, 1 for an error of its own, 2 for one whose words blame another rank.
+  /// signal, 1 for an error of its own, 2 for one whose words, not caught perhaps, blame another rank.
   int likely_consequence() const;
 
   std::string json() const;

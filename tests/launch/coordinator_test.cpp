@@ -186,6 +186,64 @@ TEST_F(Rounds, LostNodeOfAnElasticJobCostsNoRestart) {
   EXPECT_EQ(state().restarts, 0);
 }
 
+// Its ranks' ends make the others' workers fail long before its silence is noticed.
+TEST_F(Rounds, FailuresThatBlameALostNodeCostNoRestartEither) {
+  const auto blame = [this](int number) {
+    Request request;
+    request.kind = Request::Failed;
+    request.id = str("n", number);
+    request.round = state().round;
+    request.failure.emplace().rank = number;
+    request.failure->ending.exit_code = 1;
+    request.failure->message = str("all_reduce: rank ", number == 2 ? 0 : 2, " is gone: its process ended");
+    send(request);
+  };
+  const auto begin_round = [this](int min) {
+    begin(Backend::C10d, min, 3);
+    for (const int n : {0, 1, 2}) join(n);
+    ASSERT_EQ(state().phase, State::Running);
+  };
+  const Seconds patience = options_.times.keep_alive * options_.times.keep_alive_misses;
+
+  begin_round(1);
+  blame(0);
+  blame(1);
+  EXPECT_EQ(state().phase, State::Running);
+  pass(patience);
+  coordinator_->on_silence("n2", now_);
+  EXPECT_EQ(state().phase, State::Forming);
+  EXPECT_EQ(state().restarts, 0);
+  EXPECT_FALSE(state().failure);
+  join(0);
+  join(1);
+  EXPECT_EQ(order(), "n0 n1 ");
+  // What they blamed is forgotten: the next failure is judged by itself.
+  blame(1);
+  EXPECT_EQ(state().phase, State::Running);
+
+  begin_round(1);  // nobody is silent
+  blame(1);
+  EXPECT_LE(coordinator_->next_time(), now_ + std::chrono::duration_cast<Time::duration>(2 * patience));
+  pass(2 * patience);
+  EXPECT_EQ(state().phase, State::Closed);
+  EXPECT_EQ(state().failure->rank, 1);
+
+  begin_round(1);  // a better reason comes
+  blame(1);
+  say(Request::Failed, 2, 5);
+  EXPECT_EQ(state().phase, State::Closed);
+  EXPECT_EQ(state().failure->rank, 5);
+
+  begin_round(1);  // all are there: the first counts
+  for (const int n : {1, 0, 2}) blame(n);
+  EXPECT_EQ(state().phase, State::Closed);
+  EXPECT_EQ(state().failure->rank, 1);
+
+  begin_round(3);  // a job of a fixed size would not go on in any case
+  blame(1);
+  EXPECT_EQ(state().phase, State::Closed);
+}
+
 TEST_F(Rounds, NodeLostWhileItIsAwaitedIsNotAwaitedAnyLonger) {
   begin(Backend::C10d, 1, 3, 1);
   for (const int n : {0, 1, 2}) join(n);

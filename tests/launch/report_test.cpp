@@ -19,6 +19,8 @@ Failure failure_of(int rank, int signal, const std::string& message, const std::
 
 TEST(Failure, WhoBlamesAnotherWasProbablyNotTheFirst) {
   EXPECT_EQ(failure_of(2, SIGKILL, "rank 1 is gone").likely_consequence(), 0);
+  EXPECT_EQ(failure_of(2, SIGABRT, "", "what():  rank 1 is gone: its process ended").likely_consequence(), 2);
+  EXPECT_EQ(failure_of(2, SIGABRT, "", "double free").likely_consequence(), 0);
   EXPECT_EQ(failure_of(2, 0, "").likely_consequence(), 1);
   EXPECT_EQ(failure_of(2, 0, "index 5 out of range").likely_consequence(), 1);
   EXPECT_EQ(failure_of(2, 0, "rank 2 failed in all_reduce").likely_consequence(), 1);

@@ -6,6 +6,7 @@
 //   meet              comes together with the others through env://, prints "rank R of N met"
 //   reduce            sums the ranks of all in a process group, prints "sum S"
 //   group             sums something in a process group and stays in it
+//   call              after that: sums something once more
 //   exit N, raise N   ends with an exit code, by a signal
 //   hang              until a signal ends it
 //   ignore, polite    SIGTERM does nothing; SIGTERM prints "saved" and ends with exit code 0
@@ -124,6 +125,7 @@ int act(const std::vector<std::string>& words) {
       {"meet", meet},
       {"reduce", reduce},
       {"group", join_group},
+      {"call", [] { athanor::distributed::all_reduce(athanor::ones({7})); }},
       {"hang", hang},
       {"ignore", [] { std::signal(SIGTERM, SIG_IGN); }},
       {"polite", [] { std::signal(SIGTERM, on_polite_term); }},
