@@ -84,6 +84,9 @@ inline void collect(variable_list& inputs, std::vector<bool>& is_tensor, const T
 inline void collect(variable_list& inputs, std::vector<bool>& is_tensor, const std::vector<Tensor>& list) {
   for (const Tensor& t : list) collect(inputs, is_tensor, t);
 }
+inline void collect(variable_list& inputs, std::vector<bool>& is_tensor, TensorList list) {
+  for (const Tensor& t : list) collect(inputs, is_tensor, t);
+}
 template <class T>
 void collect(variable_list&, std::vector<bool>& is_tensor, const T&) {
   is_tensor.push_back(false);

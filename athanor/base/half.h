@@ -90,23 +90,25 @@ inline constexpr bool is_half_v = std::is_same_v<T, Half> || std::is_same_v<T, B
 
 template <>
 struct std::numeric_limits<athanor::Half> {
-  static constexpr bool is_specialized = true, has_infinity = true, has_quiet_NaN = true, is_signed = true,
-                        is_integer = false;
+  static constexpr bool is_specialized = true, has_infinity = true, has_quiet_NaN = true, has_signaling_NaN = true,
+                        is_signed = true, is_integer = false;
   static constexpr athanor::Half min() { return athanor::Half::from_bits(0x0400); }
   static constexpr athanor::Half max() { return athanor::Half::from_bits(0x7bff); }
   static constexpr athanor::Half lowest() { return athanor::Half::from_bits(0xfbff); }
   static constexpr athanor::Half epsilon() { return athanor::Half::from_bits(0x1400); }
   static constexpr athanor::Half infinity() { return athanor::Half::from_bits(0x7c00); }
+  static constexpr athanor::Half signaling_NaN() { return athanor::Half::from_bits(0x7d00); }
   static constexpr athanor::Half quiet_NaN() { return athanor::Half::from_bits(0x7e00); }
 };
 template <>
 struct std::numeric_limits<athanor::BFloat16> {
-  static constexpr bool is_specialized = true, has_infinity = true, has_quiet_NaN = true, is_signed = true,
-                        is_integer = false;
+  static constexpr bool is_specialized = true, has_infinity = true, has_quiet_NaN = true, has_signaling_NaN = true,
+                        is_signed = true, is_integer = false;
   static constexpr athanor::BFloat16 min() { return athanor::BFloat16::from_bits(0x0080); }
   static constexpr athanor::BFloat16 max() { return athanor::BFloat16::from_bits(0x7f7f); }
   static constexpr athanor::BFloat16 lowest() { return athanor::BFloat16::from_bits(0xff7f); }
   static constexpr athanor::BFloat16 epsilon() { return athanor::BFloat16::from_bits(0x3c00); }
   static constexpr athanor::BFloat16 infinity() { return athanor::BFloat16::from_bits(0x7f80); }
+  static constexpr athanor::BFloat16 signaling_NaN() { return athanor::BFloat16::from_bits(0x7fa0); }
   static constexpr athanor::BFloat16 quiet_NaN() { return athanor::BFloat16::from_bits(0x7fc0); }
 };

@@ -2,7 +2,7 @@
 /// default_collate: a list of examples of any type to one batch, as Python's DataLoader does it. Not part of athanor.h.
 ///
 /// Tensors are stacked; numbers become a tensor, texts a list; pairs, tuples, maps and lists of one length, and
-/// Example, are collated part by part. `dataset.map(Collate<MyExample>())` makes it a loader's last transform.
+/// Example, are collated part by part. `dataset.map(DefaultCollate<MyExample>())` makes it a loader's last transform.
 
 #include <map>
 #include <string>
@@ -129,7 +129,7 @@ namespace transforms {
 
 /// default_collate as the last transform of a dataset whose examples are of type Single.
 template <class Single>
-class Collate
+class DefaultCollate
     : public BatchTransform<std::vector<Single>, decltype(default_collate(std::declval<std::vector<Single>>()))> {
  public:
   using OutputBatch = decltype(default_collate(std::declval<std::vector<Single>>()));

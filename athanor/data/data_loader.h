@@ -44,6 +44,8 @@ class WorkerException : public Error {
   WorkerException(std::exception_ptr original, ArrayRef<std::size_t> indices);
   /// For a stream, whose examples have no indices.
   WorkerException(std::exception_ptr original, std::size_t wanted);
+  WorkerException(std::exception_ptr original, const samplers::CustomBatchRequest& request)
+      : WorkerException(std::move(original), request.size()) {}
   std::exception_ptr original_exception;
 };
 
@@ -133,9 +135,15 @@ class DataLoader {
     using reference = Batch&;
     using iterator_category = std::input_iterator_tag;
     Iterator(DataLoader* loader, std::optional<Batch> batch) : loader_(loader), batch_(std::move(batch)) {}
-    Batch& operator*() { return *batch_; }
-    Batch* operator->() { return &*batch_; }
+    /// These throw Error past the end.
+    Batch& operator*() {
+      ATHANOR_CHECK(batch_, "Attempted to dereference iterator that was past the end");
+      return *batch_;
+    }
+    Batch* operator->() { return &**this; }
     Iterator& operator++() {
+      ATHANOR_CHECK(loader_, "Incrementing the DataLoader's past-the-end iterator is not allowed");
+      ATHANOR_CHECK(batch_, "Attempted to increment iterator past the end");
       batch_ = loader_->next();
       return *this;
     }
@@ -177,15 +185,14 @@ class DataLoader {
   }
 
   /// The next request; false if the epoch is over.
-  bool draw(BatchRequest& request) {
-    if (exhausted_) return false;
-    auto next = sampler_.next(options_.batch_size());
-    exhausted_ = !next.has_value();
-    if (exhausted_) return false;
-    request = std::move(*next);
-    if constexpr (requires { request.size(); })
-      exhausted_ = options_.drop_last() && request.size() < options_.batch_size();
-    return !exhausted_;
+  std::optional<BatchRequest> draw() {
+    if (exhausted_) return std::nullopt;
+    std::optional<BatchRequest> request = sampler_.next(options_.batch_size());
+    exhausted_ = !request.has_value();
+    if constexpr (requires { request->size(); })
+      exhausted_ = exhausted_ || (options_.drop_last() && request->size() < options_.batch_size());
+    if (exhausted_) return std::nullopt;
+    return request;
   }
 
   static Result fetch(DatasetType& dataset, const BatchRequest& request, samplers::SamplerState after,
@@ -203,10 +210,10 @@ class DataLoader {
   void refill() {
     const std::size_t ahead = std::max<std::size_t>(options_.max_jobs().value_or(2 * options_.workers()), 1);
     while (next_job_ - next_result_ < ahead) {
-      BatchRequest request{};
-      if (!draw(request)) return;
+      std::optional<BatchRequest> request = draw();
+      if (!request) return;
       auto made = std::make_shared<Result>();
-      queue_->push([made, dataset = dataset_, request = std::move(request), after = sampler_.state(),
+      queue_->push([made, dataset = dataset_, request = std::move(*request), after = sampler_.state(),
                     randomness = randomness_] { *made = fetch(*dataset, request, after, randomness); },
                    [made, results = results_, number = next_job_, ordered = options_.enforce_ordering()] {
                      results->by_number[ordered ? number : results->arrivals++] = std::move(*made);
@@ -236,11 +243,10 @@ class DataLoader {
   std::optional<Batch> next() {
     for (;;) {
       std::optional<Result> r;
-      BatchRequest request{};
       if (options_.workers() > 0)
         r = next_of_workers();
-      else if (draw(request))
-        r = fetch(*dataset_, request, sampler_.state(), randomness_);
+      else if (const std::optional<BatchRequest> request = draw())
+        r = fetch(*dataset_, *request, sampler_.state(), randomness_);
       if (!r) return std::nullopt;
       if (r->error) std::rethrow_exception(r->error);
       if (r->batch) {

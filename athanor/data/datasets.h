@@ -10,6 +10,11 @@
 #include "athanor/data/example.h"
 #include "athanor/data/transforms.h"
 
+namespace athanor::serialize {
+class OutputArchive;
+class InputArchive;
+}  // namespace athanor::serialize
+
 namespace athanor::data::datasets {
 
 template <class Source, class Transform>
@@ -166,13 +171,20 @@ TensorListDataset tensor_dataset(Tensor a, Tensor b, Tensor c, More... more) {
 /// A dataset that says itself where a batch starts and when an epoch ends: a stream, Python's IterableDataset. The
 /// request is the number of examples wanted; no batch means the end. Workers share one dataset and call get_batch at
 /// once: it must be thread-safe.
-template <class Self, class Batch = std::vector<Example<>>>
-class StatefulDataset : public BatchDataset<Self, std::optional<Batch>, std::size_t> {
+template <class Self, class Batch = std::vector<Example<>>, class Request = std::size_t>
+class StatefulDataset : public BatchDataset<Self, std::optional<Batch>, Request> {
  public:
   static constexpr bool is_stateful = true;
   /// Starts an epoch.
   virtual void reset() = 0;
+  /// Where the stream stands, for those that override the two.
+  virtual void save(serialize::OutputArchive&) const {}
+  virtual void load(serialize::InputArchive&) {}
 };
+
+/// A dataset without indices and without an end: the sampler says how many examples an epoch has.
+template <class Self, class Batch = std::vector<Example<>>>
+using StreamDataset = BatchDataset<Self, Batch, std::size_t>;
 
 /// The examples of `source` at `indices`.
 template <class Source>

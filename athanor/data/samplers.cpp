@@ -6,6 +6,7 @@
 #include <random>
 
 #include "athanor/base/error.h"
+#include "athanor/io/archive.h"
 
 namespace athanor::data::samplers {
 
@@ -223,6 +224,36 @@ DistributedSequentialSampler::DistributedSequentialSampler(std::size_t size, std
 
 std::vector<std::size_t> DistributedSequentialSampler::draw(PhiloxState) const {
   return share(cyclic(size_, local_sample_count() * num_replicas_));
+}
+
+namespace detail {
+
+void save_state(serialize::OutputArchive& archive, const SamplerState& state) {
+  archive.write("index", state.position);
+  archive.write("seed", static_cast<std::int64_t>(state.generator.seed));
+  archive.write("offset", static_cast<std::int64_t>(state.generator.offset));
+}
+
+SamplerState load_state(serialize::InputArchive& archive) {
+  SamplerState state;
+  std::int64_t seed = 0, offset = 0;
+  archive.read("index", state.position);
+  archive.read("seed", seed);
+  archive.read("offset", offset);
+  state.generator = {static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(offset)};
+  return state;
+}
+
+}  // namespace detail
+
+void DistributedSampler::save(serialize::OutputArchive& archive) const {
+  Sampler::save(archive);
+  archive.write("epoch", epoch_);
+}
+
+void DistributedSampler::load(serialize::InputArchive& archive) {
+  archive.read("epoch", epoch_);
+  Sampler::load(archive);
 }
 
 }  // namespace athanor::data::samplers

@@ -8,13 +8,30 @@
 #include "athanor/base/error.h"
 #include "athanor/tensor/generator.h"
 
+namespace athanor::serialize {
+class OutputArchive;
+class InputArchive;
+}  // namespace athanor::serialize
+
 namespace athanor::data::samplers {
+
+/// Base of requests that are neither indices nor a number of examples.
+struct CustomBatchRequest {
+  virtual ~CustomBatchRequest() = default;
+  /// Number of examples asked for.
+  virtual std::size_t size() const = 0;
+};
 
 /// Where a sampler stands: enough to go on with exactly the same indices.
 struct SamplerState {
   PhiloxState generator{0, 0};  ///< from which the present order was drawn
   std::size_t position = 0;
 };
+
+namespace detail {
+void save_state(serialize::OutputArchive& archive, const SamplerState& state);
+SamplerState load_state(serialize::InputArchive& archive);
+}  // namespace detail
 
 /// Base of all. One's own sampler overrides reset and next; state and restore only if it is to be resumed inside an
 /// epoch.
@@ -32,6 +49,9 @@ class Sampler {
   virtual void restore(const SamplerState&) {
     ATHANOR_THROW(NotImplementedError, "this sampler cannot be restored inside an epoch; override state and restore");
   }
+  /// state() to an archive and back; libtorch's samplers override these two instead.
+  virtual void save(serialize::OutputArchive& archive) const { detail::save_state(archive, state()); }
+  virtual void load(serialize::InputArchive& archive) { restore(detail::load_state(archive)); }
 };
 
 /// 0, 1, 2, …
@@ -161,6 +181,9 @@ class DistributedSampler : public detail::DrawnSampler {
   /// Length of every rank's share.
   std::size_t local_sample_count() const;
   void reset(std::optional<std::size_t> new_size = std::nullopt) override;
+  /// The epoch too.
+  void save(serialize::OutputArchive& archive) const override;
+  void load(serialize::InputArchive& archive) override;
 
  protected:
   /// Throws ValueError unless rank < num_replicas.

@@ -25,6 +25,10 @@ class BatchTransform {
   virtual OutputBatch apply_batch(InputBatch batch) = 0;
 };
 
+/// A batch to one value: Collation<int> takes a vector of int.
+template <class Result, class Batch = std::vector<Result>>
+using Collation = BatchTransform<Batch, Result>;
+
 /// Example to example.
 template <class Input, class Output>
 class Transform : public BatchTransform<std::vector<Input>, std::vector<Output>> {
@@ -61,6 +65,10 @@ class BatchLambda : public BatchTransform<Input, Output> {
  private:
   std::function<Output(Input)> f_;
 };
+
+/// A function as a Collation.
+template <class Result, class Batch = std::vector<Result>>
+using Collate = BatchLambda<Batch, Result>;
 
 /// Changes an example's data tensor only.
 template <class Target = Tensor>

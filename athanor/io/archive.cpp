@@ -78,6 +78,22 @@ void OutputArchive::write(const std::string& key, const Tensor& tensor, bool /*i
   content_.set(key, tensor.detach());
 }
 
+void OutputArchive::write(const std::string& key, const IValue& value) {
+  if (value.isTensor())
+    write(key, value.toTensor());
+  else if (value.isString())
+    write(key, value.toStringRef());
+  else if (value.isDouble())  // numbers as tensors, whose dtype says what they were
+    write(key, full({}, value.toDouble(), TensorOptions(kDouble)));
+  else if (value.isInt())
+    write(key, full({}, value.toInt(), TensorOptions(kLong)));
+  else if (value.isBool())
+    write(key, full({}, value.toBool(), TensorOptions(kBool)));
+  else
+    ATHANOR_THROW(TypeError, "OutputArchive: '", key, "' is a ", value.tagKind(),
+                  "; expected a tensor, number, bool or text. Write the parts of containers one by one.");
+}
+
 void OutputArchive::write(const std::string& key, const OutputArchive& nested) {
   const std::string prefix = key + ".";
   for (const auto& [name, tensor] : nested.content_.tensors()) content_.set(prefix + name, tensor);
@@ -91,6 +107,12 @@ void OutputArchive::save_to(std::ostream& stream) const {
   ATHANOR_CHECK_TYPE(IoError, stream.good(), "save: the stream did not take ", bytes.size(), " bytes");
 }
 
+void OutputArchive::save_to(const std::function<std::size_t(const void*, std::size_t)>& write) const {
+  const auto bytes = content_.bytes();
+  const std::size_t taken = write(bytes.data(), bytes.size());
+  ATHANOR_CHECK_TYPE(IoError, taken == bytes.size(), "save: the function took ", taken, " of ", bytes.size(), " bytes");
+}
+
 void InputArchive::load_from(const std::string& path, std::optional<Device> device) {
   content_ = io::is_pt(path) ? Flattening().run(io::load_pt(path)) : io::Checkpoint::load(path);
   if (device) content_.to(*device);
@@ -98,7 +120,27 @@ void InputArchive::load_from(const std::string& path, std::optional<Device> devi
 
 void InputArchive::load_from(std::istream& stream, std::optional<Device> device) {
   std::vector<char> bytes{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  const auto content = std::as_writable_bytes(std::span(bytes));
+  take_bytes(std::as_writable_bytes(std::span(bytes)), device);
+}
+
+void InputArchive::load_from(const char* data, std::size_t size, std::optional<Device> device) {
+  std::vector<char> bytes(data, data + size);
+  take_bytes(std::as_writable_bytes(std::span(bytes)), device);
+}
+
+void InputArchive::load_from(const std::function<std::size_t(std::uint64_t, void*, std::size_t)>& read,
+                             const std::function<std::size_t()>& size, std::optional<Device> device) {
+  std::vector<char> bytes(size());
+  for (std::size_t done = 0; done < bytes.size();) {
+    const std::size_t got = read(done, bytes.data() + done, bytes.size() - done);
+    ATHANOR_CHECK_TYPE(IoError, got > 0 && got <= bytes.size() - done, "load: the function gave ", got,
+                       " bytes at position ", done, " of ", bytes.size());
+    done += got;
+  }
+  take_bytes(std::as_writable_bytes(std::span(bytes)), device);
+}
+
+void InputArchive::take_bytes(std::span<std::byte> content, std::optional<Device> device) {
   content_ = io::is_zip(content) ? Flattening().run(io::parse_pt(content, "load")) : io::Checkpoint::parse(content);
   if (device) content_.to(*device);
 }
@@ -112,6 +154,29 @@ bool InputArchive::try_read(const std::string& key, Tensor& tensor, bool /*is_bu
   else
     tensor = found->second;
   return true;
+}
+
+bool InputArchive::try_read(const std::string& key, IValue& value) {
+  if (const auto text = content_.texts().find(key); text != content_.texts().end()) {
+    value = IValue(text->second);
+    return true;
+  }
+  const auto found = content_.tensors().find(key);
+  if (found == content_.tensors().end()) return false;
+  const Tensor& tensor = found->second;
+  if (tensor.dim() == 0 && tensor.dtype() == kLong)
+    value = IValue(tensor.item<std::int64_t>());
+  else if (tensor.dim() == 0 && tensor.dtype() == kDouble)
+    value = IValue(tensor.item<double>());
+  else if (tensor.dim() == 0 && tensor.dtype() == kBool)
+    value = IValue(tensor.item<bool>());
+  else
+    value = IValue(tensor);
+  return true;
+}
+
+void InputArchive::read(const std::string& key, IValue& value) {
+  ATHANOR_CHECK_VALUE(try_read(key, value), "No such serialized value '", key, "'");
 }
 
 void InputArchive::read(const std::string& key, Tensor& tensor, bool is_buffer) {

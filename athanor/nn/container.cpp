@@ -199,6 +199,16 @@ Tensor& ParameterDictImpl::insert(const std::string& key, Tensor parameter) {
   return register_parameter(key, std::move(parameter), requires_grad);
 }
 
+void ParameterDictImpl::update(const ParameterDictImpl& other) {
+  const auto items = other.parameters_.pairs();  // a copy: `other` may be this
+  for (const auto& [key, parameter] : items) {
+    if (contains(key))
+      parameters_[key] = parameter;
+    else
+      insert(key, parameter);
+  }
+}
+
 Tensor ParameterDictImpl::pop(const std::string& key) {
   Tensor parameter = parameters_[key];
   parameters_.erase(key);

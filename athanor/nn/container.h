@@ -248,6 +248,7 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
   std::shared_ptr<Module> pop(const std::string& key);
   void update(const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& modules);
   void update(const OrderedDict<std::string, std::shared_ptr<Module>>& modules) { update(modules.pairs()); }
+  void update(const ModuleDictImpl& other) { update(other.modules_); }
   std::shared_ptr<Module> operator[](const std::string& key) const { return modules_[key]; }
   template <class T>
   T& at(const std::string& key) {
@@ -278,12 +279,20 @@ class ParameterListImpl : public Cloneable<ParameterListImpl> {
   void extend(const Container& container) {
     for (const auto& t : container) append(t);
   }
+  void append(const OrderedDict<std::string, Tensor>::Item& item) { append(item.value()); }
+  /// Appends the other list's parameters.
+  ParameterListImpl& operator+=(const ParameterListImpl& other) {
+    for (const auto& t : other.parameters_.values()) append(t);
+    return *this;
+  }
   Tensor& operator[](std::size_t index) { return parameters_[index].value(); }
   const Tensor& at(std::size_t index) const { return parameters_[index].value(); }
   std::size_t size() const noexcept { return parameters_.size(); }
   bool is_empty() const noexcept { return parameters_.is_empty(); }
   auto begin() { return parameters_.begin(); }
   auto end() { return parameters_.end(); }
+  auto begin() const { return parameters_.begin(); }
+  auto end() const { return parameters_.end(); }
 };
 ATHANOR_LIBRARY_MODULE(ParameterList);
 
@@ -298,6 +307,8 @@ class ParameterDictImpl : public Cloneable<ParameterDictImpl> {
   /// Adds a parameter. Throws Error if the name is taken.
   Tensor& insert(const std::string& key, Tensor parameter);
   Tensor pop(const std::string& key);
+  /// Adds the other dict's parameters; one whose name is taken replaces the old one.
+  void update(const ParameterDictImpl& other);
   Tensor& operator[](const std::string& key) { return parameters_[key]; }
   const Tensor& get(const std::string& key) const { return parameters_[key]; }
   bool contains(const std::string& key) const noexcept { return parameters_.contains(key); }

@@ -63,7 +63,10 @@ Tensor group_norm(const Tensor& input, const GroupNormFuncOptions& o) {
 }
 
 Tensor normalize(const Tensor& input, const NormalizeFuncOptions& o) {
-  return input / input.norm(o.p(), o.dim(), true).clamp_min(o.eps()).expand_as(input);
+  const Tensor length = input.norm(o.p(), o.dim(), true).clamp_min(o.eps()).expand_as(input);
+  if (!o.out()) return input / length;
+  Tensor out = *o.out();
+  return div_out(out, input, length);
 }
 
 }  // namespace functional

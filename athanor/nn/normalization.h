@@ -98,6 +98,8 @@ struct NormalizeFuncOptions {
   ATHANOR_ARG(double, p) = 2.0;
   ATHANOR_ARG(std::int64_t, dim) = 1;
   ATHANOR_ARG(double, eps) = 1e-12;
+  /// Where the result goes, if given.
+  ATHANOR_ARG(std::optional<Tensor>, out) = std::nullopt;
 };
 
 /// Undefined running statistics are allowed in training; else they are updated in place.

@@ -52,7 +52,7 @@ void check_lengths(const std::vector<std::int64_t>& lengths, std::int64_t batch,
                   "element in 'lengths' that is <= 0: ", lengths[i]);
     ATHANOR_CHECK(i == 0 || lengths[i] <= lengths[i - 1], "pack_padded_sequence: `lengths` array must be sorted in ",
                   "decreasing order when `enforce_sorted` is True, got ", lengths[i - 1], " before ", lengths[i],
-                  "; pass enforce_sorted=false to have it sorted");
+                  "; You can pass `enforce_sorted=False` to have it sorted");
     ATHANOR_CHECK(lengths[i] <= steps, "pack_padded_sequence: a length is ", lengths[i], ", but the input has ", steps,
                   " steps");
   }

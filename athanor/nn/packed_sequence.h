@@ -24,6 +24,7 @@ class PackedSequence {
   const Tensor& unsorted_indices() const { return unsorted_indices_; }
   PackedSequence to(const TensorOptions& options) const;
   PackedSequence cpu() const { return to(TensorOptions(kCPU)); }
+  PackedSequence cuda() const { return to(TensorOptions(kCUDA)); }
 
  private:
   Tensor data_, batch_sizes_, sorted_indices_, unsorted_indices_;

@@ -103,7 +103,16 @@ ATHANOR_VISION_LAYER(Upsample);
 ATHANOR_VISION_LAYER(PixelShuffle);
 ATHANOR_VISION_LAYER(PixelUnshuffle);
 ATHANOR_VISION_LAYER(ChannelShuffle);
-ATHANOR_VISION_LAYER(Unfold);
+class UnfoldImpl : public Cloneable<UnfoldImpl> {
+ public:
+  UnfoldImpl(ExpandingArray<2> kernel_size) : options(kernel_size) {}
+  explicit UnfoldImpl(const UnfoldOptions& options) : options(options) {}
+  void reset() override {}
+  void pretty_print(std::ostream& stream) const override;
+  Tensor forward(const Tensor& input);
+  UnfoldOptions options;
+};
+ATHANOR_LIBRARY_MODULE(Unfold);
 #undef ATHANOR_VISION_LAYER
 
 class FoldImpl : public Cloneable<FoldImpl> {

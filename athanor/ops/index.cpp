@@ -277,8 +277,10 @@ struct AdvancedIndexPut {
                   dtype_libtorch_name(self.dtype()), " for the destination and ", dtype_libtorch_name(values.dtype()),
                   " for the source.");
     const DimVector shape = index_shape(self.sizes(), detail::ViewArray(list));
-    const DimVector common = broadcast_shapes(shape, values.sizes(), "index_put");
-    ATHANOR_CHECK(common == shape, "shape mismatch: value tensor of shape ", values.sizes(),
+    bool fits = values.dim() <= static_cast<std::int64_t>(shape.size());
+    for (std::int64_t d = 1; fits && d <= values.dim(); ++d)
+      fits = values.size(-d) == 1 || values.size(-d) == shape[shape.size() - static_cast<std::size_t>(d)];
+    ATHANOR_CHECK(fits, "shape mismatch: value tensor of shape ", values.sizes(),
                   " cannot be broadcast to indexing result of shape ", IntArrayRef(shape));
     return like(self);
   }

@@ -375,7 +375,10 @@ struct BinaryCrossEntropy : Autocast<AutocastTo::Float32> {
 ATHANOR_FUNCTION(
     "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor | function");
 Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const Tensor& weight, std::int64_t reduction) {
-  const Tensor loss = _binary_cross_entropy(self, target);
+  // As PyTorch: dims of size one need not agree here, though they must in nn::functional.
+  const bool same_but_ones = self.defined() && target.defined() && self.sizes() != target.sizes() &&
+                             squeeze(self).sizes() == squeeze(target).sizes();
+  const Tensor loss = _binary_cross_entropy(self, same_but_ones ? reshape(target, self.sizes()) : target);
   return reduced("binary_cross_entropy", weight.defined() ? mul(loss, weight) : loss, reduction);
 }
 

@@ -56,6 +56,7 @@ TensorBase select_at(const TensorBase& view, std::int64_t dim, std::int64_t plac
 Indexed apply(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices) {
   using Kind = indexing::TensorIndex::Kind;
   const std::int64_t used = consumed_dims(indices);
+  ATHANOR_CHECK_INDEX(used == 0 || self.dim() > 0, "invalid index of a 0-dim tensor; x.item<T>() gives its number");
   ATHANOR_CHECK_INDEX(used <= self.dim(), "too many indices for tensor of dimension ", self.dim(), ": got ", used);
   Indexed out{self, {}};
   std::int64_t dim = 0, place = 0;
@@ -112,22 +113,29 @@ bool is_one_mask(ArrayRef<indexing::TensorIndex> indices) {
   return masks == 1;
 }
 
-void assign(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices, const TensorBase& value) {
+void assign(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices, const TensorBase& value, bool accumulate) {
+  ATHANOR_CHECK_VALUE(
+      !indices.empty(),
+      "Passing an empty index list to Tensor::index_put_() is not valid syntax; use x.copy_ or x.fill_");
   const Indexed at = apply(self, indices);
   // As in PyTorch: converted where memory is copied or filled; what is put at places has to have their dtype.
   const bool converted = !at.advanced || (value.numel() == 1 && is_one_mask(indices));
   TensorBase v = value.dtype() == self.dtype() || !converted ? value : ops::to_dtype(value, self.dtype());
   while (v.dim() > 0 && v.size(0) == 1) v = ops::squeeze(v, 0);  // as NumPy: leading ones do not count
   if (at.advanced) {
-    ops::index_put_with_(at.view, at.tensors, v);
+    ops::index_put_with_(at.view, at.tensors, v, accumulate);
     return;
   }
-  ops::copy_(at.view, v);
+  if (accumulate)
+    ops::add_(at.view, v);
+  else
+    ops::copy_(at.view, v);
 }
 
 }  // namespace
 
 Tensor Tensor::index(ArrayRef<indexing::TensorIndex> indices) const {
+  ATHANOR_CHECK_VALUE(!indices.empty(), "Passing an empty index list to Tensor::index() is not valid syntax");
   const Indexed at = apply(*this, indices);
   if (at.advanced) return ops::index_with(at.view, at.tensors);
   if (!at.view.is_same(*this)) return at.view;
@@ -136,15 +144,27 @@ Tensor Tensor::index(ArrayRef<indexing::TensorIndex> indices) const {
 Tensor Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const {
   return index(ArrayRef<indexing::TensorIndex>(indices.begin(), indices.size()));
 }
-Tensor& Tensor::index_put_(ArrayRef<indexing::TensorIndex> indices, const Tensor& value) {
-  assign(*this, indices, value);
-  return *this;
+Tensor& Tensor::index_put_(ArrayRef<indexing::TensorIndex> indices, const Tensor& value, bool accumulate) const {
+  assign(*this, indices, value, accumulate);
+  return const_cast<Tensor&>(*this);
 }
-Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value) {
-  return index_put_(ArrayRef<indexing::TensorIndex>(indices.begin(), indices.size()), value);
+Tensor& Tensor::index_put_(ArrayRef<indexing::TensorIndex> indices, const Scalar& value, bool accumulate) const {
+  return index_put_(indices, Tensor(ops::full({}, value, options())), accumulate);
 }
-Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, const Scalar& value) {
-  return index_put_(indices, Tensor(ops::full({}, value, options())));
+Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value,
+                           bool accumulate) const {
+  return index_put_(ArrayRef<indexing::TensorIndex>(indices.begin(), indices.size()), value, accumulate);
+}
+Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, const Scalar& value,
+                           bool accumulate) const {
+  return index_put_(ArrayRef<indexing::TensorIndex>(indices.begin(), indices.size()), value, accumulate);
+}
+Tensor Tensor::index_put(ArrayRef<indexing::TensorIndex> indices, const Tensor& value, bool accumulate) const {
+  return clone().index_put_(indices, value, accumulate);
+}
+Tensor Tensor::index_put(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value,
+                         bool accumulate) const {
+  return index_put(ArrayRef<indexing::TensorIndex>(indices.begin(), indices.size()), value, accumulate);
 }
 
 std::string Tensor::toString() const {
@@ -161,5 +181,38 @@ std::string Tensor::str() const {
 void Tensor::print() const { std::cout << "[" << toString() << " " << detail::str(sizes()) << "]\n"; }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t) { return out << t.str(); }
+
+namespace indexing {
+
+std::ostream& operator<<(std::ostream& out, const Slice& slice) {
+  return out << slice.start() << ":" << slice.stop() << ":" << slice.step();
+}
+
+std::ostream& operator<<(std::ostream& out, const TensorIndex& index) {
+  using Kind = TensorIndex::Kind;
+  switch (index.kind()) {
+    case Kind::None:
+      return out << "None";
+    case Kind::Ellipsis:
+      return out << "...";
+    case Kind::Integer:
+      return out << index.integer();
+    case Kind::Boolean:
+      return out << (index.boolean() ? "true" : "false");
+    case Kind::Slice:
+      return out << index.slice();
+    case Kind::Tensor:
+      break;
+  }
+  return out << Tensor(index.tensor());
+}
+
+std::ostream& operator<<(std::ostream& out, const std::vector<TensorIndex>& indices) {
+  out << "(";
+  for (std::size_t i = 0; i < indices.size(); ++i) out << (i ? ", " : "") << indices[i];
+  return out << ")";
+}
+
+}  // namespace indexing
 
 }  // namespace athanor

@@ -17,6 +17,24 @@ namespace athanor {
 class Tensor;
 using TensorList = ArrayRef<Tensor>;
 
+/// What Tensor::storage() gives: the storage's own methods by ->, libtorch's names by a point. Each address of bytes is
+/// that of the storage's first, wherever in it the tensor begins; it is of host memory, and pending work is waited for.
+class StorageHandle : public IntrusivePtr<Storage> {
+ public:
+  explicit StorageHandle(IntrusivePtr<Storage> storage) : IntrusivePtr<Storage>(std::move(storage)) {}
+  void* mutable_data() const;
+  const void* const_data() const { return mutable_data(); }
+  void* data() const { return mutable_data(); }
+  template <class T>
+  T* data() const {
+    return static_cast<T*>(mutable_data());
+  }
+  std::size_t nbytes() const { return get()->nbytes(); }
+  Device device() const { return get()->device(); }
+  bool is_alias_of(const StorageHandle& other) const { return get() == other.get(); }
+};
+static_assert(sizeof(StorageHandle) == sizeof(IntrusivePtr<Storage>));
+
 class Tensor : public TensorBase {
  public:
   Tensor() = default;
@@ -42,9 +60,18 @@ class Tensor : public TensorBase {
   /// The part selected by a mix of integers, Slice(), None, "...", bools and tensors, as libtorch.
   Tensor index(ArrayRef<indexing::TensorIndex> indices) const;
   Tensor index(std::initializer_list<indexing::TensorIndex> indices) const;
-  Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value);
-  Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Scalar& value);
-  Tensor& index_put_(ArrayRef<indexing::TensorIndex> indices, const Tensor& value);
+  /// Writes values, or one number, to that part, where they are broadcast to it. With `accumulate` they are added; then
+  /// a place that is named twice gets both. Throws ValueError for an empty list of indices.
+  Tensor& index_put_(ArrayRef<indexing::TensorIndex> indices, const Tensor& value, bool accumulate = false) const;
+  Tensor& index_put_(ArrayRef<indexing::TensorIndex> indices, const Scalar& value, bool accumulate = false) const;
+  Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value,
+                     bool accumulate = false) const;
+  Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Scalar& value,
+                     bool accumulate = false) const;
+  /// The same on a copy.
+  Tensor index_put(ArrayRef<indexing::TensorIndex> indices, const Tensor& value, bool accumulate = false) const;
+  Tensor index_put(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value,
+                   bool accumulate = false) const;
   Tensor operator[](std::int64_t i) const { return select(0, i); }
   Tensor operator[](const Tensor& i) const { return index({indexing::TensorIndex(i)}); }
 
@@ -60,9 +87,9 @@ class Tensor : public TensorBase {
 
   // Autograd.
   bool is_leaf() const { return athanor::is_leaf(*this); }
-  Tensor& requires_grad_(bool on = true) {
+  Tensor& requires_grad_(bool on = true) const {
     athanor::set_requires_grad(*this, on);
-    return *this;
+    return const_cast<Tensor&>(*this);
   }
   const Tensor& set_requires_grad(bool on) const {
     athanor::set_requires_grad(*this, on);
@@ -101,14 +128,63 @@ class Tensor : public TensorBase {
   /// Makes this handle's tensor be `other`'s data (geometry and storage), keeping its identity and autograd state.
   void set_data(const Tensor& other) const;
 
+  // Memory.
+  /// The bytes behind the tensor, by libtorch's names.
+  const StorageHandle& storage() const { return static_cast<const StorageHandle&>(TensorBase::storage()); }
+  /// Gives the tensor these sizes, in its own storage where they fit into that; else in a new one, which begins with
+  /// the old elements, and which views of the old one do not follow. What no old element fills has any value. Throws
+  /// Error for a tensor that requires grad and for negative sizes.
+  Tensor& resize_(IntArrayRef sizes, std::optional<MemoryFormat> format = std::nullopt) const;
+  Tensor& resize_as_(const Tensor& like, std::optional<MemoryFormat> format = std::nullopt) const {
+    return resize_(like.sizes(), format);
+  }
+  /// Makes this a tensor on `source`'s memory, of the same sizes and strides; without one, an empty tensor. Throws
+  /// Error for another dtype.
+  Tensor& set_(const Tensor& source) const;
+  Tensor& set_() const;
+  /// The same with a geometry of its own; no strides means row-major.
+  Tensor& set_(const Tensor& source, std::int64_t storage_offset, IntArrayRef size, IntArrayRef stride = {}) const;
+  Tensor& set_(const StorageHandle& source, std::int64_t storage_offset, IntArrayRef size,
+               IntArrayRef stride = {}) const;
+  /// Same storage, offset, sizes and strides.
+  bool is_set_to(const Tensor& other) const;
+  /// The layout that results made like this tensor should have: ChannelsLast, ChannelsLast3d or Contiguous.
+  MemoryFormat suggest_memory_format() const;
+
+  /// Index of the device; -1 for the host.
+  DeviceIndex get_device() const { return device().index(); }
+  std::int64_t nelement() const { return numel(); }
+  /// Whether the only element is not zero. Throws Error unless there is exactly one.
+  bool is_nonzero() const;
+  /// Writes a number where all indices are the same. wrap: a matrix that is higher than wide has another diagonal
+  /// below. Throws Error for fewer than two dims, or more than two of unequal sizes.
+  Tensor& fill_diagonal_(const Scalar& value, bool wrap = false) const;
+  /// self ** exponent in double. Throws Error unless the tensor is of that dtype.
+  Tensor& float_power_(const Tensor& exponent) const;
+  Tensor& float_power_(const Scalar& exponent) const;
+
   // Conversions that libtorch spells as methods.
   Tensor to(DType dtype, bool non_blocking, bool copy, std::optional<MemoryFormat> format) const {
     return to(TensorOptions(dtype), non_blocking, copy, format);
   }
+  /// Also `x.to({kCUDA, 1})`.
+  Tensor to(Device device, bool non_blocking = false, bool copy = false,
+            std::optional<MemoryFormat> format = std::nullopt) const {
+    return to(TensorOptions(device), non_blocking, copy, format);
+  }
+  Tensor to(DeviceType device, bool non_blocking = false, bool copy = false,
+            std::optional<MemoryFormat> format = std::nullopt) const {
+    return to(TensorOptions(device), non_blocking, copy, format);
+  }
+  Tensor to(const char* device) const { return to(Device(device)); }
+  Tensor to(const std::string& device) const { return to(Device(device)); }
   Tensor toType(DType dtype) const { return to(dtype); }
   Tensor cpu() const { return to(TensorOptions(Device())); }
   Tensor cuda() const { return to(TensorOptions(Device(DeviceType::CUDA))); }
   Tensor cuda(Device device) const { return to(TensorOptions(device)); }
+  // A lone 0 is a dim, though it could be the false of `unbiased`.
+  Tensor var(int dim) const { return var(IntArrayRef(std::int64_t{dim})); }
+  Tensor std(int dim) const { return std(IntArrayRef(std::int64_t{dim})); }
   /// The transposed view: dimensions reversed.
   Tensor T() const;
 
@@ -133,6 +209,24 @@ static_assert(sizeof(Tensor) == sizeof(TensorBase));
 std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
 #include "athanor/ops/functions.inc"
+
+/// x.index(…) and x.index_put_(…) as functions.
+inline Tensor index(const Tensor& x, std::initializer_list<indexing::TensorIndex> indices) { return x.index(indices); }
+inline Tensor& index_put_(const Tensor& x, std::initializer_list<indexing::TensorIndex> indices, const Tensor& value,
+                          bool accumulate = false) {
+  return x.index_put_(indices, value, accumulate);
+}
+inline Tensor index_put(const Tensor& x, std::initializer_list<indexing::TensorIndex> indices, const Tensor& value,
+                        bool accumulate = false) {
+  return x.index_put(indices, value, accumulate);
+}
+inline Tensor var(const Tensor& x, int dim) { return x.var(dim); }
+inline Tensor std(const Tensor& x, int dim) { return x.std(dim); }
+inline bool is_nonzero(const Tensor& x) { return x.is_nonzero(); }
+/// The dtype in which a binary op of the two computes.
+DType result_type(const Tensor& a, const Tensor& b);
+DType result_type(const Tensor& a, const Scalar& b);
+inline DType result_type(const Scalar& a, const Tensor& b) { return result_type(b, a); }
 
 inline Tensor Tensor::operator-() const { return neg(); }
 

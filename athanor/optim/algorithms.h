@@ -103,6 +103,25 @@ class Adam : public Optimizer {
 class AdamWOptions : public AdamOptions {
  public:
   AdamWOptions(double lr = 1e-3) : AdamOptions(lr) { weight_decay(1e-2); }
+  std::unique_ptr<OptimizerOptions> clone() const override { return std::make_unique<AdamWOptions>(*this); }
+  // The setters again, so that a chain of them stays AdamWOptions.
+#define ATHANOR_ADAMW_ARG(type, name) \
+  using AdamOptions::name;            \
+  AdamWOptions& name(const type& v) { \
+    AdamOptions::name(v);             \
+    return *this;                     \
+  }
+  ATHANOR_ADAMW_ARG(double, lr)
+  ATHANOR_ADAMW_ARG(double, eps)
+  ATHANOR_ADAMW_ARG(double, weight_decay)
+  ATHANOR_ADAMW_ARG(bool, amsgrad)
+  ATHANOR_ADAMW_ARG(bool, maximize)
+#undef ATHANOR_ADAMW_ARG
+  using AdamOptions::betas;
+  AdamWOptions& betas(std::tuple<double, double> b) {
+    AdamOptions::betas(b);
+    return *this;
+  }
 };
 
 class AdamW : public Adam {

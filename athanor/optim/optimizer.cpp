@@ -35,6 +35,20 @@ void Optimizer::zero_grad(bool set_to_none) {
     }
 }
 
+std::vector<Tensor> Optimizer::parameters() const {
+  std::vector<Tensor> all;
+  for (const auto& group : groups_) all.insert(all.end(), group.params().begin(), group.params().end());
+  return all;
+}
+
+void Optimizer::add_parameters(const std::vector<Tensor>& parameters) {
+  if (groups_.empty()) return add_param_group(OptimizerParamGroup(parameters));
+  add_param_group(OptimizerParamGroup(parameters));  // checks them
+  groups_.pop_back();
+  auto& first = groups_.front().params();
+  first.insert(first.end(), parameters.begin(), parameters.end());
+}
+
 std::size_t Optimizer::size() const {
   std::size_t n = 0;
   for (const auto& g : groups_) n += g.params().size();

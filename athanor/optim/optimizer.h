@@ -30,6 +30,9 @@ class OptimizerOptions {
   virtual void set_values(const std::map<std::string, double>& values) = 0;
 };
 
+/// The same options, with the same values, of the same algorithm.
+inline bool operator==(const OptimizerOptions& a, const OptimizerOptions& b) { return a.values() == b.values(); }
+
 #define ATHANOR_OPTIM_ARG(type, name, initial)          \
  public:                                                \
   auto name(const type& v)->decltype(*this) {           \
@@ -100,9 +103,15 @@ class Optimizer {
   std::vector<OptimizerParamGroup>& param_groups() { return groups_; }
   const std::vector<OptimizerParamGroup>& param_groups() const { return groups_; }
   OptimizerOptions& defaults() { return *defaults_; }
+  const OptimizerOptions& defaults() const { return *defaults_; }
   std::size_t size() const;
+  /// All parameters, group by group.
+  std::vector<Tensor> parameters() const;
+  /// Adds to the first group, for which the rules of add_param_group hold.
+  void add_parameters(const std::vector<Tensor>& parameters);
   /// State by parameter.
   std::unordered_map<TensorImpl*, ParamState>& state() { return state_; }
+  const std::unordered_map<TensorImpl*, ParamState>& state() const { return state_; }
 
   OptimizerStateDict state_dict() const;
   /// Throws ValueError if groups or shapes do not match; then nothing is changed.

@@ -18,6 +18,7 @@ using DeviceIndex = std::int8_t;
 /// A device name: type and index; index -1 means "the host" for cpu and "the current one" for cuda.
 class Device {
  public:
+  using Type = DeviceType;
   constexpr Device(DeviceType type = DeviceType::CPU, DeviceIndex index = -1) : type_(type), index_(index) {}
   /// cuda:index, as PyTorch takes integers for devices. Throws Error for a negative one.
   Device(int cuda_index);

@@ -18,13 +18,17 @@ class TensorOptions {
   TensorOptions(DType t) : dtype_(t) {}
   TensorOptions(Device d) : device_(d) {}
   TensorOptions(DeviceType d) : device_(Device(d)) {}
+  TensorOptions(const char* device) : device_(Device(device)) {}
+  TensorOptions(const std::string& device) : device_(Device(device)) {}
   TensorOptions(Layout) {}
   TensorOptions(MemoryFormat f) : memory_format_(f) {}
 
   [[nodiscard]] TensorOptions dtype(std::optional<DType> t) const { return with(&TensorOptions::dtype_, t); }
   [[nodiscard]] TensorOptions device(std::optional<Device> d) const { return with(&TensorOptions::device_, d); }
   [[nodiscard]] TensorOptions device(DeviceType t, DeviceIndex index = -1) const { return device(Device(t, index)); }
-  [[nodiscard]] TensorOptions layout(Layout) const { return *this; }
+  /// cuda:index, as libtorch.
+  [[nodiscard]] TensorOptions device_index(DeviceIndex index) const { return device(DeviceType::CUDA, index); }
+  [[nodiscard]] TensorOptions layout(std::optional<Layout>) const { return *this; }
   [[nodiscard]] TensorOptions pinned_memory(bool on) const { return with(&TensorOptions::pinned_, on); }
   [[nodiscard]] TensorOptions memory_format(std::optional<MemoryFormat> f) const {
     return with(&TensorOptions::memory_format_, f);
@@ -33,6 +37,8 @@ class TensorOptions {
 
   DType dtype() const { return dtype_.value_or(get_default_dtype()); }
   Device device() const { return device_.value_or(Device()); }
+  DeviceIndex device_index() const { return device().index(); }
+  Layout layout() const { return kStrided; }
   bool requires_grad() const { return requires_grad_; }
   bool pinned_memory() const { return pinned_; }
   bool has_dtype() const { return dtype_.has_value(); }
@@ -60,5 +66,7 @@ inline TensorOptions dtype(DType t) { return TensorOptions(t); }
 inline TensorOptions device(Device d) { return TensorOptions(d); }
 inline TensorOptions requires_grad(bool on = true) { return TensorOptions().requires_grad(on); }
 inline TensorOptions layout(Layout l) { return TensorOptions(l); }
+inline TensorOptions device_index(DeviceIndex index) { return TensorOptions().device_index(index); }
+inline TensorOptions memory_format(MemoryFormat f) { return TensorOptions(f); }
 
 }  // namespace athanor

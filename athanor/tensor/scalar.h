@@ -56,7 +56,9 @@ class Scalar {
     if (__builtin_expect(!fits(dtype), 0)) throw_misfit(dtype, what);
   }
   double toDouble() const { return to<double>(); }
+  float toFloat() const { return to<float>(); }
   std::int64_t toLong() const { return to<std::int64_t>(); }
+  int toInt() const { return to<int>(); }
   bool toBool() const { return to<bool>(); }
   Scalar operator-() const { return kind_ == Kind::Double ? Scalar(-double_) : Scalar(-int_); }
   /// Same value, an integer and a float included.

@@ -64,6 +64,8 @@ class TensorBase {
   bool defined() const { return static_cast<bool>(impl_); }
   void reset() { impl_.reset(); }
   TensorImpl* impl() const { return impl_.get(); }
+  /// The same, by libtorch's name: what Optimizer::state() is asked with.
+  TensorImpl* unsafeGetTensorImpl() const { return impl_.get(); }
   bool is_same(const TensorBase& o) const { return impl_ == o.impl_; }
   std::uint32_t use_count() const { return impl_ ? impl_->use_count() : 0; }
 

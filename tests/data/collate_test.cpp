@@ -48,8 +48,8 @@ struct NamedDataset : datasets::Dataset<NamedDataset, Named::Type> {
 }  // namespace
 
 TEST(DefaultCollate, EndsALoadersTransforms) {
-  auto loader = make_data_loader<samplers::SequentialSampler>(NamedDataset().map(transforms::Collate<Named::Type>()),
-                                                              DataLoaderOptions(3).workers(2));
+  auto loader = make_data_loader<samplers::SequentialSampler>(
+      NamedDataset().map(transforms::DefaultCollate<Named::Type>()), DataLoaderOptions(3).workers(2));
   std::int64_t sum = 0;
   for (auto& batch : *loader) sum += batch.at("square").sum().item<std::int64_t>();
   EXPECT_EQ(sum, 30);
