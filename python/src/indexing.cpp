@@ -67,6 +67,7 @@ std::vector<TensorIndex> to_indices(PyObject* key) {
   const Py_ssize_t n = PySequence_Fast_GET_SIZE(key);
   indices.reserve(static_cast<std::size_t>(n));
   for (Py_ssize_t i = 0; i < n; ++i) indices.push_back(to_index(PySequence_Fast_GET_ITEM(key, i)));
+  if (indices.empty()) indices.emplace_back(indexing::Ellipsis);  // x[()] is all of x; C++ takes no empty list
   return indices;
 }
 

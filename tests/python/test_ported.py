@@ -54,6 +54,14 @@ class IndicesInTensors(unittest.TestCase):
             x[key] = value
             self.assertEqual(x.tolist(), torch.ones(2, 3).tolist())
 
+    def test_no_index_at_all_is_the_whole_tensor(self):
+        x = torch.zeros(2)
+        x[()] = 3
+        self.assertEqual(x[()].tolist(), [3, 3])
+        number = torch.tensor(1.0)
+        number[()] = 2
+        self.assertEqual(number[()].item(), 2)
+
     def test_what_is_no_index(self):
         x = torch.zeros(3)
         with self.assertRaisesRegex(TypeError, "slice indices must be integers or None"):
