@@ -73,7 +73,7 @@ class ReadyQueue {
   Pending* last_ = nullptr;
 };
 
-/// Nodes from which some input edge can be reached; only they need to run. A graph that is made later may reach any.
+/// Nodes from which some input edge can be reached, the inputs among them. A graph that is made later may reach any.
 class Needed final : public athanor::detail::WantedEdges {
  public:
   Needed(const std::vector<Edge>& roots, const std::vector<Edge>& inputs) {
@@ -82,7 +82,7 @@ class Needed final : public athanor::detail::WantedEdges {
     std::uint64_t oldest = UINT64_MAX;
     for (const Edge& e : inputs)
       if (e.node) {
-        needed_.insert(e.node.get());
+        leads_.emplace(e.node.get(), false);
         oldest = std::min(oldest, e.node->sequence_nr());
       }
     if (InnerGraph::any()) oldest = 0;
@@ -99,15 +99,20 @@ class Needed final : public athanor::detail::WantedEdges {
     std::sort(order.begin(), order.end(), [](Node* a, Node* b) { return a->sequence_nr() < b->sequence_nr(); });
     for (Node* n : order) {
       bool leads = n->has_inner_graph();
-      for (std::size_t i = 0; i < n->num_edges() && !leads; ++i) leads = needed_.count(n->edge(i).node.get()) != 0;
-      if (leads) needed_.insert(n);
+      for (std::size_t i = 0; i < n->num_edges() && !leads; ++i) leads = contains(n->edge(i).node.get());
+      if (leads) leads_[n] = true;
     }
   }
-  bool contains(const Node* n) const { return needed_.count(n) != 0; }
+  bool contains(const Node* n) const { return leads_.count(n) != 0; }
+  /// Whether it has to run: an input that leads to no other one is where the walk ends.
+  bool runs(const Node& n) const {
+    const auto at = leads_.find(&n);
+    return at != leads_.end() && (at->second || n.variable());
+  }
   bool leads(const Node* n) const override { return contains(n); }
 
  private:
-  std::unordered_set<const Node*> needed_;
+  std::unordered_map<const Node*, bool> leads_;
 };
 
 /// Sums what broadcasting had repeated.
@@ -286,7 +291,7 @@ std::vector<TensorBase> run(const std::vector<Edge>& roots, std::vector<TensorBa
     if (captures_here)
       for (const Capture& c : capture->second)  // more than once where an inner graph led to the node, too
         if (p->grads[c.nr].defined()) add_to(captured[c.index], p->grads[c.nr]);
-    if (ends_here || (needed && (!needed->contains(&node) || (leaf && !plan.accumulate)))) {
+    if (ends_here || (needed && (!needed->runs(node) || (leaf && !plan.accumulate)))) {
       ready.recycle(p);
       continue;
     }

@@ -64,6 +64,15 @@ TEST(WantedGradients, OpsComputeOnlyThoseThatAreUsed) {
   EXPECT_EQ(products(a.mm(b).mm(b).mm(b.detach()).sum(), {a}), 3);
 }
 
+TEST(WantedGradients, TheWalkEndsAtAnInputThatLeadsToNoOther) {
+  const Tensor a = randn({4, 4}).requires_grad_(), b = randn({4, 4}).requires_grad_();
+  const Tensor middle = a.mm(b);
+  EXPECT_EQ(products((middle.mm(b) * 2).sum(), {middle}), 1);
+  EXPECT_EQ(products((middle.mm(b) * 2).sum(), {middle, a}), 2);
+  const Tensor normal = batch_norm(randn({8, 3}).requires_grad_(), {}, {}, {}, {}, true, 0.1, 1e-5);
+  EXPECT_TRUE(grad({(normal * 3).sum()}, {normal})[0].equal(full({8, 3}, 3.0)));
+}
+
 TEST(WantedGradients, ABackwardInsideAnotherAsksForItsOwn) {
   const Tensor a = tensor({2.0}).requires_grad_(), b = tensor({3.0}).requires_grad_();
   const Tensor middle = Asking::apply(a, b * 1);
