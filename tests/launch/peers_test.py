@@ -16,7 +16,7 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and "--fail" in sys.argv:
     sys.exit(3 if dist.get_rank() == 1 else 0)
 x = torch.full((3,), float(dist.get_rank() + 1))
 dist.all_reduce(x)
-print("sum", x.tolist(), "of", dist.get_world_size())
+sys.stdout.write(f"sum {x.tolist()} of {dist.get_world_size()}\\n")  # at once, also without a buffer
 dist.destroy_process_group()
 """
 
