@@ -109,6 +109,23 @@ TEST(Roll, ShiftsAroundTheEnds) {
       }
 }
 
+TEST(Roll, ShiftsOneDimOfRowsShortAndLong) {
+  for (DType t : {kBool, kShort, kFloat, kDouble})
+    for (int layout : {0, 1})
+      for (const Dims& sizes : {Dims{3, 1}, Dims{50, 3}, Dims{4, 5, 3}, Dims{7, 300}, Dims{3, 5000}})
+        for (std::size_t dim = 0; dim < sizes.size(); ++dim)
+          for (std::int64_t shift : {1, -1, 2, 700, -700}) {
+            const Box in = values(t, sizes, layout, 1), out = make(t, sizes, layout);
+            call(roll_kernel, out.view(), in.view(), IntArrayRef({shift}),
+                 IntArrayRef({static_cast<std::int64_t>(dim)}));
+            for (std::int64_t i = 0; i < out.numel(); ++i) {
+              Dims at = coordinates(sizes, i);
+              at[dim] = ((at[dim] - shift) % sizes[dim] + sizes[dim]) % sizes[dim];
+              ASSERT_EQ(out.get(i), in.get(position(sizes, at)));
+            }
+          }
+}
+
 TEST(Repeat, TilesTrailingDims) {
   for (DType t : {kShort, kFloat, kBool})
     for (int layout : {0, 1, 2}) {

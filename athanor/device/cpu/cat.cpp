@@ -278,6 +278,54 @@ void roll_blocks(const View& out, const View& in, const DimVector& shift, int di
   part(0, size - k, k);
 }
 
+/// Copies `bytes` bytes that do not overlap, from the end on, each block loaded before it is stored. Where `to` lies a
+/// little beyond `from` in its page, as in a roll of page-aligned tensors, going forward makes each load wait for the
+/// store before it.
+void copy_backwards(char* to, const char* from, std::int64_t bytes) {
+  constexpr std::int64_t kBlockBytes = 128;
+  for (; bytes >= kBlockBytes; bytes -= kBlockBytes) {
+    char block[kBlockBytes];
+    std::memcpy(block, from + bytes - kBlockBytes, kBlockBytes);
+    std::memcpy(to + bytes - kBlockBytes, block, kBlockBytes);
+  }
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+/// One dim rolled by little: all is copied as if it were one row, then what wraps around in each row is put right.
+/// False if that would not pay.
+bool roll_dense(const View& out, const View& in, const DimVector& shift) {
+  if (!out.contiguous || !in.contiguous || out.dtype != in.dtype || out.numel * item_of(out) >= kStreamBytes)
+    return false;
+  int dim = -1;
+  for (int d = 0; d < out.ndim; ++d) {
+    if (shift[static_cast<std::size_t>(d)] == 0) continue;
+    if (dim >= 0) return false;
+    dim = d;
+  }
+  if (dim < 0) return false;
+  std::int64_t inner = 1;
+  for (int d = dim + 1; d < out.ndim; ++d) inner *= out.sizes[d];
+  const std::int64_t size = out.sizes[dim], k = shift[static_cast<std::size_t>(dim)];
+  const std::int64_t row = size * inner, rows = out.numel / row;
+  const std::int64_t wraps = std::min(k, size - k);  // entries of each row that the one long row would get wrong
+  constexpr std::int64_t kShortRow = 4096;           // bytes; moving such rows one by one costs more
+  if (rows == 1 || (row * item_of(out) > kShortRow && wraps * 8 > size)) return false;
+  const bool up = k == wraps;
+  const std::int64_t item = item_of(out), moved = wraps * inner * item, bytes = out.numel * item - moved;
+  char* const to = out.ptr<char>() + (up ? moved : 0);
+  const char* const from = in.ptr<char>() + (up ? 0 : moved);
+  parallel_for(0, (bytes + kGrainBytes - 1) / kGrainBytes, 1, [&](std::int64_t b, std::int64_t e) {
+    const std::int64_t begin = b * kGrainBytes, n = std::min(e * kGrainBytes, bytes) - begin;
+    copy_backwards(to + begin, from + begin, n);
+  });
+  const DimVector sizes{rows, wraps * inner}, strides{row, 1};
+  const std::int64_t rest = (row - wraps * inner) * item;
+  const OwnedGeometry o(out.ptr<char>() + (up ? 0 : rest), out.dtype, sizes, strides);
+  const OwnedGeometry i(in.ptr<char>() + (up ? rest : 0), in.dtype, sizes, strides);
+  copy(o.view(), i.view());
+  return true;
+}
+
 void roll_cpu(const View& out, const View& in, IntArrayRef shifts, IntArrayRef dims) {
   if (out.numel == 0) return;
   DimVector shift(static_cast<std::size_t>(out.ndim), 0);
@@ -286,7 +334,7 @@ void roll_cpu(const View& out, const View& in, IntArrayRef shifts, IntArrayRef d
     auto& s = shift[static_cast<std::size_t>(dims[k])];
     s = (s + shifts[k] % size + size) % size;
   }
-  roll_blocks(out, in, shift, 0);
+  if (!roll_dense(out, in, shift)) roll_blocks(out, in, shift, 0);
 }
 
 void repeat_cpu(const View& out, const View& in) {

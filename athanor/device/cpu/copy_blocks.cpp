@@ -48,7 +48,21 @@ void bfloat16_to_float(float* HWY_RESTRICT to, const std::uint16_t* HWY_RESTRICT
 
 void float_to_bfloat16(std::uint16_t* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::int64_t n) {
   const auto* bits = reinterpret_cast<const std::uint32_t*>(from);
-  for (std::int64_t i = 0; i < n; ++i) {
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<std::uint32_t> wide;
+  const hn::Rebind<std::uint16_t, decltype(wide)> narrow;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(wide));
+  const auto rounded = [&](const std::uint32_t* p) HWY_ATTR {
+    const auto u = hn::LoadU(wide, p), upper = hn::ShiftRight<16>(u);
+    const auto nearest =
+        hn::ShiftRight<16>(hn::Add(u, hn::Add(hn::Set(wide, 0x7fff), hn::And(upper, hn::Set(wide, 1)))));
+    const auto nan = hn::RebindMask(wide, hn::IsNaN(hn::BitCast(hn::RebindToFloat<decltype(wide)>(), u)));
+    return hn::IfThenElse(nan, hn::Or(upper, hn::Set(wide, 0x40)), nearest);
+  };
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::TruncateTo(narrow, rounded(bits + i)), narrow, to + i);
+#endif
+  for (; i < n; ++i) {
     const std::uint32_t u = bits[i];
     const std::uint32_t rounded = (u + 0x7fffU + ((u >> 16) & 1U)) >> 16;
     const std::uint32_t nan = (u >> 16) | 0x40U;

@@ -65,21 +65,26 @@ void search_sorted(const View& out, const View& sequence, const View& values, co
   const T* const from = dense.as<T>();
   const std::int64_t n = sequence.size(-1);
   const std::int64_t row = sequence.ndim > 1 ? values.size(-1) : std::max<std::int64_t>(1, values.numel);
-  if (!sorter.defined()) {
+  // Each probe of a key costs less than making one of an element: for many values the keys are made first.
+  if (!sorter.defined() && values.numel < sequence.numel) {
     const auto keys_of_row = [&](std::int64_t r) {
       return [p = from + r * n](std::int64_t i) { return order_key(p[i]); };
     };
     return search_values<T>(out, values, keys_of_row, n, row, right);
   }
-  const Dense order(sorter);
   const HostBuffer<KeyOf<T>> keys(sequence.numel);
+  const auto keys_of_row = [&](std::int64_t r) { return [p = keys.data() + r * n](std::int64_t i) { return p[i]; }; };
+  if (!sorter.defined()) {
+    for (std::int64_t i = 0; i < sequence.numel; ++i) keys[i] = order_key(from[i]);
+    return search_values<T>(out, values, keys_of_row, n, row, right);
+  }
+  const Dense order(sorter);
   for (std::int64_t i = 0; i < sequence.numel; ++i) {
     const std::int64_t at = order.as<std::int64_t>()[i];
     ATHANOR_CHECK_INDEX(at >= 0 && at < n, "torch.searchsorted(): sorter index out of range: ", at,
                         " for a sequence of size ", n);
     keys[i] = order_key(from[i / n * n + at]);
   }
-  const auto keys_of_row = [&](std::int64_t r) { return [p = keys.data() + r * n](std::int64_t i) { return p[i]; }; };
   search_values<T>(out, values, keys_of_row, n, row, right);
 }
 

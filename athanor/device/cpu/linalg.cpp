@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "athanor/base/parallel.h"
+#include "athanor/device/cpu/gemm.h"
 
 namespace athanor::cpu {
 namespace {
 
-constexpr std::int64_t kPanel = 64;       // columns eliminated at a time
+constexpr std::int64_t kPanel = 32;       // rows or columns eliminated at a time; the rest is products of matrices
 constexpr std::int64_t kGrain = 1 << 15;  // multiplications for which a second thread pays
 
 /// Matrix `index` of a batch, with its strides.
@@ -57,18 +58,55 @@ template <class T>
 void subtract_scaled(T* __restrict y, const T* __restrict x, T a, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] -= a * x[i];
 }
-/// Inner product in an order that depends on the length alone.
+/// Columns of a row-major matrix of `stride`, side by side: column k at to + k * rows.
 template <class T>
-T dot(const T* x, const T* y, std::int64_t n) {
-  constexpr int kParts = 16;
-  T part[kParts] = {};
-  std::int64_t i = 0;
-  for (; i + kParts <= n; i += kParts)
-    for (int j = 0; j < kParts; ++j) part[j] += x[i + j] * y[i + j];
-  for (int j = 0; i < n; ++i, ++j) part[j] += x[i] * y[i];
-  for (int half = kParts / 2; half > 0; half /= 2)
-    for (int j = 0; j < half; ++j) part[j] += part[j + half];
-  return part[0];
+void load_columns(T* to, const T* from, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t k = 0; k < columns; ++k) to[k * rows + i] = from[i * stride + k];
+}
+template <class T>
+void store_columns(T* to, std::int64_t stride, const T* from, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t k = 0; k < columns; ++k) to[i * stride + k] = from[k * rows + i];
+}
+
+/// A part of a matrix.
+template <class T>
+struct Block {
+  T* data;
+  std::int64_t row, column;
+};
+
+/// c (m, n) -= a (m, k) b (k, n).
+template <class T>
+void subtract_product(Block<T> c, Block<const T> a, Block<const T> b, std::int64_t m, std::int64_t n, std::int64_t k) {
+  if (m == 0 || n == 0 || k == 0) return;
+  GemmProblem g;
+  g.dtype = dtype_of_v<T>;
+  g.m = m;
+  g.n = n;
+  g.k = k;
+  g.a = a.data;
+  g.a_row = a.row;
+  g.a_col = a.column;
+  g.b = b.data;
+  g.b_row = b.row;
+  g.b_col = b.column;
+  g.c = c.data;
+  g.bias = c.data;
+  g.c_row = g.bias_row = c.row;
+  g.c_col = g.bias_col = c.column;
+  g.alpha = -1;
+  g.beta = 1;
+  gemm(g);
+}
+
+template <class T>
+bool is_upper(const T* a, std::int64_t n) {
+  for (std::int64_t i = 1; i < n; ++i)
+    for (std::int64_t j = 0; j < i; ++j)
+      if (a[i * n + j] != T(0)) return false;
+  return true;
 }
 
 /// P A = L U in place, row-major; pivots[k] is the row exchanged with row k. Gives the sign of P, and the first column
@@ -77,61 +115,82 @@ template <class T>
 int factor_lu(T* a, std::int64_t n, std::vector<std::int64_t>& pivots, std::int64_t& singular) {
   pivots.resize(static_cast<std::size_t>(n));
   singular = -1;
+  if (is_upper(a, n)) {
+    for (std::int64_t k = n; k-- > 0;) {
+      pivots[static_cast<std::size_t>(k)] = k;
+      if (a[k * n + k] == T(0)) singular = k;
+    }
+    return 1;
+  }
   int sign = 1;
+  std::vector<T> panel(static_cast<std::size_t>(n * std::min(n, kPanel)));
   for (std::int64_t begin = 0; begin < n; begin += kPanel) {
-    const std::int64_t end = std::min(begin + kPanel, n);
-    for (std::int64_t k = begin; k < end; ++k) {
+    const std::int64_t end = std::min(begin + kPanel, n), rows = n - begin, columns = end - begin;
+    load_columns(panel.data(), a + begin * n + begin, n, rows, columns);
+    for (std::int64_t k = 0; k < columns; ++k) {
+      T* const column = panel.data() + k * rows;
       std::int64_t best = k;
-      for (std::int64_t i = k + 1; i < n; ++i)
-        if (std::abs(a[i * n + k]) > std::abs(a[best * n + k])) best = i;
-      pivots[static_cast<std::size_t>(k)] = best;
+      for (std::int64_t i = k + 1; i < rows; ++i)
+        if (std::abs(column[i]) > std::abs(column[best])) best = i;
+      pivots[static_cast<std::size_t>(begin + k)] = begin + best;
       if (best != k) {
-        std::swap_ranges(a + k * n, a + k * n + n, a + best * n);
+        T* const row = a + (begin + k) * n;
+        std::swap_ranges(row, row + n, a + (begin + best) * n);
+        for (std::int64_t j = 0; j < columns; ++j)
+          std::swap(panel[static_cast<std::size_t>(j * rows + k)], panel[static_cast<std::size_t>(j * rows + best)]);
         sign = -sign;
       }
-      const T pivot = a[k * n + k];
+      const T pivot = column[k];
       if (pivot == T(0)) {
-        if (singular < 0) singular = k;
+        if (singular < 0) singular = begin + k;
         continue;
       }
-      for (std::int64_t i = k + 1; i < n; ++i) {
-        const T l = a[i * n + k] /= pivot;
-        subtract_scaled(a + i * n + k + 1, a + k * n + k + 1, l, end - k - 1);
+      for (std::int64_t i = k + 1; i < rows; ++i) column[i] /= pivot;
+      for (std::int64_t j = k + 1; j < columns; ++j) {
+        T* const other = panel.data() + j * rows;
+        subtract_scaled(other + k + 1, column + k + 1, other[k], rows - k - 1);
       }
     }
-    // The panel's rows right of it, then everything below: a row at a time, which stays in the first cache.
+    store_columns(a + begin * n + begin, n, panel.data(), rows, columns);
+    // The panel's rows right of it, then everything below.
     for (std::int64_t k = begin; k < end; ++k)
       for (std::int64_t i = k + 1; i < end; ++i)
         subtract_scaled(a + i * n + end, a + k * n + end, a[i * n + k], n - end);
-    parallel_for(end, n, 1 + kGrain / ((end - begin) * (n - end) + 1), [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t i = first; i < last; ++i)
-        for (std::int64_t k = begin; k < end; ++k)
-          subtract_scaled(a + i * n + end, a + k * n + end, a[i * n + k], n - end);
-    });
+    subtract_product<T>({a + end * n + end, n, 1}, {a + end * n + begin, n, 1}, {a + begin * n + end, n, 1}, n - end,
+                        n - end, end - begin);
   }
   return sign;
 }
 
-/// b (n, m) = (L U)⁻¹ P b in place. Columns are cut into strips, each on its own.
+/// b (n, m) = (L U)⁻¹ P b in place: what earlier panels of rows contribute to one, then within it.
 template <class T>
 void solve_factored(const T* lu, const std::vector<std::int64_t>& pivots, T* b, std::int64_t n, std::int64_t m) {
   for (std::int64_t k = 0; k < n; ++k) {
     const std::int64_t other = pivots[static_cast<std::size_t>(k)];
     if (other != k) std::swap_ranges(b + k * m, b + k * m + m, b + other * m);
   }
-  constexpr std::int64_t kStrip = 64;
-  parallel_for(0, (m + kStrip - 1) / kStrip, 1 + kGrain / (n * n * kStrip + 1),
-               [&](std::int64_t first, std::int64_t last) {
-                 const std::int64_t begin = first * kStrip, width = std::min(last * kStrip, m) - begin;
-                 for (std::int64_t i = 0; i < n; ++i)
-                   for (std::int64_t k = 0; k < i; ++k)
-                     subtract_scaled(b + i * m + begin, b + k * m + begin, lu[i * n + k], width);
-                 for (std::int64_t i = n; i-- > 0;) {
-                   for (std::int64_t k = i + 1; k < n; ++k)
-                     subtract_scaled(b + i * m + begin, b + k * m + begin, lu[i * n + k], width);
-                   for (std::int64_t j = 0; j < width; ++j) b[i * m + begin + j] /= lu[i * n + i];
-                 }
-               });
+  const auto each_strip = [&](const auto& fn) { parallel_for(0, m, 1 + kGrain / (kPanel * kPanel), fn); };
+  for (std::int64_t begin = 0; begin < n; begin += kPanel) {
+    const std::int64_t end = std::min(begin + kPanel, n);
+    subtract_product<T>({b + begin * m, m, 1}, {lu + begin * n, n, 1}, {b, m, 1}, end - begin, m, begin);
+    each_strip([&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = begin; i < end; ++i)
+        for (std::int64_t k = begin; k < i; ++k)
+          subtract_scaled(b + i * m + first, b + k * m + first, lu[i * n + k], last - first);
+    });
+  }
+  for (std::int64_t begin = (n - 1) / kPanel * kPanel; n > 0 && begin >= 0; begin -= kPanel) {
+    const std::int64_t end = std::min(begin + kPanel, n);
+    subtract_product<T>({b + begin * m, m, 1}, {lu + begin * n + end, n, 1}, {b + end * m, m, 1}, end - begin, m,
+                        n - end);
+    each_strip([&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = end; i-- > begin;) {
+        for (std::int64_t k = i + 1; k < end; ++k)
+          subtract_scaled(b + i * m + first, b + k * m + first, lu[i * n + k], last - first);
+        for (std::int64_t j = first; j < last; ++j) b[i * m + j] /= lu[i * n + i];
+      }
+    });
+  }
 }
 
 template <class T>
@@ -187,21 +246,26 @@ void cholesky(const View& out, const View& a, const char* op) {
     std::vector<T> l;
     for (std::int64_t b = first; b < last; ++b) {
       load(l, a, b);
-      for (std::int64_t j = 0; j < n; ++j) {
-        T* row = l.data() + j * n;
-        const T rest = row[j] - dot(row, row, j);
-        ATHANOR_CHECK_TYPE(
-            LinAlgError, rest > 0, op, batch > 1 ? ": (Batch element " : "", batch > 1 ? std::to_string(b) + ")" : "",
-            ": The factorization could not be completed because the input is not positive-definite (the ",
-            "leading minor of order ", j + 1, " is not positive-definite).");
-        row[j] = std::sqrt(rest);
-        parallel_for(j + 1, n, 1 + kGrain / (j + 1), [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t i = begin; i < end; ++i) {
-            T* lower = l.data() + i * n;
-            lower[j] = (lower[j] - dot(lower, row, j)) / row[j];
-          }
-        });
-        std::fill(row + j + 1, row + n, T(0));
+      std::vector<T> panel(static_cast<std::size_t>(n * std::min(n, kPanel)));
+      for (std::int64_t start = 0; start < n; start += kPanel) {
+        const std::int64_t end = std::min(start + kPanel, n), rows = n - start, columns = end - start;
+        T* const from = l.data() + start * n;
+        subtract_product<T>({from + start, n, 1}, {from, n, 1}, {from, 1, n}, rows, columns, start);
+        load_columns(panel.data(), from + start, n, rows, columns);
+        for (std::int64_t j = 0; j < columns; ++j) {
+          T* const column = panel.data() + j * rows;
+          ATHANOR_CHECK_TYPE(LinAlgError, column[j] > 0, op, batch > 1 ? ": (Batch element " : "",
+                             batch > 1 ? std::to_string(b) + ")" : "",
+                             ": The factorization could not be completed because the input is not positive-definite ",
+                             "(the leading minor of order ", start + j + 1, " is not positive-definite).");
+          column[j] = std::sqrt(column[j]);
+          for (std::int64_t i = j + 1; i < rows; ++i) column[i] /= column[j];
+          for (std::int64_t k = j + 1; k < columns; ++k)
+            subtract_scaled(panel.data() + k * rows + k, column + k, column[k], rows - k);
+          std::fill_n(column, j, T(0));
+        }
+        store_columns(from + start, n, panel.data(), rows, columns);
+        for (std::int64_t i = start; i < end; ++i) std::fill(l.data() + i * n + end, l.data() + i * n + n, T(0));
       }
       store(out, b, l);
     }

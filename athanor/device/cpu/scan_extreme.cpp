@@ -52,12 +52,20 @@ void scan_extreme_line(const T* in, std::int64_t n, T* values, std::int64_t* ind
     if (starts[c].rank < earlier.rank) starts[c] = earlier;
   }
   each_chunk([&](std::int64_t c, std::int64_t begin, std::int64_t end) {
+    // A branch: most lines have few new extremes or nothing else, and the next step need not wait for this one.
     State s = starts[c];
+    T value = s.place < 0 ? T() : in[s.place];
     for (std::int64_t i = begin; i < end; ++i) {
-      s.take(State::rank_of(in[i]), i);
+      const T next = in[i];
+      const auto rank = State::rank_of(next);
+      if (rank >= s.rank) {
+        s.rank = rank;
+        s.place = i;
+        value = next;
+      }
+      values[i] = value;
       indices[i] = s.place;
     }
-    for (std::int64_t i = begin; i < end; ++i) values[i] = in[indices[i]];
   });
 }
 

@@ -16,6 +16,7 @@ constexpr std::int64_t kBlock = 256;   // positions whose losses are summed toge
 constexpr std::int64_t kGrain = 8192;  // logits for which a second thread pays
 
 double load_one(const View& v, std::int64_t offset) {
+  if (v.dtype == DType::Float) return static_cast<double>(v.ptr<const float>()[offset]);
   double x = 0;
   load_line(&x, DType::Double, element(v.data, offset, v.item_size()), v.dtype, 1, 1);
   return x;
