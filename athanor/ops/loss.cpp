@@ -12,6 +12,7 @@
 #include "athanor/ops/loss_op.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
+#include "athanor/ops/pointwise_op.h"
 #include "athanor/ops/promote.h"
 #include "athanor/ops/reduce.h"
 #include "athanor/ops/reduce_extreme.h"
@@ -306,14 +307,83 @@ Tensor l1_loss(const Tensor& self_, const Tensor& target_, std::int64_t reductio
   return reduced("l1_loss", abs(sub(self, target)), reduction);
 }
 
+namespace {
+
+/// With d = |self - target| and m = min(d * factor, top): m (d - half m), a parabola that goes on as a straight line.
+template <class Derived>
+struct KneeLoss : BinaryPointwise<Derived, BinaryOp::Sub> {
+  static constexpr bool accepts_hidden = false;
+  double factor, top, half;
+  SavedTensor x, t;
+  KneeLoss(double factor, double top, double half) : factor(factor), top(top), half(half) {}
+
+  void run(const Tensor& out, const Tensor& self, const Tensor& target) {
+    // In place as far as possible: memory is what these passes wait for.
+    launch(binary_kernel, BinaryOp::Sub, out, self, target, Scalar(1), Scalar(0));
+    launch(unary_kernel, UnaryOp::Abs, out, out, Scalar(0), Scalar(0));
+    const Tensor m = detail::empty_tensor(out.sizes(), out.dtype(), out.device(), out.strides());
+    scale_to(m, out);
+    launch(unary_kernel, UnaryOp::ClampMax, m, factor == 1 ? out : m, Scalar(top), Scalar(0));
+    launch(binary_kernel, BinaryOp::Sub, out, out, m, Scalar(half), Scalar(0));
+    launch(binary_kernel, BinaryOp::Mul, out, out, m, Scalar(1), Scalar(0));
+  }
+  void save(const Node&, const Tensor& self, const Tensor& target) {
+    x.save(self);
+    t.save(target);
+  }
+  void grad(GradCall& g) {
+    const Tensor d = sub(g.get(x), g.get(t));
+    Tensor into_self;
+    if (GradMode::is_enabled()) {
+      into_self = mul(g.grad(), clamp(factor == 1 ? d : mul(d, factor), -top, top));
+    } else {
+      scale_to(d, d);
+      launch(unary_kernel, UnaryOp::Clamp, d, d, Scalar(-top), Scalar(top));
+      launch(binary_kernel, BinaryOp::Mul, d, d, g.grad(), Scalar(1), Scalar(0));
+      into_self = d;
+    }
+    if (g.needs(0)) g.set(0, into_self);
+    if (g.needs(1)) g.set(1, neg(into_self));
+  }
+
+ private:
+  /// out = in * factor, unless that is `in` as it is.
+  void scale_to(const Tensor& out, const Tensor& in) const {
+    if (factor != 1) launch(binary_scalar_kernel, BinaryOp::Mul, out, in, Scalar(factor), false, Scalar(1), Scalar(0));
+  }
+};
+
+struct SmoothL1Loss : KneeLoss<SmoothL1Loss> {
+  static constexpr const char* schema = "smooth_l1_loss(Tensor self, Tensor target) -> Tensor";
+  explicit SmoothL1Loss(double beta) : KneeLoss(1 / beta, 1, 0.5 * beta) {}
+};
+struct HuberLoss : KneeLoss<HuberLoss> {
+  static constexpr const char* schema = "huber_loss(Tensor self, Tensor target) -> Tensor";
+  explicit HuberLoss(double delta) : KneeLoss(1, delta, 0.5) {}
+};
+
+/// Whether a KneeLoss fits: its numbers are ones of the tensors' dtypes too, and these no integers.
+bool has_knee(const Tensor& self, const Tensor& target, double at) {
+  if (!self.defined() || !target.defined()) return false;
+  for (const Tensor* t : {&self, &target}) {
+    if (!is_floating_point(t->dtype())) return false;
+    const double most = t->dtype() == DType::Half || t->dtype() == DType::BFloat16 ? 1e3 : 1e30;
+    if (at < 1 / most || at > most) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 /// |d| - beta / 2, or d² / (2 beta) where |d| < beta.
 ATHANOR_FUNCTION("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor | function");
 Tensor smooth_l1_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduction, double beta) {
   const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
   ATHANOR_CHECK(beta >= 0, "smooth_l1_loss does not support negative values for beta, got ", beta);
   if (beta == 0) return l1_loss(self, target, reduction);
+  if (has_knee(self, target, beta)) return reduced("smooth_l1_loss", call(SmoothL1Loss(beta), self, target), reduction);
   const Tensor d = abs(sub(self, target));
-  const Tensor loss = where(lt(d, beta), mul(square(d), 0.5 / beta), sub(d, 0.5 * beta));
+  const Tensor loss = where(lt(d, beta), div(mul(square(d), 0.5), beta), sub(d, 0.5 * beta));
   return reduced("smooth_l1_loss", loss, reduction);
 }
 
@@ -322,6 +392,7 @@ ATHANOR_FUNCTION("huber_loss(Tensor self, Tensor target, int reduction=1, float 
 Tensor huber_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduction, double delta) {
   const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
   ATHANOR_CHECK(delta > 0, "huber_loss does not support non-positive values for delta, got ", delta);
+  if (has_knee(self, target, delta)) return reduced("huber_loss", call(HuberLoss(delta), self, target), reduction);
   const Tensor d = abs(sub(self, target));
   const Tensor loss = where(le(d, delta), mul(square(d), 0.5), mul(sub(d, 0.5 * delta), delta));
   return reduced("huber_loss", loss, reduction);

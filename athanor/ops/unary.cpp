@@ -302,9 +302,11 @@ struct Logit : UnaryOfInput<Logit, UnaryOp::Logit> {
   Scalar p0() const { return eps.value_or(-1.0); }
   Tensor slope(const Tensor& g, const Tensor& v) const {
     const double low = eps.value_or(0.0);
-    const Tensor inside = logical_and(ge(v, low), le(v, 1 - low));
+    const Tensor product = mul(v, rsub(v, 1));
+    // Negative exactly where v is outside [0, 1].
+    const Tensor inside = eps ? logical_and(ge(v, low), le(v, 1 - low)) : ge(product, 0);
     const Scalar outside = eps ? 0.0 : std::numeric_limits<double>::quiet_NaN();
-    return where(inside, div(g, mul(v, rsub(v, 1))), outside);
+    return where(inside, div(g, product), outside);
   }
 };
 

@@ -1,4 +1,7 @@
 // Expected values were computed with PyTorch in float64.
+#include <cmath>
+#include <limits>
+
 #include "numeric.h"
 
 namespace athanor {
@@ -113,6 +116,31 @@ TEST(ElementwiseLosses, AgreeWithPyTorch) {
   expect_values(hinge_embedding_loss(a, sign), {1.1666666666666667});
   expect_values(margin_ranking_loss(a, b, tensor({1.0, -1.0, 1.0}, kDouble), 0.5), {0.3333333333333333});
   expect_values(soft_margin_loss(a, sign), {1.216530782});
+}
+
+TEST(ElementwiseLosses, KneesHoldForExtremeNumbersBroadcastsAndMixedDtypes) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  Tensor x = tensor({inf, nan, -2.0, 0.0, 1.0}, kFloat).requires_grad_();
+  const Tensor zero = zeros({1}, kFloat);
+  const Tensor smooth = smooth_l1_loss(x, zero, 0, 0.5), huber = huber_loss(x, zero, 0, 0.5);
+  EXPECT_EQ(list(smooth)[0], inf);
+  EXPECT_EQ(list(huber)[0], inf);
+  EXPECT_TRUE(std::isnan(list(smooth)[1]) && std::isnan(list(huber)[1]));
+  smooth.sum().backward();
+  const std::vector<double> slope = list(x.grad());
+  EXPECT_EQ(slope[0], 1);
+  EXPECT_TRUE(std::isnan(slope[1]));
+  EXPECT_EQ((std::vector<double>{slope[2], slope[3], slope[4]}), (std::vector<double>{-1, 0, 1}));
+  // A knee too narrow for the dtype leaves the straight line.
+  const Tensor half = tensor({-2.0, 0.0, 1.0}, kHalf);
+  EXPECT_EQ(list(smooth_l1_loss(half, zero.to(kHalf), 0, 1e-6)), (std::vector<double>{2, 0, 1}));
+  EXPECT_EQ(list(smooth_l1_loss(half.to(kFloat), zero, 0, 1e-42)), (std::vector<double>{2, 0, 1}));
+  // Rows against a column of another dtype, and no elements.
+  Tensor rows = values({2, 3}, kDouble, 1).requires_grad_(), column = values({2, 1}, kDouble, 2).requires_grad_();
+  gradcheck([](const std::vector<Tensor>& in) { return smooth_l1_loss(in[0], in[1], 1, 0.3); }, {rows, column});
+  EXPECT_EQ(huber_loss(rows, zero, 0).dtype(), kDouble);
+  EXPECT_EQ(smooth_l1_loss(zeros({0, 2}), zeros({0, 2}), 0).numel(), 0);
+  expect_close(smooth_l1_loss(rows.t(), column.t().t().expand({2, 3}).t(), 0), smooth_l1_loss(rows, column, 0).t());
 }
 
 TEST(ElementwiseLosses, GradientsToSecondOrder) {

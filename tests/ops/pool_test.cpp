@@ -112,6 +112,34 @@ TEST(AdaptivePool, GradientsToSecondOrder) {
   gradcheck([](const std::vector<Tensor>& in) { return adaptive_avg_pool3d(in[0], {2, 3, 2}); }, {volume});
 }
 
+TEST(AdaptivePool, WideWindowsOfStridedRowsAreMeans) {
+  const Tensor x = values({2, 5, 3, 150}, kFloat, 3).transpose(1, 2);  // rows are dense, planes are not
+  const Tensor pooled = adaptive_avg_pool2d(x, {2, 2});
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < 2; ++j)
+      expect_close(pooled.select(3, j).select(2, i), x.narrow(2, 2 * i, 3).narrow(3, 75 * j, 75).mean({2, 3}), 1e-5,
+                   1e-6);
+  expect_close(adaptive_avg_pool2d(x.to(kHalf), 1).to(kFloat), x.mean({2, 3}, true), 1e-2, 1e-2);
+  EXPECT_EQ(adaptive_avg_pool2d(x, {0, 2}).numel(), 0);
+}
+
+TEST(EmbeddingBag, RowsTakenFourAtATimeGiveTheSameBits) {
+  const Tensor table = values({12, 19}, kFloat, 4);
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < 31; ++i) rows.push_back(i * 7 % 12);
+  const Tensor indices = tensor(rows, kLong), offsets = tensor(std::vector<std::int64_t>{0, 0, 3, 13}, kLong);
+  const Tensor ones_of_all = ones({31}, kFloat);
+  for (const std::int64_t padding : {-1, 5}) {  // with rows to skip, and without
+    const auto pad = padding < 0 ? std::optional<std::int64_t>() : std::optional<std::int64_t>(padding);
+    const Tensor fast = std::get<0>(embedding_bag(table, indices, offsets, false, 0, false, Tensor(), false, pad));
+    const Tensor slow = std::get<0>(embedding_bag(table, indices, offsets, false, 0, false, ones_of_all, false, pad));
+    const Tensor columns = table.t().contiguous().t();
+    EXPECT_TRUE(equal(fast, slow));
+    EXPECT_TRUE(
+        equal(fast, std::get<0>(embedding_bag(columns, indices, offsets, false, 0, false, Tensor(), false, pad))));
+  }
+}
+
 TEST(Pool, KeepsChannelsLastAndTakesUnbatchedInput) {
   const Tensor x = values({2, 3, 6, 6}, kFloat, 1);
   const Tensor last = x.contiguous(MemoryFormat::ChannelsLast);

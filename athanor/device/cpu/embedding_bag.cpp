@@ -41,7 +41,12 @@ class Bags {
     std::fill(sums_.begin(), sums_.end(), Wide<T>(0));
     std::int64_t* const places = places_.defined() ? places_.ptr<std::int64_t>() + bag * width_ : nullptr;
     if (places) std::fill_n(places, width_, -1);
-    for (std::int64_t i = begin; i < end; ++i) {
+    std::int64_t i = begin;
+    if (mode_ != BagMode::Max && !weights_.defined() && weight_.stride(1) == 1) {
+      i = add_by_four(begin, end);
+      counted = i - begin;
+    }
+    for (; i < end; ++i) {
       const std::int64_t row = index_at(indices_, i);
       if (row == padding_) continue;
       const T* from = weight_.ptr<T>() + row * weight_.stride(0);
@@ -58,6 +63,24 @@ class Bags {
   }
 
  private:
+  /// Adds rows in their order, four in a pass over the sums, up to padding or the last few; returns where it stopped.
+  std::int64_t add_by_four(std::int64_t i, std::int64_t end) {
+    Wide<T>* __restrict const sums = sums_.data();
+    for (; i + 4 <= end; i += 4) {
+      const T* from[4];
+      for (int k = 0; k < 4; ++k) {
+        const std::int64_t row = index_at(indices_, i + k);
+        if (row == padding_) return i;
+        from[k] = weight_.ptr<T>() + row * weight_.stride(0);
+      }
+      const T* __restrict a = from[0], * __restrict b = from[1], * __restrict c = from[2], * __restrict e = from[3];
+      for (std::int64_t d = 0; d < width_; ++d)
+        sums[d] = sums[d] + static_cast<Wide<T>>(a[d]) + static_cast<Wide<T>>(b[d]) + static_cast<Wide<T>>(c[d]) +
+                  static_cast<Wide<T>>(e[d]);
+    }
+    return i;
+  }
+
   void add(const T* from, Wide<T> factor) {
     const std::int64_t step = weight_.stride(1);
     Wide<T>* const sums = sums_.data();

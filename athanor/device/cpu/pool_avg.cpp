@@ -102,15 +102,21 @@ Wide<T> run_sum(const T* p, std::int64_t n) {
 template <class T>
 class AvgForward {
  public:
-  explicit AvgForward(const AvgShape& s) : s_(s), by_channel_(s.channels > 1 && s.large.channel_step == 1) {}
+  explicit AvgForward(const AvgShape& s)
+      : s_(s),
+        by_channel_(s.channels > 1 && s.large.channel_step == 1),
+        by_lines_(!by_channel_ && s.stride == 0 && s.large.step[2] == 1) {}
 
   void run() const {
     const std::int64_t rows = s_.small.size[0] * s_.small.size[1];
     const std::int64_t tasks = by_channel_ ? s_.batch * rows : s_.batch * s_.channels;
     const std::int64_t cost = s_.batch * s_.channels * s_.large.plane() / std::max<std::int64_t>(tasks, 1);
     parallel_for(0, tasks, 1 + 16384 / (cost + 1), [&](std::int64_t begin, std::int64_t end) {
+      std::vector<Wide<T>> line(by_lines_ ? static_cast<std::size_t>(s_.large.size[2]) : 0);
       for (std::int64_t t = begin; t < end; ++t) {
-        if (by_channel_)
+        if (by_lines_)
+          for (std::int64_t r = 0; r < rows; ++r) row_by_line(t / s_.channels, t % s_.channels, r, line.data());
+        else if (by_channel_)
           row(t / rows, 0, t % rows);
         else
           for (std::int64_t r = 0; r < rows; ++r) row(t / s_.channels, t % s_.channels, r);
@@ -142,6 +148,29 @@ class AvgForward {
     }
   }
 
+  /// A row of adaptive windows: they share their lines, which are added up first, side by side.
+  void row_by_line(std::int64_t n, std::int64_t c, std::int64_t r, Wide<T>* HWY_RESTRICT line) const {
+    const std::int64_t d = r / s_.small.size[1], h = r % s_.small.size[1], width = s_.large.size[2];
+    const Span &sd = s_.spans[0][d], &sh = s_.spans[1][h];
+    const T* in = static_cast<const T*>(s_.large.data) + n * s_.large.batch_step + c * s_.large.channel_step;
+    T* out = static_cast<T*>(s_.small.data) + n * s_.small.batch_step + c * s_.small.channel_step +
+             d * s_.small.step[0] + h * s_.small.step[1];
+    std::fill_n(line, width, Wide<T>(0));
+    for (std::int64_t i = sd.begin; i < sd.end; ++i)
+      for (std::int64_t j = sh.begin; j < sh.end; ++j)
+        add_lanes<T, 1>(in + i * s_.large.step[0] + j * s_.large.step[1], 1, width, line);
+    for (std::int64_t x = 0; x < s_.small.size[2]; ++x) {
+      const Span& sw = s_.spans[2][x];
+      const std::int64_t taps = sw.end - sw.begin;
+      Wide<T> sum = 0;
+      if (taps < 32)
+        for (std::int64_t k = sw.begin; k < sw.end; ++k) sum += line[k];
+      else
+        sum = run_sum(line + sw.begin, taps);
+      out[x * s_.small.step[2]] = static_cast<T>(sum / static_cast<Wide<T>>(s_.divide_by(sd, sh, sw)));
+    }
+  }
+
   Wide<T> one(const T* in, const Span& sd, const Span& sh, const Span& sw) const {
     Wide<T> sum = 0;
     for (std::int64_t i = sd.begin; i < sd.end; ++i)
@@ -169,7 +198,7 @@ class AvgForward {
   }
 
   const AvgShape& s_;
-  const bool by_channel_;
+  const bool by_channel_, by_lines_;
 };
 
 /// Gradient: every output spreads its share over its window. One plane at a time, summed in the wide type.

@@ -4,6 +4,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
+#include <array>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -336,6 +337,8 @@ class MaxPoolBackward {
   MaxPoolBackward(const View& din, const View& dout, const View& indices, const PoolParams& params)
       : in_(pool_data(din)), out_(pool_data(dout)), index_(pool_data(indices)), w_(params) {
     small_ = indices.dtype == DType::Byte;
+    if (small_)
+      for (int rank = 0; rank < 256; ++rank) distance_[static_cast<std::size_t>(rank)] = distance(rank);
     channels_ = din.size(1);
     batch_ = din.size(0);
     tiles_ = small_ && in_.dense() && out_.dense() && index_.dense() && (w_.kernel[2] == 2 || w_.kernel[2] == 3);
@@ -378,16 +381,11 @@ class MaxPoolBackward {
       at = sums.data();
     }
     std::fill_n(at, in_.plane(), Wide<T>(0));
-    for (std::int64_t d = 0; d < out_.size[0]; ++d)
-      for (std::int64_t h = 0; h < out_.size[1]; ++h)
-        for (std::int64_t x = 0; x < out_.size[2]; ++x) {
-          const std::int64_t i = index_at + d * index_.step[0] + h * index_.step[1] + x * index_.step[2];
-          const std::int64_t p = small_ ? from_rank(static_cast<const std::uint8_t*>(index_.data)[i], d, h, x)
-                                        : static_cast<const std::int64_t*>(index_.data)[i];
-          ATHANOR_CHECK_INDEX(p >= 0 && p < in_.plane(), "max_pool_backward: index ", p,
-                              " lies outside an input plane of ", in_.plane(), " elements");
-          at[p] += static_cast<Wide<T>>(grad[d * out_.step[0] + h * out_.step[1] + x * out_.step[2]]);
-        }
+    if (small_) {
+      scatter_small(grad, static_cast<const std::uint8_t*>(index_.data) + index_at, at);
+    } else {
+      scatter_places(grad, static_cast<const std::int64_t*>(index_.data) + index_at, at);
+    }
     if (!apart) return;
     for (std::int64_t i = 0; i < in_.size[0]; ++i)
       for (std::int64_t j = 0; j < in_.size[1]; ++j)
@@ -395,17 +393,49 @@ class MaxPoolBackward {
           to[i * in_.step[0] + j * in_.step[1] + k * in_.step[2]] = static_cast<T>(*at++);
   }
 
-  std::int64_t from_rank(int rank, std::int64_t d, std::int64_t h, std::int64_t x) const {
+  void check_place(std::int64_t p) const {
+    ATHANOR_CHECK_INDEX(p >= 0 && p < in_.plane(), "max_pool_backward: index ", p, " lies outside an input plane of ",
+                        in_.plane(), " elements");
+  }
+
+  void scatter_places(const T* grad, const std::int64_t* index, Wide<T>* at) const {
+    for (std::int64_t d = 0; d < out_.size[0]; ++d)
+      for (std::int64_t h = 0; h < out_.size[1]; ++h)
+        for (std::int64_t x = 0; x < out_.size[2]; ++x) {
+          const std::int64_t p = index[d * index_.step[0] + h * index_.step[1] + x * index_.step[2]];
+          check_place(p);
+          at[p] += static_cast<Wide<T>>(grad[d * out_.step[0] + h * out_.step[1] + x * out_.step[2]]);
+        }
+  }
+
+  /// Every rank's distance from its window's start comes from a table: no divisions for each element.
+  void scatter_small(const T* grad, const std::uint8_t* index, Wide<T>* at) const {
+    const std::int64_t plane = in_.plane();
+    for (std::int64_t d = 0; d < out_.size[0]; ++d)
+      for (std::int64_t h = 0; h < out_.size[1]; ++h) {
+        const std::uint8_t* ranks = index + d * index_.step[0] + h * index_.step[1];
+        const T* from = grad + d * out_.step[0] + h * out_.step[1];
+        std::int64_t start = (w_.start(0, d) * in_.size[1] + w_.start(1, h)) * in_.size[2] + w_.start(2, 0);
+        for (std::int64_t x = 0; x < out_.size[2]; ++x, start += w_.stride[2]) {
+          const std::int64_t p = start + distance_[ranks[x * index_.step[2]]];
+          if (static_cast<std::uint64_t>(p) >= static_cast<std::uint64_t>(plane)) [[unlikely]]
+            check_place(p);
+          at[p] += static_cast<Wide<T>>(from[x * out_.step[2]]);
+        }
+      }
+  }
+
+  std::int64_t distance(int rank) const {
     const std::int64_t k = rank % w_.kernel[2], rest = rank / w_.kernel[2];
-    const std::int64_t i = w_.start(0, d) + rest / w_.kernel[1] * w_.dil[0];
-    const std::int64_t j = w_.start(1, h) + rest % w_.kernel[1] * w_.dil[1];
-    return (i * in_.size[1] + j) * in_.size[2] + w_.start(2, x) + k * w_.dil[2];
+    const std::int64_t i = rest / w_.kernel[1] * w_.dil[0], j = rest % w_.kernel[1] * w_.dil[1];
+    return (i * in_.size[1] + j) * in_.size[2] + k * w_.dil[2];
   }
 
   const PoolData in_, out_, index_;
   const PoolWindow w_;
   bool small_ = false, tiles_ = false, pairs_ = false;
   std::int64_t channels_ = 0, batch_ = 0;
+  std::array<std::int64_t, 256> distance_{};  ///< of each rank from the start of its window, in the plane
 };
 
 void max_pool_run(const View& out, const View& indices, const View& in, const PoolParams& params) {
