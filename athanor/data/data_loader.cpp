@@ -40,6 +40,12 @@ WorkerException::WorkerException(std::exception_ptr original, std::size_t wanted
 
 namespace detail {
 
+namespace {
+thread_local std::size_t worker_number = 0;
+}  // namespace
+
+std::size_t WorkQueue::this_worker() { return worker_number; }
+
 struct WorkQueue::Shared {
   std::mutex mutex;
   std::condition_variable job_ready, result_ready, worker_gone;
@@ -88,7 +94,10 @@ WorkQueue::WorkQueue(std::size_t workers, std::chrono::milliseconds timeout)
   for (std::size_t i = 0; i < workers; ++i) {
     const std::lock_guard lock(shared_->mutex);
     try {
-      workers_->threads.emplace_back([shared = shared_] { shared->work(); });
+      workers_->threads.emplace_back([shared = shared_, i] {
+        worker_number = i;
+        shared->work();
+      });
     } catch (const std::system_error&) {
       // The system has no more threads; those there are will do.
       if (workers_->threads.empty()) throw;
@@ -134,7 +143,7 @@ void WorkQueue::wait(const std::function<bool()>& ready, const Job& take) {
   if (came && !ready()) std::rethrow_exception(shared_->failure);
   if (!came) {
     shared_->late = true;
-    ATHANOR_THROW(Error, "DataLoader: no batch within the timeout of ", timeout_.count(),
+    ATHANOR_THROW(Error, "Timeout in DataLoader: no batch within the timeout of ", timeout_.count(),
                   " ms; the dataset or its transforms are slower than expected, or stuck. DataLoaderOptions::timeout "
                   "sets another");
   }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "athanor/data/datasets.h"
@@ -62,6 +63,8 @@ class WorkQueue {
   WorkQueue& operator=(const WorkQueue&) = delete;
   /// A worker will run `make` and then `keep`, which runs under the queue's lock.
   void push(Job make, Job keep);
+  /// In a job: the number of the worker that runs it.
+  static std::size_t this_worker();
   /// Waits until `ready`, asked under the lock, says so, then runs `take` under the lock. Throws Error after the
   /// timeout.
   void wait(const std::function<bool()>& ready, const Job& take);
@@ -120,6 +123,7 @@ class DataLoader {
     return options_.drop_last() ? *n / b : (*n + b - 1) / b;
   }
   const DataLoaderOptions& options() const { return options_; }
+  /// Workers have copies of it, made when the first of them start.
   DatasetType& dataset() { return *dataset_; }
   SamplerType& sampler() { return sampler_; }
   /// The sampler's state just after the batch handed out last, whatever was fetched ahead.
@@ -167,6 +171,16 @@ class DataLoader {
     std::size_t arrivals = 0;
   };
 
+  /// One dataset for each worker: its own copy where there can be one, as in libtorch, so that get() may change what
+  /// the dataset holds. Tensors share their memory.
+  using Datasets = std::vector<std::shared_ptr<DatasetType>>;
+  std::shared_ptr<Datasets> datasets_of_workers() const {
+    auto all = std::make_shared<Datasets>(options_.workers(), dataset_);
+    if constexpr (!DatasetType::is_stateful && std::is_copy_constructible_v<DatasetType>)
+      for (auto& own : *all) own = std::make_shared<DatasetType>(*dataset_);
+    return all;
+  }
+
   void start(bool fresh) {
     queue_.reset();
     if (fresh) {
@@ -179,6 +193,8 @@ class DataLoader {
     exhausted_ = false;
     if (options_.workers() == 0) return;
     results_ = std::make_shared<Results>();
+    // They are kept from epoch to epoch, unless a worker that was left behind still has one.
+    if (!datasets_ || datasets_.use_count() > 1) datasets_ = datasets_of_workers();
     queue_ = std::make_unique<detail::WorkQueue>(options_.workers(),
                                                  options_.timeout().value_or(DataLoaderOptions::kDefaultTimeout));
     refill();
@@ -213,11 +229,14 @@ class DataLoader {
       std::optional<BatchRequest> request = draw();
       if (!request) return;
       auto made = std::make_shared<Result>();
-      queue_->push([made, dataset = dataset_, request = std::move(*request), after = sampler_.state(),
-                    randomness = randomness_] { *made = fetch(*dataset, request, after, randomness); },
-                   [made, results = results_, number = next_job_, ordered = options_.enforce_ordering()] {
-                     results->by_number[ordered ? number : results->arrivals++] = std::move(*made);
-                   });
+      queue_->push(
+          [made, datasets = datasets_, request = std::move(*request), after = sampler_.state(),
+           randomness = randomness_] {
+            *made = fetch(*(*datasets)[detail::WorkQueue::this_worker()], request, after, randomness);
+          },
+          [made, results = results_, number = next_job_, ordered = options_.enforce_ordering()] {
+            results->by_number[ordered ? number : results->arrivals++] = std::move(*made);
+          });
       ++next_job_;
     }
   }
@@ -263,6 +282,7 @@ class DataLoader {
   DataLoaderOptions options_;
   samplers::SamplerState delivered_;
   PhiloxState randomness_{0, 0};
+  std::shared_ptr<Datasets> datasets_;
   std::shared_ptr<Results> results_;
   std::size_t next_job_ = 0, next_result_ = 0, epochs_ = 0;
   bool exhausted_ = false;

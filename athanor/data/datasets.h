@@ -1,6 +1,7 @@
 #pragma once
-/// Datasets: a source of examples by index, transformations of it, and parts of it. `get_batch` is called by several
-/// worker threads at once and must be thread-safe; `get` of the datasets here is.
+/// Datasets: a source of examples by index, transformations of it, and parts of it. A loader's worker threads
+/// each have a copy of the dataset; what copies share, or a dataset that cannot be copied, must be safe to use by
+/// several threads at once. `get` of the datasets here is.
 
 #include <functional>
 #include <memory>

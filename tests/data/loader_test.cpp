@@ -126,6 +126,49 @@ TEST(DataLoader, AbandonedIterationJoinsItsWorkers) {
   EXPECT_EQ(again->data.size(0), 1);
 }
 
+/// Each call waits until all workers are in one, and notes which object it is that the thread uses.
+struct Owned : datasets::BatchDataset<Owned, std::size_t> {
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable all_here;
+    std::size_t workers = 0, arrived = 0;
+    std::set<const Owned*> objects;
+  };
+  Owned(std::shared_ptr<Shared> s, std::size_t n) : shared(std::move(s)), count(n) {}
+  std::size_t get_batch(ArrayRef<std::size_t> indices) override {
+    std::unique_lock lock(shared->mutex);
+    const std::size_t round = ++shared->arrived;
+    const std::size_t full = (round + shared->workers - 1) / shared->workers * shared->workers;
+    shared->all_here.notify_all();
+    ATHANOR_CHECK(shared->all_here.wait_for(lock, std::chrono::minutes(1), [&] { return shared->arrived >= full; }),
+                  "the other workers did not come");
+    shared->objects.insert(this);
+    ++calls;
+    most_calls = std::max(most_calls, calls);
+    return indices.front();
+  }
+  std::optional<std::size_t> size() const override { return count; }
+  static inline std::size_t most_calls = 0;
+  std::shared_ptr<Shared> shared;
+  std::size_t count, calls = 0;  // calls: of this copy, without a lock of its own
+};
+
+TEST(DataLoader, EveryWorkerHasACopyOfTheDatasetAndKeepsIt) {
+  const auto shared = std::make_shared<Owned::Shared>();
+  shared->workers = 3;
+  Owned::most_calls = 0;
+  auto loader =
+      make_data_loader<samplers::SequentialSampler>(Owned(shared, 3), DataLoaderOptions(1).workers(3).max_jobs(3));
+  for (int epoch = 1; epoch <= 2; ++epoch) {
+    std::vector<std::size_t> got;
+    for (const std::size_t first : *loader) got.push_back(first);
+    EXPECT_EQ(got, (std::vector<std::size_t>{0, 1, 2}));
+    EXPECT_EQ(shared->objects.size(), 3U);
+    EXPECT_EQ(Owned::most_calls, static_cast<std::size_t>(epoch));
+  }
+  EXPECT_EQ(shared->objects.count(&loader->dataset()), 0U);
+}
+
 /// Waits at one index until it is let go.
 struct Stuck : datasets::Dataset<Stuck> {
   struct Gate {
