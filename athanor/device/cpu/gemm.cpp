@@ -133,7 +133,7 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   if (problem.m == 0 || problem.n == 0 || batch.count == 0) return;
   GemmProblem g = problem;
   // The tiles store along rows of c, and skinny products are cheapest with few rows.
-  if ((g.c_row == 1 && g.c_col != 1) || (g.n == 1 && g.m > 1 && g.c_row != 1)) {
+  if ((g.c_row == 1 && g.c_col != 1) || (g.n == 1 && g.m > 1)) {
     std::swap(g.m, g.n);
     std::swap(g.a, g.b);
     std::swap(g.a_row, g.b_col);
