@@ -18,7 +18,11 @@ class TensorOptions {
   TensorOptions(DType t) : dtype_(t) {}
   TensorOptions(Device d) : device_(d) {}
   TensorOptions(DeviceType d) : device_(Device(d)) {}
-  TensorOptions(const char* device) : device_(Device(device)) {}
+  /// "cuda:1". A template, since 0 would be a null pointer: arange(0, 1, 0) is about numbers.
+  template <class T>
+  requires(std::is_convertible_v<const T&, const char*> && !std::is_integral_v<T> && !std::is_null_pointer_v<T>)
+      TensorOptions(const T& device)
+      : device_(Device(static_cast<const char*>(device))) {}
   TensorOptions(const std::string& device) : device_(Device(device)) {}
   TensorOptions(Layout) {}
   TensorOptions(MemoryFormat f) : memory_format_(f) {}
