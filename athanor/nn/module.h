@@ -101,6 +101,8 @@ class Module : public std::enable_shared_from_this<Module> {
   virtual void to(Device device, bool non_blocking = false);
   virtual void to(const TensorOptions& options, bool non_blocking = false);
   void to(DeviceType device, bool non_blocking = false) { to(Device(device), non_blocking); }
+  void to(const char* device, bool non_blocking = false) { to(Device(device), non_blocking); }
+  void to(const std::string& device, bool non_blocking = false) { to(Device(device), non_blocking); }
   void cpu() { to(Device()); }
   /// To the current cuda device, or to `device`: module->cuda(1).
   void cuda() { to(Device(DeviceType::CUDA)); }
