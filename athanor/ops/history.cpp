@@ -1,6 +1,7 @@
 #include "athanor/ops/history.h"
 
 #include <mutex>
+#include <utility>
 
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
@@ -8,6 +9,7 @@
 #include "athanor/ops/retain_grad.h"
 #include "athanor/ops/view.h"
 #include "athanor/tape/run_hooks.h"
+#include "athanor/tape/wanted_edges.h"
 
 namespace athanor {
 
@@ -65,6 +67,12 @@ void AccumulateGrad::apply(const GradList& in, GradList&) {
 
 namespace {
 
+/// Every gradient is wanted for as long as its scope.
+struct AllWanted {
+  ~AllWanted() { detail::wanted_edges = saved; }
+  const detail::WantedEdges* saved = std::exchange(detail::wanted_edges, nullptr);
+};
+
 /// In-place change of a view, seen from its base: routes the gradient of the viewed part through the op's node.
 class CopySlices final : public Node {
  public:
@@ -90,7 +98,11 @@ class CopySlices final : public Node {
     GradList inner_in(1);
     inner_in[0] = ops::clone(slice);
     GradList inner_out(inner_->num_edges());
-    inner_->apply(inner_in, inner_out);
+    {
+      // Its edges are not those that the backward walks; the first one's gradient goes on to the base.
+      const AllWanted all;
+      inner_->apply(inner_in, inner_out);
+    }
     if (inner_out.size() > 0 && inner_out[0].defined())
       ops::copy_(slice, inner_out[0]);
     else

@@ -94,6 +94,21 @@ TEST(WantedGradients, ABackwardInsideAnotherAsksForItsOwn) {
   EXPECT_EQ(inner[1].item<double>(), 2);
 }
 
+TEST(WantedGradients, AChangedViewPassesThemOnToItsBase) {
+  const Tensor x = tensor({1.0, 2.0, 3.0}).requires_grad_(), w = tensor({4.0, 5.0}).requires_grad_();
+  const auto changed = [&] {
+    const Tensor y = x * 2;
+    y.slice(0, 0, 2).mul_(w);
+    return y.sum();
+  };
+  const Tensor of_x = tensor({8.0, 10.0, 2.0}), of_w = tensor({2.0, 4.0});
+  EXPECT_TRUE(grad({changed()}, {x})[0].equal(of_x));
+  EXPECT_TRUE(grad({changed()}, {w})[0].equal(of_w));
+  const variable_list both = grad({changed()}, {w, x});
+  EXPECT_TRUE(both[0].equal(of_w));
+  EXPECT_TRUE(both[1].equal(of_x));
+}
+
 TEST(WantedGradients, EverySubsetOfANetworksTensorsGetsTheGradientsOfAll) {
   manual_seed(5);
   const Tensor x = randn({2, 3, 8, 8}, kDouble).requires_grad_();

@@ -444,10 +444,10 @@ void add_advanced() {
     r.cases[k].inplace = [=](Tensor& self, const Tensors& x) {
       index_put_with_(self, Tensors{x[1], Tensor(), x[2]}, x[3], k == 1);
     };
-  r.refusals = {
-      {"values that do not fit", [] { index_put_with(ones({3}), Tensors{zeros({2}, kLong)}, ones({3})); }, "index_put"},
-      {"another dtype", [] { index_put_with(ones({3}), Tensors{zeros({2}, kLong)}, ones({2}, kLong)); },
-       "source and destination dtypes match"}};
+  r.refusals = {{"values that do not fit", [] { index_put_with(ones({3}), Tensors{zeros({2}, kLong)}, ones({3})); },
+                 "shape mismatch"},
+                {"another dtype", [] { index_put_with(ones({3}), Tensors{zeros({2}, kLong)}, ones({2}, kLong)); },
+                 "source and destination dtypes match"}};
   add_row(r);
 }
 
