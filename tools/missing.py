@@ -73,19 +73,18 @@ REASONS = [
 # Those that the Python package has, written in Python or as names of what is here.
 IN_PYTHON = frozenset(f"torch.{name}" for name in """
 Tensor.H Tensor.as_subclass Tensor.bfloat16 Tensor.byte Tensor.coalesce Tensor.conj Tensor.corrcoef Tensor.cov
-Tensor.get_device Tensor.index_put Tensor.is_coalesced Tensor.is_complex Tensor.is_conj Tensor.is_meta Tensor.is_mps
-Tensor.is_neg Tensor.is_pinned Tensor.is_quantized Tensor.is_set_to Tensor.is_sparse Tensor.is_sparse_csr Tensor.is_xla
-Tensor.is_xpu Tensor.isreal Tensor.long Tensor.mH Tensor.nelement Tensor.new_tensor Tensor.numpy Tensor.pin_memory
-Tensor.real Tensor.resolve_conj Tensor.resolve_neg Tensor.short Tensor.to_dense Tensor.tolist Tensor.untyped_storage
-as_tensor asarray conj corrcoef cov from_numpy frombuffer get_num_threads is_complex is_conj is_grad_enabled
-is_inference_mode_enabled is_nonzero isreal linalg.matrix_norm linalg.norm nn.NLLLoss2d nn.RNNBase nn.RNNCellBase
-nn.UpsamplingBilinear2d nn.UpsamplingNearest2d nn.functional.adaptive_max_pool1d_with_indices
-nn.functional.adaptive_max_pool2d_with_indices nn.functional.adaptive_max_pool3d_with_indices
-nn.functional.native_channel_shuffle nn.functional.upsample nn.functional.upsample_bilinear
-nn.functional.upsample_nearest nn.utils.clip_grad_norm nn.utils.clip_grads_with_norm_ nn.utils.fuse_conv_bn_eval
-nn.utils.fuse_conv_bn_weights nn.utils.fuse_linear_bn_eval nn.utils.fuse_linear_bn_weights nn.utils.parametrizations
-nn.utils.parametrize nn.utils.skip_init nn.utils.stateless range real resolve_conj resolve_neg result_type
-set_flush_denormal set_num_threads special.expit special.gammaln special.psi trapz
+Tensor.is_coalesced Tensor.is_complex Tensor.is_conj Tensor.is_meta Tensor.is_mps Tensor.is_neg Tensor.is_pinned
+Tensor.is_quantized Tensor.is_sparse Tensor.is_sparse_csr Tensor.is_xla Tensor.is_xpu Tensor.isreal Tensor.long
+Tensor.mH Tensor.new_tensor Tensor.numpy Tensor.pin_memory Tensor.real Tensor.resolve_conj Tensor.resolve_neg
+Tensor.short Tensor.to_dense Tensor.tolist Tensor.untyped_storage as_tensor asarray conj corrcoef cov from_numpy
+frombuffer get_num_threads is_complex is_conj is_grad_enabled is_inference_mode_enabled isreal linalg.matrix_norm
+linalg.norm nn.NLLLoss2d nn.RNNBase nn.RNNCellBase nn.UpsamplingBilinear2d nn.UpsamplingNearest2d
+nn.functional.adaptive_max_pool1d_with_indices nn.functional.adaptive_max_pool2d_with_indices
+nn.functional.adaptive_max_pool3d_with_indices nn.functional.native_channel_shuffle nn.functional.upsample
+nn.functional.upsample_bilinear nn.functional.upsample_nearest nn.utils.clip_grad_norm nn.utils.clip_grads_with_norm_
+nn.utils.fuse_conv_bn_eval nn.utils.fuse_conv_bn_weights nn.utils.fuse_linear_bn_eval nn.utils.fuse_linear_bn_weights
+nn.utils.parametrizations nn.utils.parametrize nn.utils.skip_init nn.utils.stateless range real resolve_conj
+resolve_neg set_flush_denormal set_num_threads special.expit special.gammaln special.psi trapz
 """.split())
 
 # Words of the headers that are something else there.
