@@ -51,6 +51,13 @@ MADE_FOR_OUT = {
     "linalg_matrix_power", "linalg_multi_dot", "linalg_solve", "matrix_power", "max", "mean", "min", "multinomial", "nonzero",
     "polygamma", "renorm", "row_stack", "scatter_reduce", "slice_scatter", "take_along_dim", "threshold", "vstack",
 }
+# What these do is the product of what their first two tensors hold, whether or not those have one shape.
+MULTIPLIES = {"matmul", "mm", "bmm", "mv", "linear", "bilinear", "outer", "ger", "addr", "kron", "cdist", "tensordot", "inner",
+              "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
+# What these give may be far larger than what they are given.
+EXPANDS = {"addr", "bincount", "block_diag", "cartesian_prod", "combinations", "constant_pad_nd", "diag", "diag_embed", "diagflat",
+           "einsum", "eye", "meshgrid", "one_hot", "pad", "reflection_pad", "replication_pad", "tril_indices", "triu_indices", "vander",
+           "upsample", "interpolate"}
 # Functions that take a number for the first tensor, too.
 NUMBER_FIRST = {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "remainder",
                 "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "float_power"}
@@ -175,6 +182,12 @@ class Form:
             at += len(p.rows())
         self_is_first = bool(self.op.args) and self.op.args[0].name == "self" and self.op.args[0].type == "Tensor"
         long = " || ".join(f"takes_long({n})" for n in names) or "false"
+        tensors = [f"a{p.index}" for p in self.parameters if p.base == "Tensor"]
+        if self.op.name in EXPANDS:
+            long = "true"
+        elif len(tensors) > 1:
+            together = "take_long_together" if self.op.name in MULTIPLIES else "broadcast_to_much"
+            long += "".join(f" || {together}({tensors[0]}, {other})" for other in tensors[1:3])
         mutates = self.op.mutates
         if self.may_copy:
             options = next((n for n, p in zip(names, self.parameters) if p.base == "TensorOptions"), None)

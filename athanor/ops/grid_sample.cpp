@@ -121,8 +121,9 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, std::int64_t interp
                     bool align_corners) {
   check_sampler("grid_sampler", input, grid, interpolation_mode, padding_mode);
   const std::int64_t spatial = input.dim() - 2, n = input.size(0), channels = input.size(1);
-  const Tensor points = reshape(grid, {n, -1, spatial}), source = flatten(input, 2, -1);
-  const std::int64_t count = points.size(1);
+  std::int64_t count = 1;  // -1 would not tell it where there are no examples
+  for (std::int64_t d = 1; d <= spatial; ++d) count *= grid.size(d);
+  const Tensor points = reshape(grid, {n, count, spatial}), source = flatten(input, 2, -1);
   std::vector<std::vector<Tap>> taps;
   for (std::int64_t d = 0; d < spatial; ++d) {
     // The last coordinate belongs to the first spatial dim.

@@ -52,6 +52,13 @@ std::int64_t count_rows(const char* op, const Tensor& input, IntArrayRef shape) 
   return rows;
 }
 
+/// What one row holds, which the numbers of elements and rows do not tell when there are no rows.
+std::int64_t count_of(const DimVector& shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t size : shape) n *= size;
+  return n;
+}
+
 DimVector statistics_shape(IntArrayRef sizes, std::size_t normalized) {
   DimVector out(sizes);
   for (std::size_t d = sizes.size() - normalized; d < sizes.size(); ++d) out[d] = 1;
@@ -143,7 +150,7 @@ struct LayerNorm {
   void composed_grad(GradCall& g, const Tensor& input, const Tensor& weight) const {
     const std::int64_t one = 1, zero = 0;
     const DType t = statistics_type(input.dtype());
-    const Tensor v = cast(reshape(input, {rows, input.numel() / std::max<std::int64_t>(rows, 1)}), t);
+    const Tensor v = cast(reshape(input, {rows, count_of(normalized_shape)}), t);
     const Tensor up = cast(reshape(g.grad(), v.sizes()), t);
     const Tensor centered = sub(v, mean(v, one, true, std::nullopt));
     const Tensor rstd = root_of(mul(centered, centered), eps), xhat = mul(centered, rstd);
@@ -226,7 +233,7 @@ struct RmsNorm {
   void composed_grad(GradCall& g, const Tensor& input, const Tensor& weight) const {
     const std::int64_t zero = 0;
     const DType t = statistics_type(input.dtype());
-    const Tensor v = cast(reshape(input, {rows, input.numel() / std::max<std::int64_t>(rows, 1)}), t);
+    const Tensor v = cast(reshape(input, {rows, count_of(normalized_shape)}), t);
     const Tensor up = cast(reshape(g.grad(), v.sizes()), t);
     const Tensor rstd = root_of(mul(v, v), eps), xhat = mul(v, rstd);
     if (g.needs(0)) {

@@ -107,7 +107,7 @@ void check_room(const Tensor& self, std::int64_t d, std::int64_t before, std::in
 
 Tensor pad_by_index(const Tensor& self, IntArrayRef pad, PadMode mode) {
   check_pad("pad", self, pad);
-  Tensor out = self;
+  Tensor out;
   for (std::size_t i = 0; i < pad.size() / 2; ++i) {
     const std::int64_t d = self.dim() - 1 - static_cast<std::int64_t>(i), n = self.size(d);
     const std::int64_t before = pad[2 * i], after = pad[2 * i + 1];
@@ -119,9 +119,9 @@ Tensor pad_by_index(const Tensor& self, IntArrayRef pad, PadMode mode) {
     const std::int64_t length = n - start + std::min<std::int64_t>(0, after);
     for (std::int64_t k = -before; k < n + after; ++k)
       from.push_back(mode == PadMode::Circular ? start + (k - start + n * length) % length : source_of(k, n, mode));
-    out = index_select(out, d, index_tensor(from, {n + before + after}, self.device()));
+    out = index_select(out.defined() ? out : self, d, index_tensor(from, {n + before + after}, self.device()));
   }
-  return out;
+  return out.defined() ? out : clone(self);  // the caller may write to it
 }
 
 }  // namespace

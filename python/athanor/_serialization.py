@@ -100,7 +100,7 @@ class _Pickler(_PythonPickler):
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
-            return self._reduce_tensor(obj)
+            return NotImplemented if _has_no_shape(obj) else self._reduce_tensor(obj)
         if isinstance(obj, athanor.device):
             return _DEVICE, (obj.type,) if obj.index is None else (obj.type, obj.index)
         if isinstance(obj, athanor.Size):
@@ -131,6 +131,12 @@ class _Pickler(_PythonPickler):
                 self._save_name(name)
             return None
         return super().save(obj, save_persistent_id)
+
+
+def _has_no_shape(t: Tensor) -> bool:
+    """Whether it is a lazy module's, which says itself how it is made again."""
+    parameter = sys.modules.get("athanor.nn.parameter")
+    return parameter is not None and parameter.is_lazy(t)
 
 
 def _parameter_class() -> Any:

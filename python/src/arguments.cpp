@@ -279,9 +279,17 @@ PyObject* op_repr(PyObject* self) {
 PyObject* op_reduce(PyObject* self, PyObject*) {
   // Found again by name: functions and methods live in fixed places.
   const auto* f = reinterpret_cast<OpFunction*>(self);
+  if (!f->method) {  // modules cannot be pickled, so not getattr(ops, name)
+    PyObject* pkgutil = PyImport_ImportModule("pkgutil");
+    if (!pkgutil) return nullptr;
+    PyObject* resolve = PyObject_GetAttrString(pkgutil, "resolve_name");
+    Py_DECREF(pkgutil);
+    if (!resolve) return nullptr;
+    return Py_BuildValue("(N(N))", resolve, PyUnicode_FromFormat("athanor._C:ops.%s", f->op->name));
+  }
   PyObject* module = PyImport_ImportModule("athanor._C");
   if (!module) return nullptr;
-  PyObject* home = PyObject_GetAttrString(module, f->method ? "Tensor" : "ops");
+  PyObject* home = PyObject_GetAttrString(module, "Tensor");
   Py_DECREF(module);
   if (!home) return nullptr;
   PyObject* getattr = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");

@@ -129,6 +129,16 @@ inline bool takes_long(const DimVector& sizes) {
   return n >= 4096;
 }
 inline bool takes_long(const TensorOptions& o) { return o.has_device() && !o.device().is_host(); }
+/// A number may be one of elements: of randperm(n), eye(n), arange(end). That of a dim is small.
+inline bool takes_long(std::int64_t n) { return n >= 4096; }
+inline bool takes_long(const Scalar& s) { return s.to<double>() >= 4096; }
+/// Whether each of the two is small, and the result of broadcasting them (or an outer product) is not.
+inline bool take_long_together(const Tensor& a, const Tensor& b) {
+  return a.defined() && b.defined() && a.numel() * b.numel() >= (1 << 16);
+}
+inline bool broadcast_to_much(const Tensor& a, const Tensor& b) {
+  return take_long_together(a, b) && a.sizes() != b.sizes();
+}
 template <class T>
 bool takes_long(const T&) {
   return false;

@@ -203,11 +203,13 @@ Tensor tensor_from_buffer(PyObject* object, const char* op, bool warn) {
 Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, std::optional<Device> device) {
   if (is_tensor(data)) {
     const Tensor& t = unwrap(data);
+    const Unlocked unlocked(takes_long(t));
     return t.detach().clone().to(TensorOptions(dtype.value_or(t.scalar_type())).device(device.value_or(t.device())));
   }
   if (!PyFloat_CheckExact(data) && !PyLong_Check(data) && !PyList_Check(data) && !PyTuple_Check(data) &&
       has_buffer(data)) {
     const Tensor shared = tensor_from_buffer(data, "tensor", false);
+    const Unlocked unlocked(takes_long(shared));
     Tensor copy = shared.clone();
     return copy.to(TensorOptions(dtype.value_or(copy.scalar_type())).device(device.value_or(Device())));
   }

@@ -18,7 +18,7 @@ PyObject* binary(PyObject* a, PyObject* b, TT&& tensors, TS&& with_number, ST&& 
       const Tensor& x = unwrap(a);
       if (is_tensor(b)) {
         const Tensor& y = unwrap(b);
-        return run(takes_long(x) || takes_long(y), [&] { return tensors(x, y); });
+        return run(takes_long(x) || takes_long(y) || broadcast_to_much(x, y), [&] { return tensors(x, y); });
       }
       if (is_operand(b)) {
         const Scalar s = to_scalar(b);
@@ -83,7 +83,7 @@ PyObject* number_matmul(PyObject* a, PyObject* b) {
   if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
   try {
     const Tensor &x = unwrap(a), &y = unwrap(b);
-    return run(takes_long(x) || takes_long(y), [&] { return x.matmul(y); });
+    return run(takes_long(x) || takes_long(y) || take_long_together(x, y), [&] { return x.matmul(y); });
   } catch (...) {
     return raise_current();
   }

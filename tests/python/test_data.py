@@ -144,6 +144,22 @@ class Collation(unittest.TestCase):
         self.assertIs(result.dtype, athanor.int32)
         self.assertIs(data.default_collate([numpy.float32(1), numpy.float32(2)]).dtype, athanor.float32)
 
+    def test_numpys_texts_and_mapped_arrays_are_collated(self) -> None:
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        texts = numpy.array(["a", "b"])
+        self.assertIs(data.default_collate(texts), texts)
+        self.assertEqual(data.default_collate([{"name": numpy.str_("a")}, {"name": numpy.str_("b")}]), {"name": ["a", "b"]})
+        with tempfile.TemporaryFile() as file:
+            rows = numpy.memmap(file, numpy.float32, "w+", shape=(2, 2))
+            rows[:] = [[0, 1], [2, 3]]
+            self.assertEqual(data.default_collate(list(rows)).tolist(), [[0, 1], [2, 3]])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assertEqual(data.default_convert([numpy.float32(1.5)])[0].dtype, athanor.float32)
+
     def test_what_cannot_be_collated_is_an_error(self) -> None:
         with self.assertRaisesRegex(TypeError, "batch must contain tensors.*object"):
             data.default_collate([object()])
@@ -303,8 +319,16 @@ class Loading(unittest.TestCase):
         self.assertEqual(sorted(int(i) for b in full for i in b), sorted([*range(0, 23, 2), *range(1, 16, 2)]))
 
     def test_a_stream_longer_than_it_said_warns(self) -> None:
-        with self.assertWarnsRegex(UserWarning, "was reported to be 2"):
-            list(DataLoader(Stream(9, length=2), batch_size=None))
+        for workers in (0, 2):
+            for persistent in {False, workers > 0}:
+                loader = DataLoader(Stream(9, length=2), batch_size=None, num_workers=workers,
+                                    persistent_workers=persistent)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    self.assertEqual(sum(1 for _ in loader), 9)  # nobody asked how long it is
+                self.assertEqual(len(loader), 2)
+                with self.assertWarnsRegex(UserWarning, "was reported to be 2"):
+                    list(loader)
 
     def test_workers_draw_different_numbers_that_depend_on_the_seed_only(self) -> None:
         def draw() -> list:

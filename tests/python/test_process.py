@@ -36,6 +36,54 @@ net(torch.ones(1, 2)).sum().backward()
         self.assertEqual([m for m in loaded if m in ("numpy", "multiprocessing", "subprocess", "socket", "unittest")], [])
 
 
+class InterpreterLock(unittest.TestCase):
+    def test_is_given_up_by_ops_that_make_much_of_little(self):
+        import array
+        import sys
+        import threading
+        import time
+
+        import athanor as torch
+
+        many, row = array.array("f", bytes(4_000_000)), torch.rand(2000)
+        column, places = row.view(-1, 1), torch.zeros(2000, dtype=torch.int64)
+        ops = {
+            "randperm": lambda: torch.randperm(200_000),
+            "arange": lambda: torch.arange(2_000_000),
+            "eye": lambda: torch.eye(2000),
+            "an operator that broadcasts": lambda: row * column,
+            "a function that broadcasts": lambda: torch.where(column > 0.5, column, row),
+            "outer": lambda: torch.outer(row, row),
+            "one_hot": lambda: torch.nn.functional.one_hot(places, 2000),
+            "pad": lambda: torch.nn.functional.pad(row, (500_000, 500_000)),
+            "a copy of a buffer": lambda: torch.tensor(many),
+        }
+        ran, done = 0, False
+
+        def other():
+            nonlocal ran
+            while not done:
+                ran += 1
+                time.sleep(0)
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1000)  # nobody is made to give the lock up
+        thread = threading.Thread(target=other)
+        thread.start()
+        try:
+            for name, op in ops.items():
+                before = ran
+                for _ in range(400):
+                    op()
+                    if ran != before:
+                        break
+                self.assertNotEqual(ran, before, f"{name} kept the lock")
+        finally:
+            done = True
+            sys.setswitchinterval(interval)
+            thread.join()
+
+
 FORK = """
 import os, signal, sys, threading
 import athanor as torch

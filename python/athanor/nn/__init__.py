@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from . import functional as functional, init as init, modules as modules, utils as utils
 from .modules import *  # noqa: F403
 from .modules.module import (
+    register_module_backward_hook as register_module_backward_hook,
     register_module_buffer_registration_hook as register_module_buffer_registration_hook,
     register_module_forward_hook as register_module_forward_hook,
     register_module_forward_pre_hook as register_module_forward_pre_hook,
@@ -15,21 +16,26 @@ from .modules.module import (
     register_module_module_registration_hook as register_module_module_registration_hook,
     register_module_parameter_registration_hook as register_module_parameter_registration_hook,
 )
-from .parameter import Buffer as Buffer, Parameter as Parameter
+from .parameter import (
+    Buffer as Buffer,
+    Parameter as Parameter,
+    UninitializedBuffer as UninitializedBuffer,
+    UninitializedParameter as UninitializedParameter,
+)
 
 # What needs other rooms of the library is loaded when it is asked for.
 _LAZY = {"DataParallel": "parallel", "SyncBatchNorm": "parallel"}
 
 
 if TYPE_CHECKING:
-    from . import parallel as parallel
+    from . import grad as grad, parallel as parallel
     from .parallel import DataParallel as DataParallel, SyncBatchNorm as SyncBatchNorm
 else:
 
     def __getattr__(name: str) -> Any:
         import importlib
 
-        if name == "parallel":
+        if name in ("grad", "parallel"):
             try:
                 return importlib.import_module(f"{__name__}.{name}")
             except ModuleNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 import warnings
 from typing import Any, Callable, Dict, List, Optional
@@ -73,6 +74,17 @@ class LRScheduler:
         # The class notes calls of step(); the note is taken back here, so that a step before the first epoch's end
         # can be told from none.
         self.optimizer._opt_called = False
+        own = self.optimizer.__dict__.get("step")
+        if own is not None and not getattr(own, "_notes_calls", False):
+            optimizer = self.optimizer  # a program's own step, which the class does not hear of
+
+            @functools.wraps(own)
+            def noting(*args: Any, **kwargs: Any) -> Any:
+                optimizer._opt_called = True
+                return own(*args, **kwargs)
+
+            noting._notes_calls = True  # type: ignore[attr-defined]
+            optimizer.step = noting  # type: ignore[method-assign]
 
     def _initial_step(self) -> None:
         """Sets the first epoch's rates."""
@@ -110,7 +122,16 @@ class LRScheduler:
 
     def step(self, epoch: Optional[int] = None) -> None:
         """Sets the next epoch's rates, or those of ``epoch``."""
-        if self._step_count == 1 and not self._is_initial and not getattr(self.optimizer, "_opt_called", True):
+        first = self._step_count == 1 and not self._is_initial
+        own = self.optimizer.__dict__.get("step")
+        if first and own is not None and not getattr(own, "_notes_calls", False):
+            warnings.warn(
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
+                "Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`.",
+                UserWarning,
+                stacklevel=2,
+            )
+        elif first and not getattr(self.optimizer, "_opt_called", True):
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In this order the first value of the "
                 "learning rate schedule is skipped; call them in the opposite order: `optimizer.step()` before "

@@ -12,12 +12,20 @@ from athanor._C import Tensor
 _ops = _C.ops
 
 one_hot = _ops.one_hot
-cosine_similarity = _ops.cosine_similarity
+_cosine_similarity = _ops.cosine_similarity
 pairwise_distance = _ops.pairwise_distance
 pdist = _ops.pdist
 _embedding = _ops.embedding
 _linear = _ops.linear
 _BAG_MODES = {"sum": 0, "mean": 1, "max": 2}
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between x1 and x2 along dim; norms count as eps at least."""
+    if x1.dtype != x2.dtype:
+        common = athanor.promote_types(x1.dtype, x2.dtype)
+        x1, x2 = x1.to(common), x2.to(common)
+    return _cosine_similarity(x1, x2, dim, eps)
 
 
 def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:

@@ -108,6 +108,8 @@ def nll_loss(
 ) -> Tensor:
     """Minus the entry of input (N, C, *) or (C), log-probabilities, that target (N, *) names. weight: of each class."""
     number = number_of(reduction, size_average, reduce)
+    if target.dtype == athanor.uint8:
+        target = target.long()
     try:
         return _ops.nll_loss(input, target, weight, number, ignore_index)
     except RuntimeError:
@@ -129,6 +131,8 @@ def cross_entropy(
     number = number_of(reduction, size_average, reduce)
     if ignore_index >= 0 and target.is_floating_point() and target.shape == input.shape:
         raise RuntimeError(f"ignore_index is not supported for floating point target, got ignore_index={ignore_index}")
+    if target.dtype == athanor.uint8:
+        target = target.long()
     try:
         return _ops.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)
     except RuntimeError:

@@ -280,6 +280,13 @@ def _fractional(
     if samples is None:
         batch = 1 if input.dim() == n + 1 else input.size(0)
         samples = athanor.rand(batch, input.size(-n - 1), n, dtype=input.dtype, device=input.device)
+    elif input.dim() == n + 1 and samples.dim() == 3:
+        samples = samples[:1]  # made for a batch: its first example's are taken
+    if input.dim() == n + 2 and input.size(0) == 0 and input.numel() == 0 and 0 not in input.shape[1:]:
+        # No examples: pooling one tells what shape none of them have.
+        one = input.new_zeros((1, *input.shape[1:]))
+        values, places = _fractional(n, one, kernel_size, output_size, None, None)
+        return (input.sum() * values)[:0], places[:0]
     pool = _ops.fractional_max_pool2d if n == 2 else _ops.fractional_max_pool3d
     return pool(input, _spread(kernel_size, n), _spread(output_size, n), samples)
 

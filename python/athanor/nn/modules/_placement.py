@@ -6,7 +6,7 @@ from typing import Any, Callable, Optional, TypeVar, Union
 
 import athanor
 from athanor._C import Tensor
-from athanor.nn.parameter import Parameter
+from athanor.nn.parameter import Parameter, is_lazy
 
 T = TypeVar("T", bound="PlacementMixin")
 
@@ -25,6 +25,8 @@ def _to_arguments(args: tuple, kwargs: dict) -> tuple[Any, Any, bool, Any]:
         device = rest.pop(0)
         if rest and (rest[0] is None or isinstance(rest[0], athanor.dtype)):
             dtype = rest.pop(0)
+        elif rest:
+            raise TypeError(f"to() takes a device and then a dtype, got {type(rest[0]).__name__} as the second argument")
     if rest:
         non_blocking = bool(rest.pop(0))
     known = {"device", "dtype", "non_blocking", "memory_format", "tensor"}
@@ -129,6 +131,9 @@ class PlacementMixin:
 
     def share_memory(self: T) -> T:
         """Moves all parameters and buffers to memory that other processes may share."""
+        for param in self.parameters():
+            if is_lazy(param):
+                param.share_memory_()  # raises
         return self._apply(lambda t: t.share_memory_())
 
     def train(self: T, mode: bool = True) -> T:

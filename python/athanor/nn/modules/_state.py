@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping
 
 import athanor
 from athanor._C import Tensor
-from athanor.nn.parameter import Parameter
+from athanor.nn.parameter import Parameter, is_lazy
 
 from ._hooks import RemovableHandle
 
@@ -195,6 +195,8 @@ class StateDictMixin:
                 f"checkpoint but received {type(given)}"
             )
             return
+        if is_lazy(value) and is_lazy(given):
+            return
         # Very old checkpoints keep 0-d values as vectors of one element.
         if value.dim() == 0 and tuple(given.shape) == (1,):
             given = given[0]
@@ -277,6 +279,7 @@ class StateDictMixin:
                     )
 
         load(self, copied, "")
+        del load  # which refers to itself, and to the tensors: the garbage collector would come late
         if strict:
             listed = ", ".join(f'"{k}"' for k in unexpected_keys)
             if listed:

@@ -318,7 +318,7 @@ class ParameterList(Module):
         return getattr(self, str(_position(index, len(self))))
 
     def __setitem__(self, index: int, param: Any) -> None:
-        name = str(_position(index, len(self)) if isinstance(index, int) else index)
+        name = index if isinstance(index, str) else str(_position(index, len(self)))
         if isinstance(param, Tensor) and not isinstance(param, Parameter):
             param = Parameter(param)
         setattr(self, name, param)

@@ -12,6 +12,9 @@ from ._hooks import (
     BackwardHook,
     RemovableHandle,
     every_module,
+    hook_last_operation,
+    one_kind,
+    register_module_backward_hook,
     register_module_buffer_registration_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -27,6 +30,7 @@ __all__ = [
     "Module",
     "register_module_forward_pre_hook",
     "register_module_forward_hook",
+    "register_module_backward_hook",
     "register_module_full_backward_pre_hook",
     "register_module_full_backward_hook",
     "register_module_buffer_registration_hook",
@@ -59,6 +63,8 @@ class Module(PlacementMixin, StateDictMixin):
     call_super_init: bool = False
     #: Whether a hook was ever registered, so that calls without hooks need one look.
     _hooked: bool = False
+    #: Which kind of backward hook there is; both at once cannot be.
+    _is_full_backward_hook: Optional[bool] = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:
@@ -142,10 +148,15 @@ class Module(PlacementMixin, StateDictMixin):
                 if changed is not None:
                     args = changed if isinstance(changed, tuple) else (changed,)
         backward = None
-        if self._backward_hooks or self._backward_pre_hooks or every_module.backward or every_module.backward_pre:
+        full: list = []
+        last: list = []
+        if self._backward_hooks or every_module.backward:
+            (last if every_module.backward_is_full is False else full).extend(every_module.backward.values())
+            (last if self._is_full_backward_hook is False else full).extend(self._backward_hooks.values())
+        if full or self._backward_pre_hooks or every_module.backward_pre:
             backward = BackwardHook(
                 self,
-                [*every_module.backward.values(), *self._backward_hooks.values()],
+                full,
                 [*every_module.backward_pre.values(), *self._backward_pre_hooks.values()],
             )
             args = backward.setup_input_hook(args)
@@ -168,6 +179,8 @@ class Module(PlacementMixin, StateDictMixin):
                 )
             else:
                 result = backward.setup_output_hook(result)
+        if last:
+            hook_last_operation(self, last, args, result)
         return result
 
     # Registration.
@@ -495,11 +508,15 @@ class Module(PlacementMixin, StateDictMixin):
         """Calls hook(module, grad_input, grad_output) once the gradients of the module's positional arguments are
         known; what it returns replaces grad_input. Both are tuples, None where there is no tensor.
         """
+        self._is_full_backward_hook = one_kind(self._is_full_backward_hook, True, "on a single Module")
         return self._add_hook(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """The old name of register_full_backward_hook()."""
-        return self.register_full_backward_hook(hook)
+        """The old form of register_full_backward_hook(): grad_input are the gradients that the last operation of
+        forward passes on, whatever it was given, and grad_output those of the first tensor of the result.
+        """
+        self._is_full_backward_hook = one_kind(self._is_full_backward_hook, False, "on a single Module")
+        return self._add_hook(self._backward_hooks, hook)
 
     # Printing.
 

@@ -206,7 +206,20 @@ def register_parametrization(
         if not unsafe:
             with athanor.no_grad():
                 now = getattr(module, tensor_name)
-                existing._check(parametrization(now), now.shape, now.dtype, now)
+                there = parametrization(now)
+                existing._check(there, now.shape, now.dtype, now)
+                if hasattr(parametrization, "right_inverse"):
+                    back = parametrization.right_inverse(there)
+                    if not isinstance(back, Tensor):
+                        raise ValueError(
+                            f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}"
+                        )
+                    if back.dtype != now.dtype or back.shape != now.shape:
+                        raise ValueError(
+                            "The tensor returned by parametrization.right_inverse must have the dtype and shape of "
+                            f"`{tensor_name}`, {now.dtype} and {tuple(now.shape)}; got {back.dtype} and "
+                            f"{tuple(back.shape)}"
+                        )
         existing.append(parametrization)
         existing.unsafe |= unsafe
     elif tensor_name in module._buffers or tensor_name in module._parameters:

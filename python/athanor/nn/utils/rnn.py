@@ -82,6 +82,15 @@ class PackedSequence(_PackedFields):
     def int(self) -> PackedSequence:
         return self.to(athanor.int32)
 
+    def short(self) -> PackedSequence:
+        return self.to(athanor.int16)
+
+    def char(self) -> PackedSequence:
+        return self.to(athanor.int8)
+
+    def byte(self) -> PackedSequence:
+        return self.to(athanor.uint8)
+
     def pin_memory(self) -> PackedSequence:
         return type(self)(self.data.pin_memory(), self.batch_sizes, self.sorted_indices, self.unsorted_indices)
 

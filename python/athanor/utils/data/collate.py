@@ -18,9 +18,9 @@ def default_convert(data: Any) -> Any:
         return data
     module = type(data).__module__
     if module == "numpy":
-        if type(data).__name__ == "ndarray" and data.dtype.kind in "SaUO":
+        if isinstance(data, (str, bytes)) or type(data).__name__ in ("ndarray", "memmap") and data.dtype.kind in "SaUO":
             return data
-        return athanor.as_tensor(data)
+        return athanor.tensor(data) if data.shape == () else athanor.as_tensor(data)
     if isinstance(data, collections.abc.Mapping):
         converted = {key: default_convert(value) for key, value in data.items()}
         return _like(data, converted)
@@ -61,7 +61,7 @@ def collate(batch: Any, *, collate_fn_map: Optional[Dict[Union[type, tuple], Cal
         for known, f in collate_fn_map.items():
             if isinstance(first, known):
                 return f(batch, collate_fn_map=collate_fn_map)
-    if kind.__module__ == "numpy":
+    if kind.__module__ == "numpy" and not isinstance(first, (str, bytes)):
         return _collate_numpy(batch, first)
     if isinstance(first, collections.abc.Mapping):
         content = {key: collate([d[key] for d in batch], collate_fn_map=collate_fn_map) for key in first}
@@ -103,7 +103,7 @@ def _collate_texts(batch: Any, *, collate_fn_map: Any = None) -> Any:
 
 
 def _collate_numpy(batch: Any, first: Any) -> Any:
-    if type(first).__name__ == "ndarray":
+    if type(first).__name__ in ("ndarray", "memmap"):
         if first.dtype.kind in "SaUO":
             raise TypeError(_ERROR.format(first.dtype))
         return athanor.stack([athanor.as_tensor(b) for b in batch], 0)

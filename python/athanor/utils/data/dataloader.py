@@ -95,6 +95,7 @@ class DataLoader(Generic[T_co]):
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
+        self._said_length: List[int] = []  # of a stream, once the program asked for it; one list for all copies
         self._iterable = isinstance(dataset, IterableDataset)
         if self._iterable:
             _check_stream(shuffle, sampler, batch_sampler)
@@ -197,9 +198,10 @@ class DataLoader(Generic[T_co]):
         if not self._iterable:
             return len(self._index_sampler)
         n = len(self.dataset)  # type: ignore[arg-type]
-        if self.batch_size is None:
-            return n
-        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+        if self.batch_size is not None:
+            n = n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+        self._said_length[:] = [n]
+        return n
 
     def check_worker_number_rationality(self) -> None:
         """Warns if there are more workers than processors for them."""
@@ -273,12 +275,6 @@ class LoaderIterator:
         self._loader = loader
         self._indices = iter(loader._index_sampler)
         self._given = 0
-        self._stream_length: Optional[int] = None
-        if loader._iterable:
-            try:
-                self._stream_length = len(loader)
-            except (TypeError, NotImplementedError):
-                pass
 
     def __iter__(self) -> "LoaderIterator":
         return self
@@ -292,9 +288,10 @@ class LoaderIterator:
     def __next__(self) -> Any:
         batch = self._next()
         self._given += 1
-        if self._stream_length is not None and self._given > self._stream_length:
+        said = self._loader._said_length
+        if said and self._given > said[0]:
             text = (
-                f"Length of IterableDataset {self._loader.dataset} was reported to be {self._stream_length} (when "
+                f"Length of IterableDataset {self._loader.dataset} was reported to be {said[0]} (when "
                 f"accessing len(dataloader)), but {self._given} samples have been fetched. "
             )
             if self._loader.num_workers > 0:
