@@ -78,8 +78,10 @@ Tensor.is_quantized Tensor.is_sparse Tensor.is_sparse_csr Tensor.is_xla Tensor.i
 Tensor.mH Tensor.new_tensor Tensor.numpy Tensor.pin_memory Tensor.real Tensor.resolve_conj Tensor.resolve_neg
 Tensor.short Tensor.to_dense Tensor.tolist Tensor.untyped_storage as_tensor asarray conj corrcoef cov from_numpy
 frombuffer get_num_threads is_complex is_conj is_grad_enabled is_inference_mode_enabled isreal linalg.matrix_norm
-linalg.norm nn.NLLLoss2d nn.RNNBase nn.RNNCellBase nn.UpsamplingBilinear2d nn.UpsamplingNearest2d
-nn.functional.adaptive_max_pool1d_with_indices nn.functional.adaptive_max_pool2d_with_indices
+linalg.norm nn.LazyBatchNorm1d nn.LazyBatchNorm2d nn.LazyBatchNorm3d nn.LazyConv1d nn.LazyConv2d nn.LazyConv3d
+nn.LazyConvTranspose1d nn.LazyConvTranspose2d nn.LazyConvTranspose3d nn.LazyInstanceNorm1d nn.LazyInstanceNorm2d
+nn.LazyInstanceNorm3d nn.LazyLinear nn.NLLLoss2d nn.RNNBase nn.RNNCellBase nn.UpsamplingBilinear2d
+nn.UpsamplingNearest2d nn.functional.adaptive_max_pool1d_with_indices nn.functional.adaptive_max_pool2d_with_indices
 nn.functional.adaptive_max_pool3d_with_indices nn.functional.native_channel_shuffle nn.functional.upsample
 nn.functional.upsample_bilinear nn.functional.upsample_nearest nn.utils.clip_grad_norm nn.utils.clip_grads_with_norm_
 nn.utils.fuse_conv_bn_eval nn.utils.fuse_conv_bn_weights nn.utils.fuse_linear_bn_eval nn.utils.fuse_linear_bn_weights
