@@ -63,6 +63,8 @@ NUMBER_FIRST = {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "t
                 "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "float_power"}
 # Optional in Python although the C++ signature, which cannot have it otherwise, asks for it.
 NOT_REQUIRED = {("clamp", "min")}
+# What may be None in Python, too, where the schema has a default.
+NONE_IS_DEFAULT = {("roll", "dims")}
 
 
 class Parameter:
@@ -70,6 +72,7 @@ class Parameter:
         self.argument, self.index, self.keyword_only = argument, index, keyword_only
         self.optional = argument.type.endswith("?")
         self.base = argument.type.rstrip("?")
+        self.none_is_default = (op.name, argument.name) in NONE_IS_DEFAULT
         self.name = ARGUMENT_NAMES.get((name, argument.name), argument.name)
         self.required = argument.default is None and (op.name, argument.name) not in NOT_REQUIRED
 
@@ -77,7 +80,8 @@ class Parameter:
         if self.base == "TensorOptions":
             return [f'{{"{name}", Kind::{kind}, true, false, true}}' for name, kind in OPTIONS]
         kind = KINDS[self.base][0]
-        return [f'{{"{self.name}", Kind::{kind}, {str(self.optional).lower()}, {str(self.required).lower()}, '
+        return [f'{{"{self.name}", Kind::{kind}, {str(self.optional or self.none_is_default).lower()}, '
+                f'{str(self.required).lower()}, '
                 f'{str(self.keyword_only).lower()}}}']
 
     def text(self):
@@ -110,7 +114,8 @@ class Parameter:
             default = "DimVector()" if default == "IntArrayRef{}" else f"int_list({default})"
         elif cpp in ("Scalar", "DimVector", "std::string_view", "double", "std::int64_t"):
             default = f"{cpp}({default})"
-        return f"{value} ? {function}({value}) : {default}"
+        there = f"given({value})" if self.none_is_default else value
+        return f"{there} ? {function}({value}) : {default}"
 
 
 def parameters_of(op, name):

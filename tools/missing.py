@@ -87,6 +87,9 @@ nn.functional.upsample_bilinear nn.functional.upsample_nearest nn.utils.clip_gra
 nn.utils.fuse_conv_bn_eval nn.utils.fuse_conv_bn_weights nn.utils.fuse_linear_bn_eval nn.utils.fuse_linear_bn_weights
 nn.utils.parametrizations nn.utils.parametrize nn.utils.skip_init nn.utils.stateless range real resolve_conj
 resolve_neg set_flush_denormal set_num_threads special.expit special.gammaln special.psi trapz
+Tensor.histogram Tensor.nanquantile Tensor.nonzero_static Tensor.quantile Tensor.frexp Tensor.i0 Tensor.mvlgamma frexp gradient
+histogram histogramdd i0 i0_ mvlgamma nanquantile nonzero_static poisson quantile unravel_index special.entr special.erfcx special.i0
+special.i0e special.i1 special.i1e special.log_ndtr special.multigammaln special.ndtr special.ndtri special.xlog1py
 """.split())
 
 # Words of the headers that are something else there.

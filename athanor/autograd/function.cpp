@@ -1,6 +1,7 @@
 #include "athanor/autograd/function.h"
 
 #include <cxxabi.h>
+#include <algorithm>
 
 #include "athanor/autograd/engine.h"
 #include "athanor/ops/autocast.h"
@@ -67,14 +68,18 @@ void FunctionNode::apply(const GradList& in, GradList& out) {
 
 void FunctionNode::release() {
   ctx.saved_.clear();
-  ctx.saved_data.clear();
-  ctx.released_ = true;
+  ctx.released_ = true;  // as in libtorch, saved_data stays: a function that saved no tensors may run again
 }
 
 void FunctionNode::attach(variable_list& outputs, const variable_list& inputs, bool record) {
   const IntrusivePtr<Node> self(this);
   std::unordered_set<TensorImpl*> input_impls;
   for (const Tensor& t : inputs) input_impls.insert(t.impl());
+  for (const TensorImpl* t : ctx.dirty_)
+    ATHANOR_CHECK(std::any_of(outputs.begin(), outputs.end(), [&](const Tensor& o) { return o.impl() == t; }),
+                  "function ", name_,
+                  ": Some elements marked as dirty during the forward method were not returned as output; forward "
+                  "should return each input that it changes");
   for (Tensor& t : outputs) {
     if (!t.defined()) {
       ATHANOR_CHECK(!record, "function ", name_, " returned an undefined tensor from forward");
@@ -87,7 +92,10 @@ void FunctionNode::attach(variable_list& outputs, const variable_list& inputs, b
       t.impl()->bump_version();
     } else if (is_input) {
       // Returned as it came: the result needs a history of its own.
+      const TensorBase came = t;
       t = athanor::detail::alias(t, t.sizes(), t.strides(), t.storage_offset());
+      // A change in place would reach the input, past the function's backward: it is refused.
+      if (record) note_view(t, came, ViewOrigin::MultiOutput);
     }
     if (!record) continue;
     if (ctx.non_differentiable_.count(t.impl()) || !t.is_floating_point()) {

@@ -5,6 +5,7 @@
 
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
+#include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/retain_grad.h"
 #include "athanor/ops/view.h"
@@ -113,8 +114,10 @@ class CopySlices final : public Node {
   std::string name() const override { return "CopySlices"; }
   void release() override {
     // A gradient's graph may lead to the inner node as well, from a result that it saved: then it runs once more.
-    if (inner_ && inner_->use_count() == 1) inner_->release();
-    inner_.reset();
+    if (inner_ && inner_->use_count() == 1)
+      inner_->release();
+    else
+      inner_.reset();
   }
 
  private:
@@ -235,16 +238,8 @@ void check_inplace_slow(const TensorBase& t, std::string_view op) {
   if (!GradMode::is_enabled() || !meta) return;
   ATHANOR_CHECK(!(i->tracked && is_leaf(t)), op,
                 ": a leaf Variable that requires grad is being used in an in-place operation.");
-  if (!meta->is_view) return;
-  ATHANOR_CHECK(!(meta->view_base.requires_grad() && is_leaf(meta->view_base)), op,
-                ": a view of a leaf Variable that requires grad is being used in an in-place operation.");
-  ATHANOR_CHECK(meta->origin != ViewOrigin::NoGrad || !meta->view_base.requires_grad(), op,
-                ": A view was created in no_grad mode and is being modified inplace with grad mode enabled. Make the "
-                "view and the change in the same mode.");
-  ATHANOR_CHECK(
-      meta->origin != ViewOrigin::MultiOutput || !meta->view_base.requires_grad(), op,
-      ": this view is the output of a function that returns multiple views. Such functions do not allow the "
-      "output views to be modified inplace. You should replace the inplace operation by an out-of-place one.");
+  // Whether another input gives the tensor a history is known only when the op records.
+  if (t.requires_grad()) ops::check_recorded_view(t, std::string(op).c_str());
 }
 
 }  // namespace

@@ -182,6 +182,35 @@ Tensor block_diag(TensorList tensors) {
   return cat(rows, 0);
 }
 
+namespace {
+
+/// Views of these lengths along dim. One node joins their gradients.
+std::vector<Tensor> parts_of(const Tensor& self, IntArrayRef lengths, std::int64_t dim) {
+  IntrusivePtr<Node> node;
+  if (lengths.size() > 1 && GradMode::is_enabled() && wants_grad(self)) {
+    node = IntrusivePtr<Node>(new SplitNode(dim));
+    node->add_edge(gradient_edge(self));
+  }
+  std::vector<Tensor> out;
+  std::int64_t at = 0;
+  for (const std::int64_t n : lengths) {
+    if (node) {
+      DimVector sizes(self.sizes());
+      sizes[static_cast<std::size_t>(dim)] = n;
+      const Tensor part = detail::alias(self, sizes, self.strides(), self.storage_offset() + at * self.stride(dim));
+      note_view(part, self);
+      set_history(part, node);
+      out.push_back(part);
+    } else {
+      out.push_back(narrow(self, dim, at, n));
+    }
+    at += n;
+  }
+  return out;
+}
+
+}  // namespace
+
 /// Views of the given lengths along dim, which must add up to its size.
 ATHANOR_FUNCTION("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]");
 std::vector<Tensor> split_with_sizes(const Tensor& self, IntArrayRef split_sizes, std::int64_t dim) {
@@ -194,26 +223,8 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntArrayRef split_sizes
   }
   ATHANOR_CHECK(total == self.size(dim), "split_with_sizes expects split_sizes to sum exactly to ", self.size(dim),
                 " (input tensor's size at dimension ", dim, "), but got split_sizes=", split_sizes);
-  IntrusivePtr<Node> node;
-  if (split_sizes.size() > 1 && GradMode::is_enabled() && wants_grad(self)) {
-    node = IntrusivePtr<Node>(new SplitNode(dim));
-    node->add_edge(gradient_edge(self));
-  }
-  std::vector<Tensor> out;
-  std::int64_t at = 0;
-  for (const std::int64_t n : split_sizes) {
-    if (node) {
-      DimVector sizes(self.sizes());
-      sizes[static_cast<std::size_t>(dim)] = n;
-      const Tensor part = detail::alias(self, sizes, self.strides(), self.storage_offset() + at * self.stride(dim));
-      note_view(part, self);
-      set_history(part, node);
-      out.push_back(as_one_of_several(part));
-    } else {
-      out.push_back(as_one_of_several(narrow(self, dim, at, n)));
-    }
-    at += n;
-  }
+  std::vector<Tensor> out = parts_of(self, split_sizes, dim);
+  for (Tensor& part : out) part = as_one_of_several(std::move(part));
   return out;
 }
 
@@ -249,10 +260,11 @@ ATHANOR_FUNCTION("tensor_split(Tensor self, int sections, int dim=0) -> Tensor[]
 std::vector<Tensor> tensor_split(const Tensor& self, std::int64_t sections, std::int64_t dim) {
   ATHANOR_CHECK(self.dim() > 0, "tensor_split expected at least a 1-dimensional tensor, but got a 0-dim one");
   ATHANOR_CHECK(sections > 0, "number of sections must be larger than 0, got ", sections);
+  dim = wrap_dim(dim, self.dim(), "tensor_split");
   const std::int64_t n = self.size(dim);
   DimVector sizes;
   for (std::int64_t i = 0; i < sections; ++i) sizes.push_back(n / sections + (i < n % sections ? 1 : 0));
-  return split_with_sizes(self, sizes, dim);
+  return parts_of(self, sizes, dim);
 }
 
 /// Views of [0, indices[0]), [indices[0], indices[1]), … and the rest along dim, bounds clipped as a slice's are.
@@ -263,10 +275,10 @@ std::vector<Tensor> tensor_split(const Tensor& self, IntArrayRef indices, std::i
   std::vector<Tensor> out;
   std::int64_t at = 0;
   for (const std::int64_t end : indices) {
-    out.push_back(as_one_of_several(slice(self, dim, at, end)));
+    out.push_back(slice(self, dim, at, end));
     at = end;
   }
-  out.push_back(as_one_of_several(slice(self, dim, at)));
+  out.push_back(slice(self, dim, at));
   return out;
 }
 

@@ -111,6 +111,19 @@ class GradCall {
 
 [[noreturn]] void fail_released(const Node& node);
 
+struct SaveNames {
+  int save, save_results;
+};
+template <class Op>
+struct WithSaveNames : Op, SaveNames {};
+/// Whether the op keeps tensors for backward. Where it keeps none, nothing is freed and backward may come again, as in
+/// PyTorch. A name that both bases have is ambiguous: that finds members which are templates or overloaded, too.
+template <class Op>
+inline constexpr bool saves_for_backward = !requires {
+  &WithSaveNames<Op>::save;
+  &WithSaveNames<Op>::save_results;
+};
+
 template <class Op>
 class OpNode final : public Node, public FreeList<OpNode<Op>> {
  public:
@@ -127,7 +140,9 @@ class OpNode final : public Node, public FreeList<OpNode<Op>> {
     else
       return default_grad_name(Op::schema);
   }
-  void release() override { op_.reset(); }
+  void release() override {
+    if constexpr (saves_for_backward<Op>) op_.reset();
+  }
 
  private:
   std::optional<Op> op_;
@@ -186,9 +201,14 @@ bool keeps_self(const Op& op, const Node& node) {
     return false;
 }
 
+/// What check_inplace asks of a tensor that requires grad, asked of one that is about to get a history. Throws Error
+/// for a view of a leaf, and for views whose origin forbids it.
+void check_recorded_view(const Tensor& self, const char* op);
+
 /// make_node for an in-place op on `self`.
 template <class Op, class... In>
 IntrusivePtr<OpNode<Op>> make_inplace_node(Op& op, const Tensor& self, const In&... in) {
+  if (self.impl()->autograd) check_recorded_view(self, Op::schema);
   // Edges first, as in make_node.
   IntrusivePtr<OpNode<Op>> node;
   if constexpr ((std::is_same_v<In, Tensor> && ...)) {

@@ -104,6 +104,10 @@ constexpr std::uint32_t kPacked = 1;
 
 void SavedTensor::save(const TensorBase& t) {
   is_result_ = false;
+  if (__builtin_expect(t.defined() && t.impl()->inference && !InferenceMode::is_enabled(), 0))
+    ATHANOR_THROW(Error,
+                  "Inference tensors cannot be saved for backward. To work around you can make a clone to get a normal "
+                  "tensor and use it in autograd.");
   if (__builtin_expect(detail::saved_tensor_hooks != nullptr, 0) && t.defined()) {
     tensor_ = detail::pack_saved(t, false);
     version_ = kPacked;

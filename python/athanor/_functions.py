@@ -22,6 +22,11 @@ def _public(function):
     return function
 
 
+def _check_tensor(name: str, input) -> None:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+
+
 def _tensors(args, name: str) -> tuple:
     """Tensors given one by one or as one sequence."""
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
@@ -49,30 +54,35 @@ def is_storage(obj) -> builtins.bool:
 @_public
 def numel(input: Tensor) -> builtins.int:
     """The number of elements."""
+    _check_tensor("numel", input)
     return input.numel()
 
 
 @_public
 def detach_(input: Tensor) -> Tensor:
     """Takes the tensor out of the graph that made it."""
+    _check_tensor("detach_", input)
     return input.detach_()
 
 
 @_public
 def is_floating_point(input: Tensor) -> builtins.bool:
     """Whether the dtype is one of the floating ones."""
+    _check_tensor("is_floating_point", input)
     return input.is_floating_point()
 
 
 @_public
 def is_complex(input: Tensor) -> builtins.bool:
     """Always false: there are no complex dtypes."""
+    _check_tensor("is_complex", input)
     return False
 
 
 @_public
 def is_nonzero(input: Tensor) -> builtins.bool:
     """Whether the only element is not zero. Raises RuntimeError for any other number of elements."""
+    _check_tensor("is_nonzero", input)
     if input.numel() != 1:
         raise RuntimeError("Boolean value of Tensor with " + ("no values" if input.numel() == 0 else "more than one value")
                            + " is ambiguous")
@@ -82,6 +92,7 @@ def is_nonzero(input: Tensor) -> builtins.bool:
 @_public
 def is_inference(input: Tensor) -> builtins.bool:
     """Whether the tensor was made in inference mode."""
+    _check_tensor("is_inference", input)
     return input.is_inference()
 
 
@@ -317,6 +328,7 @@ def _written(result: Tensor, out) -> Tensor:
 @_public
 def norm(input: Tensor, p="fro", dim=None, keepdim=False, out=None, dtype=None) -> Tensor:
     """The p-norm (p a number, inf, -inf or "fro") of all elements or along dim."""
+    _check_tensor("norm", input)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"norm: p should be a number, inf, -inf or 'fro', got '{p}'")
     order = 2.0 if p is None or p == "fro" else p
@@ -362,16 +374,23 @@ def compile(model=None, **options):
 
 
 @_public
-def from_dlpack(ext_tensor) -> Tensor:
-    """A tensor on the memory of another library's array (or of a DLPack capsule)."""
+def from_dlpack(ext_tensor, *, device=None, copy: builtins.bool | None = None) -> Tensor:
+    """A tensor on the memory of another library's array (or of a DLPack capsule); a copy of it, if asked for, or for another
+    device. Raises ValueError for copy=False with another device."""
     from ._tensor import _from_dlpack
 
-    return _from_dlpack(ext_tensor)
+    made = _from_dlpack(ext_tensor)
+    if device is not None and _C.device(device).type != made.device.type:
+        if copy is False:
+            raise ValueError(f"from_dlpack: copy=False, but the data lie on {made.device}, not on {device}")
+        return made.to(device)
+    return made.clone() if copy else made
 
 
 @_public
 def cov(input: Tensor, *, correction: int = 1, fweights=None, aweights=None) -> Tensor:
     """The covariance matrix of the rows, variables, whose columns are observations."""
+    _check_tensor("cov", input)
     if input.dim() > 2:
         raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions")
     x = input.reshape(1, -1) if input.dim() < 2 else input
@@ -444,18 +463,21 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value) -> Tensor:
 @_public
 def index_put(input: Tensor, indices, values: Tensor, accumulate: builtins.bool = False) -> Tensor:
     """A copy of input with values at the given places, added up there if accumulate."""
+    _check_tensor("index_put", input)
     return input.index_put(indices, values, accumulate)
 
 
 @_public
 def index_put_(input: Tensor, indices, values: Tensor, accumulate: builtins.bool = False) -> Tensor:
     """Puts values at the given places of input, adding up there if accumulate."""
+    _check_tensor("index_put_", input)
     return input.index_put_(indices, values, accumulate)
 
 
 @_public
 def fill(input: Tensor, value) -> Tensor:
     """A tensor like input with value, a number or a tensor of no dims, everywhere."""
+    _check_tensor("fill", input)
     return input.clone().fill_(value)
 
 
@@ -468,24 +490,28 @@ def trapz(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -
 @_public
 def is_signed(input: Tensor) -> builtins.bool:
     """Whether the dtype has negative numbers."""
+    _check_tensor("is_signed", input)
     return input.is_signed()
 
 
 @_public
 def get_device(input: Tensor) -> builtins.int:
     """The number of the CUDA device, -1 for the host."""
+    _check_tensor("get_device", input)
     return input.get_device()
 
 
 @_public
 def is_conj(input: Tensor) -> builtins.bool:
     """False: numbers are real."""
+    _check_tensor("is_conj", input)
     return False
 
 
 @_public
 def is_neg(input: Tensor) -> builtins.bool:
     """False: signs are in the values."""
+    _check_tensor("is_neg", input)
     return False
 
 
@@ -498,24 +524,28 @@ def isreal(input: Tensor) -> Tensor:
 @_public
 def resolve_conj(input: Tensor) -> Tensor:
     """input, which is real."""
+    _check_tensor("resolve_conj", input)
     return input
 
 
 @_public
 def resolve_neg(input: Tensor) -> Tensor:
     """input: signs are in the values."""
+    _check_tensor("resolve_neg", input)
     return input
 
 
 @_public
 def conj(input: Tensor) -> Tensor:
     """input, which is real."""
+    _check_tensor("conj", input)
     return input
 
 
 @_public
 def real(input: Tensor) -> Tensor:
     """input, which is real."""
+    _check_tensor("real", input)
     return input
 
 

@@ -160,12 +160,14 @@ def _new(self: Tensor, *args) -> Tensor:
     return self.new_empty(args[0] if len(args) == 1 and isinstance(args[0], _C.Size) else (args or (0,)))
 
 
-def _resize(self: Tensor, *sizes, memory_format=_C.contiguous_format) -> Tensor:
+def _resize(self: Tensor, *sizes, size=None, memory_format=_C.contiguous_format) -> Tensor:
     """Gives the tensor these sizes, in its own storage where they fit into that; else in a new one, which begins with the old
     elements, and which views of the old one do not follow. What no old element fills has any value. Raises RuntimeError
     for a tensor that requires grad."""
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
+    if size is not None:
+        sizes = (size,)
     if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)):
         sizes = tuple(sizes[0])
     if any(s < 0 for s in sizes):
@@ -410,6 +412,11 @@ def _is_pinned(self: Tensor, device=None) -> builtins.bool:
     return False
 
 
+def _to_dense(self: Tensor, dtype=None, *, masked_grad=None) -> Tensor:
+    """The tensor itself, which is dense, or converted to a dtype."""
+    return self if dtype is None else self.to(dtype)
+
+
 def _is_coalesced(self: Tensor) -> builtins.bool:
     """True: every tensor is dense."""
     return True
@@ -438,7 +445,7 @@ def _attach() -> None:
         "cov": _method(_functions.cov), "corrcoef": _method(_functions.corrcoef),
         "is_nonzero": _method(_functions.is_nonzero),
         "is_set_to": _is_set_to, "get_device": _get_device, "pin_memory": _pin_memory, "is_pinned": _is_pinned,
-        "coalesce": _itself("The tensor itself, which is dense."), "to_dense": _itself("The tensor itself, which is dense."),
+        "coalesce": _itself("The tensor itself, which is dense."), "to_dense": _to_dense,
         "is_coalesced": _is_coalesced, "conj": _itself("The tensor itself, which is real."),
         "resolve_conj": _itself("The tensor itself, which is real."),
         "resolve_neg": _itself("The tensor itself: signs are in the values."), "const_data_ptr": _const_data_ptr,

@@ -20,6 +20,7 @@ constexpr const char* kOtherNames[][2] = {{"axis", "dim"},
                                           {"a", "self"},
                                           {"x", "self"},
                                           {"x1", "self"},
+                                          {"tensor", "self"},
                                           {"x2", "other"},
                                           {"tensor", "self"},
                                           {"split_size", "split_size_or_sections"},
@@ -232,7 +233,10 @@ PyObject* call_op(PyObject* self, PyObject* const* args, std::size_t nargsf, PyO
   try {
     PyObject* values[kMaxParameters];
     const int chosen = parse(f->op->name, f->op->signatures, f->method, args, positional, names, values, made);
-    if (chosen >= 0) result = f->op->signatures[static_cast<std::size_t>(chosen)].call(values);
+    if (chosen >= 0)
+      result = f->op->signatures[static_cast<std::size_t>(chosen)].call(values);
+    else
+      result = call_old_form(self, f->op->name, f->method, args, positional, names);
   } catch (...) {
     result = raise_current();
   }

@@ -62,6 +62,11 @@ bool add_op_function_type(PyObject* module);
 int parse(const char* name, std::span<const Signature> signatures, bool method, PyObject* const* args,
           std::size_t positional, PyObject* names, PyObject** values, std::vector<PyObject*>& made);
 
+/// The call by a deprecated form, torch.add(x, 2, y), with a warning. Null with the TypeError that is set already, if
+/// it is none. `callable` is called again, with numbers by name.
+PyObject* call_old_form(PyObject* callable, const char* name, bool method, PyObject* const* args,
+                        std::size_t positional, PyObject* names);
+
 bool accepts(Kind kind, PyObject* value);
 
 /// The conversions below throw PythonError if Python refused; `accepts` must have held.

@@ -157,6 +157,9 @@ void add_settings(nb::module_& m) {
       },
       nb::arg("precision"), nb::arg("threshold"), nb::arg("edgeitems"), nb::arg("linewidth"),
       nb::arg("sci_mode").none());
+  m.def("_named_results", [](const char* op, const char* names, nb::tuple results) {
+    return nb::steal<nb::object>(named_results(op, names, results.release().ptr()));
+  });
   m.def("_get_print_options", [] {
     return nb::make_tuple(print_options.precision, print_options.threshold, print_options.edgeitems,
                           print_options.linewidth, print_options.sci_mode);

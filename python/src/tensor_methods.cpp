@@ -397,7 +397,7 @@ int set_grad(PyObject* self, PyObject* value, void*) {
 int set_requires_grad_property(PyObject* self, PyObject* value, void*) {
   if (refuse_delete(value, "requires_grad") < 0) return -1;
   if (!PyBool_Check(value)) {
-    PyErr_SetString(PyExc_TypeError, "requires_grad must be a bool");
+    PyErr_SetString(PyExc_RuntimeError, "requires_grad must be a bool");
     return -1;
   }
   try {

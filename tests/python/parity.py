@@ -255,7 +255,7 @@ def compare_variant(op, how, theirs, ours, sample, dtype, counts):
     args, keywords = (sample.input, *sample.args), dict(sample.kwargs)
     if how == "out=":
         result, error = call(theirs, args, keywords)
-        if error is not None or not tensors(result):
+        if error is not None or not tensors(result) or len(tensors(result)) != len([result] if isinstance(result, torch.Tensor) else result):
             return
         keywords["out"] = torch.empty_like(result) if isinstance(result, torch.Tensor) else tuple(torch.empty_like(r) for r in result)
     elif not isinstance(sample.input, torch.Tensor) or how == "in place" and sample.broadcasts_input:

@@ -274,5 +274,51 @@ class Functions(unittest.TestCase):
             Square()
 
 
+
+class ManyBackwards(unittest.TestCase):
+    def test_again_through_calls_that_kept_nothing(self):
+        x = torch.ones(3, requires_grad=True)
+        y = torch.cat([x, x.flip(0)]).sum()
+        y.backward()
+        y.backward()
+        self.assertEqual(x.grad.tolist(), [4, 4, 4])
+        z = x.exp().sum()
+        z.backward()
+        with self.assertRaisesRegex(RuntimeError, "backward through the graph a second time"):
+            z.backward()
+
+    def test_again_through_a_function_that_saved_no_tensors(self):
+        class Threefold(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.factor = 3
+                return x * 3
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * ctx.factor
+
+        x = torch.ones(2, requires_grad=True)
+        y = Threefold.apply(x).sum()
+        y.backward()
+        y.backward()
+        self.assertEqual(x.grad.tolist(), [6, 6])
+
+    def test_for_a_batch_of_gradients(self):
+        x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        unused = torch.ones(1, requires_grad=True)
+        y = x * x
+        rows, none = torch.autograd.grad(y, (x, unused), torch.eye(3), is_grads_batched=True, allow_unused=True, retain_graph=True)
+        self.assertEqual(rows.tolist(), [[2, 0, 0], [0, 4, 0], [0, 0, 6]])
+        self.assertIsNone(none)
+        rows, = torch.autograd.grad((y, y.sum()), x, (torch.ones(2, 3), torch.ones(2)), is_grads_batched=True, create_graph=True)
+        rows.sum().backward()
+        self.assertEqual(x.grad.tolist(), [8, 8, 8])
+        with self.assertRaises(RuntimeError):
+            torch.autograd.grad(x * 2, x, torch.ones(2, 4), is_grads_batched=True)
+        with self.assertRaisesRegex(RuntimeError, "same number"):
+            torch.autograd.grad((x.sum(), x.sum()), x, (torch.ones(2), torch.ones(3)), is_grads_batched=True)
+
+
 if __name__ == "__main__":
     unittest.main()

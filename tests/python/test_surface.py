@@ -465,5 +465,48 @@ class AssertClose(unittest.TestCase):
             self.close(object(), object())
 
 
+
+class OldForms(unittest.TestCase):
+    """Numbers before tensors, as PyTorch deprecates them but takes them."""
+
+    def test_mean_what_they_meant(self):
+        x, y, v = torch.ones(2, 2), torch.full((2, 2), 3.0), torch.full((2,), 3.0)
+        cases = ((lambda: torch.add(x, 2, y), 7), (lambda: x.clone().sub_(2, y), -5), (lambda: torch.addcmul(x, 2, y, y), 19),
+                 (lambda: x.clone().addcdiv_(2, y, y), 3), (lambda: torch.addmm(2, x, 3, y, y), 56), (lambda: x.addmm(2, y, y), 20),
+                 (lambda: torch.addr(2, x, v, v), 11), (lambda: torch.baddbmm(2, x[None], 3, y[None], y[None]), 56),
+                 (lambda: torch.addmv(2, x[0], 3, y, v), 56), (lambda: torch.add(x, 2, y, out=torch.empty(0)), 7))
+        for call, value in cases:
+            with self.assertWarnsRegex(UserWarning, "is deprecated"):
+                result = call()
+            self.assertEqual(set(result.flatten().tolist()), {float(value)})
+
+    def test_of_other_calls_are_errors(self):
+        x = torch.ones(2, 2)
+        for call in (lambda: torch.mul(x, 2, x), lambda: torch.addmm(x, 2, x, x), lambda: torch.add(x, x, 2), lambda: torch.rsub(x, 2, x)):
+            with self.assertRaises(TypeError):
+                call()
+
+
+class Keywords(unittest.TestCase):
+    def test_that_torch_has(self):
+        x = torch.arange(4.0)
+        self.assertEqual(torch.roll(x, 1, dims=None).tolist(), [3, 0, 1, 2])
+        self.assertEqual(len(torch.split(tensor=x, split_size_or_sections=2)), 2)
+        self.assertEqual(x.clone().resize_(size=(2,)).tolist(), [0, 1])
+        self.assertEqual(x.to_dense(torch.float64).dtype, torch.float64)
+        self.assertNotEqual(torch.from_dlpack(x, copy=True).data_ptr(), x.data_ptr())
+        self.assertEqual(torch.from_dlpack(x, device="cpu").data_ptr(), x.data_ptr())
+        self.assertEqual(x.clone().copy_(1).tolist(), [1] * 4)
+
+    def test_what_is_no_tensor_or_flag_raises_as_in_torch(self):
+        for function in (torch.is_floating_point, torch.numel, torch.is_nonzero, torch.cov, torch.norm, torch.is_signed):
+            with self.assertRaisesRegex(TypeError, "must be Tensor, not int"):
+                function(1)
+        with self.assertRaisesRegex(TypeError, "must be Tensor, not str"):
+            torch.ones(1).copy_("a")
+        with self.assertRaisesRegex(RuntimeError, "requires_grad must be a bool"):
+            torch.ones(1).requires_grad = 1
+
+
 if __name__ == "__main__":
     unittest.main()

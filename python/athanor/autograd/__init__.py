@@ -65,15 +65,16 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph: bool | None = None, c
     """The gradients of outputs with respect to inputs, one per input; `.grad` stays as it is. An input that was not used
     raises RuntimeError unless allow_unused, where its gradient is None, or zeros with materialize_grads. Both may be
     graph.GradientEdges; other arguments and errors are those of backward. Raises ValueError for materialize_grads with
-    allow_unused=False, RuntimeError for it with an edge that was not used."""
-    if is_grads_batched:
-        raise NotImplementedError("autograd.grad: is_grads_batched needs vmap, which is not here; call grad once per gradient")
+    allow_unused=False, RuntimeError for it with an edge that was not used. is_grads_batched: grad_outputs have a first dim
+    more, of several gradients; a backward is made for each, and results have that dim, too."""
     if allow_unused is False and materialize_grads:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
                          "allow_unused=False.")
     outputs, inputs = _list(outputs), _list(inputs)
     gradients = _gradients(grad_outputs, outputs)
     keep, unused = create_graph if retain_graph is None else retain_graph, bool(allow_unused) or materialize_grads
+    if is_grads_batched:
+        return _batched(outputs, inputs, gradients, keep, create_graph, allow_unused, materialize_grads)
     if _has_edge(outputs, inputs):
         if not inputs:
             raise RuntimeError("grad requires non-empty inputs.")
@@ -85,6 +86,23 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph: bool | None = None, c
             raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         result = tuple(_C.ops.zeros_like(i) if g is None else g for g, i in zip(result, inputs))
     return result
+
+
+def _batched(outputs: list, inputs: list, gradients: list, keep: bool, create_graph: bool, allow_unused: bool | None,
+             materialize_grads: bool) -> tuple:
+    given = [g for g in gradients if g is not None]
+    sizes = {g.shape[0] for g in given if g.dim()}
+    if not given or len(sizes) != 1 or any(g.dim() == 0 for g in given):
+        raise RuntimeError("grad: with is_grads_batched, every gradient should have the same number of gradients as its first "
+                           f"dim, got shapes {[list(g.shape) for g in given]}")
+    count = sizes.pop()
+    rows = []
+    for i in range(max(count, 1)):
+        one = [None if g is None else g[i] if count else _C.ops.zeros(g.shape[1:], dtype=g.dtype, device=g.device)
+               for g in gradients]
+        rows.append(grad(outputs, inputs, one, keep or i + 1 < count, create_graph, allow_unused=allow_unused,
+                         materialize_grads=materialize_grads))
+    return tuple(None if column[0] is None else _C.ops.stack(column)[:count] for column in zip(*rows))
 
 
 def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:  # noqa: N802
