@@ -289,9 +289,30 @@ Tensor copysign(const Tensor& self, const Scalar& other) {
   return copysign(self, scalar_tensor(other, cast(self, float_type(self.dtype())).options()));
 }
 
+namespace {
+
+/// nextafter of numbers of 16 bits, whose neighbours in float would round back: a step of their bits as integers.
+Tensor next_of_sixteen_bits(const Tensor& a, const Tensor& b) {
+  const DimVector shape = broadcast_shapes(a.sizes(), b.sizes(), "nextafter");
+  const Tensor x = contiguous(expand(a, shape)), y = contiguous(expand(b, shape));
+  const Tensor bits = view(x, DType::Short), away = cast(eq(gt(y, x), gt(x, 0)), DType::Short);
+  const Tensor least = add(mul(cast(lt(y, x), DType::Short), -32768), 1);  // of the sign of the direction
+  const Tensor moved = where(eq(x, 0), least, add(bits, sub(mul(away, 2), 1)));
+  const Tensor next = where(eq(x, y), y, view(moved, x.dtype()));
+  return where(logical_or(isnan(x), isnan(y)), add(x, y), next);
+}
+
+}  // namespace
+
 /// The next number after self in the direction of other.
 struct NextAfter : SmoothBinary<NextAfter, BinaryOp::Nextafter> {
   ATHANOR_OP("nextafter(Tensor self, Tensor other) -> Tensor | inplace out");
+  static constexpr bool accepts_hidden = false;
+  void run(const Tensor& out, const Tensor& x, const Tensor& y) {
+    if (out.dtype() != DType::Half && out.dtype() != DType::BFloat16) return SmoothBinary::run(out, x, y);
+    const NoGradGuard off;
+    copy_(out, next_of_sixteen_bits(x, y));
+  }
   static Tensor first(const Tensor& g, const Tensor& x, const Tensor& y) { return where(eq(x, y), Scalar(0), g); }
   static Tensor second(const Tensor& g, const Tensor& x, const Tensor& y) { return where(eq(x, y), g, Scalar(0)); }
 };
