@@ -14,9 +14,12 @@ export CCACHE_MAXSIZE ?= 5G
 configured = build/build.ninja
 # Says nothing when nothing is to do.
 ninja = ninja -j $(JOBS) -C $(1) | sed -u '/^ninja: no work to do\|^ninja: Entering directory\|Re-checking globbed/d'
-run_tests = python3 tools/run_tests.py --jobs $(JOBS) $(if $(TESTS),--filter '$(TESTS)') $(1)
+# Many tests wait for each other's processes: one and a half at a time for each processor keep it busy.
+run_tests = python3 tools/run_tests.py --jobs $$(( ($(JOBS) * 3 + 1) / 2 )) $(if $(TESTS),--filter '$(TESTS)') $(1)
+# The programs that ops are compared with PyTorch by, where one may be there.
+parity = $(shell [[ -n "$$ATHANOR_PEER_PYTHON" ]] || python3 -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("torch"))' && echo parity)
 
-.PHONY: build python build-times test docs demo bench format format-check lint check asan tsan debug install clean help dependencies
+.PHONY: build python build-times test docs demo benchmarks bench format format-check lint check asan tsan debug install clean help dependencies
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -37,8 +40,8 @@ build-tsan/build.ninja: CMakePresets.json | dependencies
 build/python-env: tools/python_environment.sh | dependencies
 	@tools/python_environment.sh build/python-env && touch $@
 
-build: build/build.ninja ## compile everything into build/ (programs in build/bin, the library in build/lib)
-	@$(call ninja,build)
+build: build/build.ninja ## compile all but tests and benchmarks into build/ (programs in build/bin, the library in build/lib)
+	@$(call ninja,build product)
 
 python: build/build.ninja ## build the Python package alone, into build/python
 	@tools/python_environment.sh build/python-env
@@ -49,14 +52,18 @@ python: build/build.ninja ## build the Python package alone, into build/python
 build-times: ## the slowest steps of the last build
 	@python3 tools/build_times.py build
 
-test: build ## build, then run every test; TESTS=regex for some
+test: build/build.ninja ## build with the tests, then run every test; TESTS=regex for some
+	@$(call ninja,build all $(parity))
 	@$(call run_tests,build)
 
 demo: build/build.ninja ## build what it takes, then train a network on MNIST on two ranks; DEMO="flags" for build/bin/mnist
 	@$(call ninja,build mnist)
 	@build/bin/mnist $(if $(or $(ATHANOR_DATA),$(findstring --data,$(DEMO))),,$(addprefix --data ,$(wildcard ../shared/data/mnist))) $(DEMO)
 
-bench: build ## build, then compare with PyTorch side by side; BENCH="--quick --filter gemm"
+benchmarks: build/build.ninja ## compile what benchmarks run
+	@$(call ninja,build product benchmarks)
+
+bench: benchmarks ## build, then compare with PyTorch side by side; BENCH="--quick --filter gemm"
 	@python3 benchmarks/run.py $(BENCH)
 
 docs: build/build.ninja ## the API reference as HTML in build/docs (needs doxygen)

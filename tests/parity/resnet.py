@@ -95,6 +95,9 @@ def main():
     if python is None:
         print(f"SKIP: no torchvision in {':'.join(asked)}; set ATHANOR_PEER_PYTHON to a Python that has it")
         return 77
+    if not os.path.exists(program):
+        print(f"SKIP: {program} is not built; `make test` builds it where torch is found, ninja's target `parity` anywhere")
+        return 77
     files = photos()
     if not files:
         print("SKIP: no photos; set ATHANOR_DATA to a folder that has some in images/")

@@ -50,6 +50,9 @@ def main():
     if not pythons:
         print(f"SKIP: no torch in {tried}; set ATHANOR_PEER_PYTHON to a Python that has it")
         return 77
+    if not os.path.exists(args.dump):
+        print(f"SKIP: {args.dump} is not built; `make test` builds it where torch is found, ninja's target `parity` anywhere")
+        return 77
     if args.keep:
         os.makedirs(args.keep, exist_ok=True)
         return compare(args.dump, pythons, args.keep)
