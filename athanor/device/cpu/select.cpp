@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "athanor/base/parallel.h"
 #include "athanor/device/cpu/host_buffer.h"
 #include "athanor/device/cpu/order_lines.h"
 #include "athanor/device/cpu/sort_line.h"

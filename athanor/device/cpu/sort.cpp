@@ -1,6 +1,10 @@
 // Sorting along a dim.
-#include "athanor/device/cpu/order_lines.h"
 #include "athanor/device/cpu/sort_line.h"
+
+#include <numeric>
+
+#include "athanor/device/cpu/order_lines.h"
+#include "athanor/device/cpu/radix_sort.h"
 #include "athanor/ops/kernels/scan_sort.h"
 
 namespace athanor::cpu {
@@ -28,6 +32,95 @@ KeyRange line_key_range(const void* in, DType t, std::int64_t n) {
   }
   return all;
 }
+
+namespace {
+
+/// Takes sorted records apart. Zeros and NaNs are fetched from the input: their keys do not tell them apart.
+template <class T, class Rec>
+struct ElementSink {
+  T* values;
+  std::int64_t* indices;
+  const T* in;
+  Ranker<T> ranker;
+
+  T value(Rec r) const {
+    const KeyOf<T> k = ranker.key(static_cast<KeyOf<T>>(r.rank));
+    return is_exact_key<T>(k) ? order_value<T>(k) : in[r.index];
+  }
+  void put(std::int64_t at, Rec r) const {
+    if (values) {
+      values[at] = value(r);
+      __builtin_prefetch(values + at + 64 / sizeof(T), 1);
+    }
+    if (indices) {
+      indices[at] = static_cast<std::int64_t>(r.index);
+      __builtin_prefetch(indices + at + 8, 1);
+    }
+  }
+  void put_line(std::int64_t at, const Rec* from) const {
+    alignas(64) T v[kCombined];
+    alignas(64) std::int64_t i[kCombined];
+    for (std::int64_t k = 0; k < kCombined; ++k) i[k] = static_cast<std::int64_t>(from[k].index);
+    if (indices) stream_elements<kCombined>(indices + at, i);
+    if (!values) return;
+    for (std::int64_t k = 0; k < kCombined; ++k) v[k] = value(from[k]);
+    stream_elements<kCombined>(values + at, v);
+  }
+};
+
+template <class T>
+void sort_few(const T* in, std::int64_t n, const Ranker<T>& ranker, T* values, std::int64_t* indices) {
+  std::uint64_t words[kFew];
+  std::int32_t places[kFew];
+  for (std::int64_t i = 0; i < n; ++i)
+    words[i] = static_cast<std::uint64_t>(ranker(in[i])) << 32 | static_cast<std::uint64_t>(i);
+  order_fns().rank_few(places, words, n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (values) values[places[i]] = in[i];
+    if (indices) indices[places[i]] = i;
+  }
+}
+
+/// Sorts with records whose words hold both ranks and indices. `spare`: room for n of them that may be overwritten
+/// until the result is, or null.
+template <class Rec, class T>
+void sort_records(const T* in, std::int64_t n, const Ranker<T>& ranker, T* values, std::int64_t* indices, Rec* spare) {
+  const Digits digits(ranker.bits, n * static_cast<std::int64_t>(sizeof(Rec)));
+  const HostBuffer<Rec> a(digits.count > 2 && !spare ? n : 0), b(digits.count > 1 ? n : 0);
+  using Word = decltype(Rec::rank);
+  const auto source = [&](std::int64_t i) { return Rec{static_cast<Word>(ranker(in[i])), static_cast<Word>(i)}; };
+  RadixSort<Rec>(n, digits, spare ? spare : a.data(), b.data())
+      .run(source, ElementSink<T, Rec>{values, indices, in, ranker});
+}
+
+}  // namespace
+
+template <class T>
+void sort_line(const T* in, std::int64_t n, bool descending, T* values, std::int64_t* indices) {
+  if (n == 0) return;
+  const Ranker<T> ranker(line_key_range(in, dtype_of_v<T>, n), descending);
+  if (ranker.bits == 0) {
+    if (values) std::copy_n(in, n, values);
+    if (indices) std::iota(indices, indices + n, std::int64_t{0});
+    return;
+  }
+  const bool narrow = ranker.bits <= 32;
+  if (narrow && n <= kFew) return sort_few(in, n, ranker, values, indices);
+  if (narrow && n <= std::int64_t{0xffffffff})
+    sort_records<Ranked32>(in, n, ranker, values, indices, reinterpret_cast<Ranked32*>(indices));
+  else
+    sort_records<Ranked64>(in, n, ranker, values, indices, static_cast<Ranked64*>(nullptr));
+}
+
+template void sort_line(const std::uint8_t*, std::int64_t, bool, std::uint8_t*, std::int64_t*);
+template void sort_line(const std::int8_t*, std::int64_t, bool, std::int8_t*, std::int64_t*);
+template void sort_line(const std::int16_t*, std::int64_t, bool, std::int16_t*, std::int64_t*);
+template void sort_line(const std::int32_t*, std::int64_t, bool, std::int32_t*, std::int64_t*);
+template void sort_line(const std::int64_t*, std::int64_t, bool, std::int64_t*, std::int64_t*);
+template void sort_line(const Half*, std::int64_t, bool, Half*, std::int64_t*);
+template void sort_line(const BFloat16*, std::int64_t, bool, BFloat16*, std::int64_t*);
+template void sort_line(const float*, std::int64_t, bool, float*, std::int64_t*);
+template void sort_line(const double*, std::int64_t, bool, double*, std::int64_t*);
 
 namespace {
 

@@ -3,9 +3,11 @@
 #include <numeric>
 #include <vector>
 
+#include "athanor/base/parallel.h"
 #include "athanor/device/cpu/dense_line.h"
 #include "athanor/device/cpu/order_lines.h"
 #include "athanor/device/cpu/owned_view.h"
+#include "athanor/device/cpu/radix_sort.h"
 #include "athanor/device/cpu/sort_line.h"
 #include "athanor/ops/kernels/scan_sort.h"
 
