@@ -7,6 +7,7 @@
 #include "athanor/ops/compare.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/pointwise_op.h"
+#include "athanor/ops/reshape.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/unary.h"
 
