@@ -91,6 +91,8 @@ KNOWN = [
     ("addbmm|addmm|baddbmm|mm|bmm|dot|vdot|mv|addmv|matmul|linear|einsum|upsample_.*|conv.*",
      lambda d: VERSION < (2, 0) and d.dtype == torch.bfloat16,
      "bfloat16 in torch 1: sums are bfloat16, and transposed convolutions have wrong shapes"),
+    ("baddbmm", lambda d: VERSION < (2, 0) and not d.gradient and d.call["args"]["beta"] == 0,
+     "torch 1 multiplies memory that nobody wrote by a beta of 0, which gives NaN now and then"),
 ]
 
 
