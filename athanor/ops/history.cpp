@@ -239,7 +239,8 @@ void check_inplace_slow(const TensorBase& t, std::string_view op) {
   ATHANOR_CHECK(!(i->tracked && is_leaf(t)), op,
                 ": a leaf Variable that requires grad is being used in an in-place operation.");
   // Whether another input gives the tensor a history is known only when the op records.
-  if (t.requires_grad()) ops::check_recorded_view(t, std::string(op).c_str());
+  if (t.requires_grad() || (meta->is_view && meta->view_base.requires_grad()))
+    ops::check_recorded_view(t, std::string(op).c_str());
 }
 
 }  // namespace

@@ -119,11 +119,11 @@ void check_recorded_view(const Tensor& self, const char* schema) {
   const AutogradMeta* meta = athanor::detail::autograd_meta_or_null(self);
   if (!meta || !meta->is_view) return;
   const std::string_view whole = schema, op = whole.substr(0, whole.find_first_of(".("));
-  ATHANOR_CHECK(!(meta->view_base.requires_grad() && is_leaf(meta->view_base)), op,
-                ": a view of a leaf Variable that requires grad is being used in an in-place operation.");
   ATHANOR_CHECK(meta->origin != ViewOrigin::NoGrad, op,
                 ": A view was created in no_grad mode and is being modified inplace with grad mode enabled. Make the "
                 "view and the change in the same mode.");
+  ATHANOR_CHECK(!(meta->view_base.requires_grad() && is_leaf(meta->view_base)), op,
+                ": a view of a leaf Variable that requires grad is being used in an in-place operation.");
   ATHANOR_CHECK(
       meta->origin != ViewOrigin::MultiOutput, op,
       ": this view is the output of a function that returns multiple views, or of a custom Function that returned "

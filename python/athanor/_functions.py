@@ -238,9 +238,30 @@ def where(condition: Tensor, input=None, other=None, *, out=None):
     return _ops.where(condition, input, other)
 
 
+def _letters(dims) -> str:
+    """Dims of einsum given as numbers from 0 to 51, and Ellipsis, as letters."""
+    text = ""
+    for d in dims:
+        if d is not Ellipsis and not 0 <= d < 52:
+            raise RuntimeError(f"einsum(): subscripts in subscript list are not within the valid range [0, 52): {d}")
+        text += "..." if d is Ellipsis else chr(ord("A") + d if d < 26 else ord("a") + d - 26)
+    return text
+
+
 @_public
-def einsum(equation: str, *operands) -> Tensor:
-    """Sums of products of elements along the dims that the equation names."""
+def einsum(equation: str | Tensor, *operands) -> Tensor:
+    """Sums of products of elements along the dims that the equation names. Instead of an equation, each tensor may be
+    followed by a list of its dims as numbers, and all of them by the result's."""
+    if isinstance(equation, Tensor):
+        if not operands:
+            raise ValueError("einsum(): at least one operand and its subscripts list must be provided")
+        tensors, dims = (equation, *operands[1::2]), operands[0::2]
+        result = None
+        if len(operands) % 2 == 0:
+            tensors, result = (equation, *operands[1:-1:2]), operands[-1]
+            dims = operands[0:-1:2]
+        equation = ",".join(_letters(d) for d in dims) + ("" if result is None else "->" + _letters(result))
+        operands = tensors
     return _ops.einsum(equation, _tensors(operands, "einsum"))
 
 

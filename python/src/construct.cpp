@@ -1,6 +1,8 @@
 // Tensors made of Python's data: nested sequences, numbers, tensors, and whatever has the buffer protocol.
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "athanor/ops/factory.h"
 #include "athanor/tensor/external.h"
@@ -68,12 +70,22 @@ void find_dtype(PyObject* data, std::optional<DType>& dtype, std::size_t depth =
     find_dtype(PySequence_Fast_GET_ITEM(items.o, i), dtype, depth + 1);
 }
 
+/// A number as T, its fraction cut off for whole numbers. Throws Error where T has no such number.
+template <class T>
+T cut_to(double d) {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    // 2 to the power of the digits is a double, the largest int64 is none.
+    const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
+    if (!(std::trunc(d) < end && std::trunc(d) >= (std::is_signed_v<T> ? -end : 0.0)) ||
+        (std::is_unsigned_v<T> && d < 0))
+      ATHANOR_THROW(Error, "value cannot be converted to type ", dtype_name(dtype_of_v<T>), " without overflow: ", d);
+  }
+  return Scalar(d).to<T>();
+}
+
 template <class T>
 T leaf_value(PyObject* o) {
-  if (PyFloat_CheckExact(o)) {
-    const double d = PyFloat_AS_DOUBLE(o);
-    return Scalar(d).to<T>();
-  }
+  if (PyFloat_CheckExact(o)) return cut_to<T>(PyFloat_AS_DOUBLE(o));
   if (!accepts(Kind::Scalar, o) && !is_tensor(o))
     ATHANOR_THROW(TypeError, "must be real number, not ", Py_TYPE(o)->tp_name);
   if (PyLong_Check(o)) {
@@ -83,10 +95,11 @@ T leaf_value(PyObject* o) {
     ATHANOR_CHECK_VALUE(!overflow, "Overflow when unpacking long long");
   }
   const Scalar s = to_scalar(o);
+  if (s.isFloatingPoint()) return cut_to<T>(s.toDouble());
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
     // What a negative number is modulo 256 is taken, too.
-    const bool wraps = std::is_unsigned_v<T> && !s.isFloatingPoint() && s.toLong() < 0 && std::in_range<T>(-s.toLong());
-    if (!s.isFloatingPoint() && !wraps && !std::in_range<T>(s.toLong()))
+    const bool wraps = std::is_unsigned_v<T> && s.toLong() < 0 && std::in_range<T>(-s.toLong());
+    if (!wraps && !std::in_range<T>(s.toLong()))
       ATHANOR_THROW(Error, "value cannot be converted to type ", dtype_name(dtype_of_v<T>), " without overflow: ", s);
   }
   return s.to<T>();

@@ -1,5 +1,9 @@
 // x[key] and x[key] = value.
 
+#include <cmath>
+#include <cstring>
+#include <limits>
+
 #include "python/src/methods.h"
 
 namespace athanor::python {
@@ -9,16 +13,33 @@ using indexing::TensorIndex;
 
 std::optional<std::int64_t> bound(PyObject* o) {
   if (o == Py_None) return std::nullopt;
-  if (!PyIndex_Check(o) && !is_tensor(o))
-    ATHANOR_THROW(TypeError, "slice indices must be integers or None or have an __index__ method");
+  if (is_tensor(o)) return to_int(o);
+  if (!PyIndex_Check(o)) ATHANOR_THROW(TypeError, "slice indices must be integers or None or have an __index__ method");
+  const Py_ssize_t i = PyNumber_AsSsize_t(o, nullptr);  // as in Python, a bound too large is the end
+  if (i == -1 && PyErr_Occurred()) throw PythonError();
+  return i;
+}
+
+std::int64_t place(PyObject* o) {
+  if (PyLong_Check(o)) {
+    int overflow = 0;
+    const std::int64_t i = PyLong_AsLongLongAndOverflow(o, &overflow);
+    ATHANOR_CHECK_VALUE(!overflow, "Overflow when unpacking long long");
+    return i;
+  }
   return to_int(o);
+}
+
+/// A number that knows its place, as NumPy's integers: an array is a sequence, its bools are no integers.
+bool is_place(PyObject* o) {
+  return PyIndex_Check(o) && !PySequence_Check(o) && std::strncmp(Py_TYPE(o)->tp_name, "numpy.bool", 10) != 0;
 }
 
 TensorIndex to_index(PyObject* key) {
   if (key == Py_None) return std::nullopt;
   if (key == Py_Ellipsis) return indexing::Ellipsis;
   if (PyBool_Check(key)) return key == Py_True;
-  if (PyLong_Check(key)) return to_int(key);
+  if (PyLong_Check(key)) return place(key);
   if (is_tensor(key)) return static_cast<const TensorBase&>(unwrap(key));
   if (PySlice_Check(key)) {
     auto* s = reinterpret_cast<PySliceObject*>(key);
@@ -33,13 +54,14 @@ TensorIndex to_index(PyObject* key) {
     return static_cast<const TensorBase&>(
         tensor_from_data(key, empty ? std::optional<DType>(kLong) : std::nullopt, std::nullopt));
   }
+  if (is_place(key)) return to_int(key);
+  if (PyBytes_Check(key)) ATHANOR_THROW(TypeError, "new(): invalid data type 'bytes'");
   if (has_buffer(key)) {
     // Whole numbers of any width are places, those of tensors are asked to be wide.
     Tensor t = tensor_from_buffer(key, "index", false).clone();
     if (is_integral(t.dtype()) && t.dtype() != kByte && t.dtype() != kBool) t = t.to(kLong);
     return static_cast<const TensorBase&>(t);
   }
-  if (PyIndex_Check(key)) return to_int(key);
   ATHANOR_THROW(IndexError,
                 "only integers, slices (`:`), ellipsis (`...`), None and long, int, byte or bool tensors or lists "
                 "are valid indices (got ",
@@ -56,6 +78,14 @@ bool is_like_tuple(PyObject* key) {
       return true;
   }
   return false;
+}
+
+/// The number to assign: what exceeds a half type is infinite, where other dtypes refuse.
+Scalar number_for(DType dtype, PyObject* value) {
+  if (PyLong_Check(value)) place(value);
+  const Scalar s = to_scalar(value);
+  if ((dtype != DType::Half && dtype != DType::BFloat16) || s.fits(dtype)) return s;
+  return std::copysign(std::numeric_limits<double>::infinity(), s.toDouble());
 }
 
 std::vector<TensorIndex> to_indices(PyObject* key) {
@@ -80,7 +110,7 @@ PyObject* tensor_get_item(PyObject* self, PyObject* key) {
       ATHANOR_CHECK_INDEX(
           t.dim() > 0,
           "invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number");
-      return wrap(t.select(0, to_int(key)));
+      return wrap(t.select(0, place(key)));
     }
     const std::vector<TensorIndex> indices = to_indices(key);
     return run(takes_long(t), [&] { return t.index(ArrayRef<TensorIndex>(indices)); });
@@ -99,7 +129,7 @@ int tensor_set_item(PyObject* self, PyObject* key, PyObject* value) {
     const std::vector<TensorIndex> indices = to_indices(key);
     const ArrayRef<TensorIndex> places(indices);
     if (!is_tensor(value) && accepts(Kind::Scalar, value)) {
-      const Scalar s = to_scalar(value);
+      const Scalar s = number_for(t.scalar_type(), value);
       run(takes_long(t), [&] { t.index_put_(places, athanor::full({}, s, t.options())); });
     } else {
       const Tensor v = is_tensor(value) ? unwrap(value) : tensor_from_data(value, t.scalar_type(), std::nullopt);

@@ -325,7 +325,8 @@ PyObject* as_tensor(PyObject* const* v) {
   return wrap(tensor_from_data(v[0], dtype, device));
 }
 PyObject* from_numpy(PyObject* const* v) {
-  if (!has_buffer(v[0])) ATHANOR_THROW(TypeError, "expected np.ndarray (got ", Py_TYPE(v[0])->tp_name, ")");
+  if (!has_buffer(v[0]) || !PySequence_Check(v[0]))  // NumPy's numbers have buffers, too
+    ATHANOR_THROW(TypeError, "expected np.ndarray (got ", Py_TYPE(v[0])->tp_name, ")");
   return wrap(tensor_from_buffer(v[0], "from_numpy"));
 }
 PyObject* from_buffer(PyObject* const* v) { return wrap(tensor_from_buffer(v[0], "from_buffer")); }

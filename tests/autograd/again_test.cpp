@@ -101,16 +101,22 @@ TEST(RecordedChanges, OfPartsOfTensorSplitReachTheBase) {
   }
 }
 
-TEST(RecordedChanges, OfAnUnrecordedViewOfALeafWithoutGradientsAreAllowed) {
-  const Tensor p = ones({4}, kDouble).requires_grad_();
-  Tensor flat;
-  {
-    const NoGradGuard off;
-    flat = p.view({2, 2});
+TEST(RecordedChanges, OfAnUnrecordedViewAreRefused) {
+  const Tensor p = ones({4}, kDouble).requires_grad_(), inner = p * 1;
+  for (const Tensor& base : {p, inner}) {
+    Tensor flat;
+    {
+      const NoGradGuard off;
+      flat = base.view({2, 2});
+      flat.mul_(2);
+    }
+    EXPECT_NE(again_error([&] { flat.mul_(2); }).find("created in no_grad mode"), std::string::npos);
+    EXPECT_NE(again_error([&] { flat.mul_(p.view({2, 2})); }).find("created in no_grad mode"), std::string::npos);
+    EXPECT_EQ(base.sum().item<double>(), 8);
   }
-  flat.mul_(2);
-  EXPECT_EQ(p.sum().item<double>(), 8);
-  EXPECT_NE(again_error([&] { flat.mul_(p.view({2, 2})); }), "");
+  Tensor leaf = ones({4}, kDouble), part = leaf[0];
+  leaf.requires_grad_();
+  EXPECT_NE(again_error([&] { part.mul_(2); }).find("a view of a leaf"), std::string::npos);
 }
 
 struct AsItCame : autograd::Function<AsItCame> {

@@ -52,6 +52,17 @@ class Construction(unittest.TestCase):
         with self.assertRaises(RuntimeError):
             torch.tensor([300], dtype=torch.uint8)
 
+    def test_numbers_that_whole_numbers_cannot_hold_are_refused(self):
+        nan, inf = float("nan"), float("inf")
+        for value, dtype in ((nan, torch.int64), (1e20, torch.int64), (2.0 ** 63, torch.int64), (inf, torch.int32),
+                             (300.5, torch.uint8), (-1.5, torch.uint8), (numpy.float32(nan), torch.int8), (128.0, torch.int8)):
+            with self.assertRaisesRegex(RuntimeError, "cannot be converted to type .* without overflow"):
+                torch.tensor([value], dtype=dtype)
+        self.assertEqual(torch.tensor([255.9, 3.7], dtype=torch.uint8).tolist(), [255, 3])
+        self.assertEqual(torch.tensor([-128.5, 127.9], dtype=torch.int8).tolist(), [-128, 127])
+        self.assertEqual(torch.tensor([-2.0 ** 63], dtype=torch.int64).item(), -2 ** 63)
+        self.assertEqual(torch.tensor([nan], dtype=torch.bool).tolist(), [True])
+
     def test_legacy_constructors(self):
         self.assertEqual(torch.FloatTensor(2, 3).shape, (2, 3))
         self.assertIs(torch.LongTensor([1, 2]).dtype, torch.int64)
@@ -257,6 +268,31 @@ class Indexing(unittest.TestCase):
             len(torch.tensor(1))
         with self.assertRaises(TypeError):
             iter(torch.tensor(1))
+
+    def test_numbers_of_numpy_are_places(self):
+        x = torch.arange(10)
+        for dtype in (numpy.uint8, numpy.int8, numpy.int16, numpy.uint64):
+            self.assertEqual(x[dtype(3)].item(), 3)
+            self.assertEqual(x.view(2, 5)[dtype(1), dtype(2)].item(), 7)
+
+    def test_places_beyond_64_bits(self):
+        x = torch.arange(10)
+        self.assertEqual(x[:2 ** 70].shape, (10,))
+        self.assertEqual(x[-2 ** 70:].shape, (10,))
+        self.assertEqual(x[2 ** 70:].shape, (0,))
+        for wrong in (2 ** 63, 2 ** 70, (2 ** 70,)):
+            with self.assertRaisesRegex(ValueError, "Overflow when unpacking long long"):
+                x[wrong]
+        with self.assertRaisesRegex(ValueError, "Overflow when unpacking long long"):
+            x[0] = 2 ** 63
+
+    def test_assigned_numbers_beyond_a_half_type_are_infinite(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            x = torch.zeros(3, dtype=dtype)
+            x[0], x[1] = 1e39 if dtype is torch.bfloat16 else 1e6, -1e6 if dtype is torch.float16 else -1e39
+            self.assertEqual(x.tolist(), [float("inf"), -float("inf"), 0.0])
+        with self.assertRaisesRegex(RuntimeError, "without overflow"):
+            torch.zeros(1)[0] = 1e300
 
     def test_iteration_and_unpacking(self):
         x, y = torch.tensor([[1, 2], [3, 4]])
@@ -471,6 +507,14 @@ class Calls(unittest.TestCase):
         r = torch.add(torch.ones(2), torch.ones(2), out=out)
         self.assertIs(r, out)
         self.assertEqual(out.tolist(), [2.0, 2.0])
+
+    def test_einsum_with_dims_as_numbers(self):
+        a, b = torch.randn(2, 3), torch.randn(3, 4)
+        self.assertTrue(torch.equal(torch.einsum(a, [0, 1], b, [1, 2], [0, 2]), torch.einsum("ab,bc->ac", a, b)))
+        self.assertTrue(torch.equal(torch.einsum(a, [30, 1], b, [1, 2]), torch.einsum("eB,BC->Ce", a, b)))
+        self.assertTrue(torch.equal(torch.einsum(a, [0, ...], [..., 0]), a.t()))
+        with self.assertRaisesRegex(RuntimeError, "not within the valid range"):
+            torch.einsum(a, [0, 52])
 
     def test_results_with_names(self):
         r = torch.tensor([3, 1, 2]).sort()
