@@ -126,13 +126,29 @@ def _copy(self: Tensor) -> Tensor:
     return result
 
 
+def _copy_with_memory(t: Tensor, memo: dict) -> Tensor:
+    """A copy of a tensor's whole memory, once for all tensors in it, so that what shared memory shares that of the copy."""
+    storage = t.untyped_storage()
+    if storage.data_ptr() == 0:  # nothing to share
+        return t.clone(memory_format=_C.preserve_format)
+    key = ("storage", storage.data_ptr(), t.device)
+    if key not in memo:
+        memo[key] = t.as_strided((storage.nbytes() // t.element_size(),), (1,), 0).clone()
+    whole = memo[key]
+    if whole.dtype != t.dtype:
+        if whole.nbytes % t.element_size():
+            return t.clone(memory_format=_C.preserve_format)
+        whole = whole.view(t.dtype)
+    return whole.as_strided(t.shape, t.stride(), t.storage_offset()).detach()
+
+
 def _deepcopy(self: Tensor, memo: dict):
     if not self.is_leaf:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
                            "moment")
     if id(self) in memo:
         return memo[id(self)]
-    result = self.detach().clone(memory_format=_C.preserve_format)
+    result = _copy_with_memory(self.detach(), memo)
     if type(self) is not Tensor:
         result = _C._make_subclass(type(self), result)
     result.requires_grad_(self.requires_grad)

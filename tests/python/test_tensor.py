@@ -358,6 +358,21 @@ class Identity(unittest.TestCase):
         with self.assertRaises(RuntimeError):
             copy.deepcopy(p * 2)
 
+    def test_deepcopy_keeps_what_shares_memory(self):
+        a = torch.arange(6.0)
+        whole, part, column, bits, wide = copy.deepcopy([a, a[2:4], a.view(2, 3).t(), a.view(torch.int32), a[1].expand(3)])
+        whole.copy_(torch.tensor([0.0, 10, 20, 30, 40, 50]))
+        self.assertEqual(part.tolist(), [20.0, 30.0])
+        self.assertEqual(column.tolist(), [[0.0, 30.0], [10.0, 40.0], [20.0, 50.0]])
+        self.assertEqual(bits.view(torch.float32).tolist(), whole.tolist())
+        self.assertEqual((wide.tolist(), wide.stride()), ([10.0] * 3, (0,)))
+        self.assertEqual(a.tolist(), [0.0, 1, 2, 3, 4, 5])
+        for t in (torch.tensor(3), torch.empty(0, 3), torch.randn(4, 6).t(), torch.zeros(2, dtype=torch.bool)):
+            other = copy.deepcopy(t)
+            self.assertTrue(torch.equal(other, t))
+            self.assertEqual(other.stride(), t.stride())
+        self.assertIsNone(copy.deepcopy(a)._base)
+
     def test_shared_memory_needs_no_import(self):
         t = torch.arange(3)
         self.assertFalse(t.is_shared())
