@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from . import (  # noqa: F401
         accelerator as accelerator, amp as amp, backends as backends, compiler as compiler, cuda as cuda,
         distributed as distributed, distributions as distributions, func as func, futures as futures, jit as jit, linalg as linalg,
-        multiprocessing as multiprocessing, nn as nn, onnx as onnx, optim as optim, random as random, safetensors as safetensors,
+        multiprocessing as multiprocessing, nn as nn, onnx as onnx, optim as optim, profiler as profiler, random as random, safetensors as safetensors,
         serialization as serialization, special as special, storage as storage, testing as testing, utils as utils,
         version as version, vision as vision, xpu as xpu,
     )

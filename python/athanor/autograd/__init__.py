@@ -112,7 +112,7 @@ def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:  # noqa: N802
 
 
 if TYPE_CHECKING:
-    from . import functional as functional
+    from . import functional as functional, profiler as profiler
     from .check import gradcheck as gradcheck, gradgradcheck as gradgradcheck
 else:
 
@@ -121,7 +121,7 @@ else:
             from . import check
 
             return getattr(check, name)
-        if name == "functional":
+        if name in ("functional", "profiler"):
             import importlib
 
             return importlib.import_module(f"{__name__}.{name}")
