@@ -37,12 +37,29 @@ namespace {
 
 std::atomic<std::uint64_t> next_sequence{1};
 
-/// Nodes whose deletion was asked for while another one is being deleted.
+/// Nodes whose deletion was asked for while another one is being deleted. Lies on the stack of who deletes the first: a
+/// thread's destructors, in whatever order they run, may delete nodes.
 struct Graveyard {
-  bool open = false;
-  std::vector<Node*> nodes;
+  static constexpr std::size_t kFew = 16;
+  Node* few[kFew];  // most graphs need no more
+  std::size_t count = 0;
+  std::vector<Node*> more;
+  void push(Node* node) {
+    if (count < kFew)
+      few[count++] = node;
+    else
+      more.push_back(node);
+  }
+  Node* pop() {
+    if (!more.empty()) {
+      Node* last = more.back();
+      more.pop_back();
+      return last;
+    }
+    return count > 0 ? few[--count] : nullptr;
+  }
 };
-thread_local Graveyard graveyard __attribute__((tls_model("initial-exec")));
+constinit thread_local Graveyard* graveyard __attribute__((tls_model("initial-exec"))) = nullptr;
 
 }  // namespace
 
@@ -58,18 +75,14 @@ Node::Node() : sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) 
 Node::~Node() = default;
 
 void Node::destroy(Node* node) {
-  if (graveyard.open) {
-    graveyard.nodes.push_back(node);
+  if (graveyard) {
+    graveyard->push(node);
     return;
   }
-  graveyard.open = true;
-  delete node;
-  while (!graveyard.nodes.empty()) {
-    Node* next = graveyard.nodes.back();
-    graveyard.nodes.pop_back();
-    delete next;
-  }
-  graveyard.open = false;
+  Graveyard own;
+  graveyard = &own;
+  for (; node; node = own.pop()) delete node;
+  graveyard = nullptr;
 }
 
 std::uint32_t Node::add_output(const TensorBase& t) {

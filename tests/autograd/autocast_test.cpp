@@ -187,6 +187,21 @@ TEST(Autocast, WeightIsCastOncePerRegionUnlessItChanges) {
   EXPECT_EQ(autocast::cache_size(), 0U);
 }
 
+// What a region keeps is freed by the thread's end where the region never ended, with graphs of several nodes.
+TEST(Autocast, AThreadMayEndInsideARegion) {
+  const Tensor w = numbers({4, 4}).requires_grad_();
+  for (int i = 0; i < 3; ++i) {
+    std::thread([&] {
+      autocast::set_autocast_enabled(DeviceType::CPU, true);
+      autocast::set_autocast_dtype(DeviceType::CPU, kBFloat16);
+      const Tensor leaf = w.detach().clone().requires_grad_(), x = numbers({4, 4});
+      for (int k = 0; k < 3; ++k) (x.mm(leaf) + x.mm(w)).relu();
+      EXPECT_EQ(autocast::cache_size(), 2U);
+    }).join();
+  }
+  EXPECT_EQ(autocast::cache_size(), 0U);
+}
+
 TEST(Autocast, SecondDerivativesGoThroughTheCasts) {
   Tensor x = numbers({3, 3}).requires_grad_(), y = x.detach().clone().requires_grad_();
   Tensor value;
