@@ -53,6 +53,15 @@ TensorBase select_at(const TensorBase& view, std::int64_t dim, std::int64_t plac
   return ops::select(view, dim, index);
 }
 
+/// The index on self's device: one on the host is brought there.
+TensorBase beside(const TensorBase& self, const TensorBase& index) {
+  if (index.device() == self.device()) return index;
+  ATHANOR_CHECK(index.device().is_host(),
+                "indices should be either on cpu or on the same device as the indexed tensor (", self.device(),
+                "), got one on ", index.device());
+  return Tensor(index).to(self.device());
+}
+
 Indexed apply(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices) {
   using Kind = indexing::TensorIndex::Kind;
   const std::int64_t used = consumed_dims(indices);
@@ -91,10 +100,11 @@ Indexed apply(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices) {
         ATHANOR_CHECK_INDEX(t.defined() && (is_mask(t) || t.dtype() == kLong || t.dtype() == kInt),
                             "tensors used as indices must be long, int, byte or bool tensors, got ", t);
         place += is_mask(t) ? t.dim() : 1;
+        const TensorBase here = beside(self, t);
         if (is_mask(t))
-          put_mask(out, dim, t);
+          put_mask(out, dim, here);
         else
-          out.put(dim++, ops::to_dtype(t, kLong));
+          out.put(dim++, ops::to_dtype(here, kLong));
         break;
       }
     }
@@ -121,6 +131,7 @@ void assign(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices, con
   // As in PyTorch: converted where memory is copied or filled; what is put at places has to have their dtype.
   const bool converted = !at.advanced || (value.numel() == 1 && is_one_mask(indices));
   TensorBase v = value.dtype() == self.dtype() || !converted ? value : ops::to_dtype(value, self.dtype());
+  if (v.dim() == 0 && v.device().is_host() && v.device() != self.device()) v = Tensor(v).to(self.device());
   while (v.dim() > 0 && v.size(0) == 1) v = ops::squeeze(v, 0);  // as NumPy: leading ones do not count
   if (at.advanced) {
     ops::index_put_with_(at.view, at.tensors, v, accumulate);

@@ -360,22 +360,24 @@ def _reversed(self: Tensor) -> Tensor:
     return self if self.dim() == 0 else self.flip(0)
 
 
-def _places(indices) -> tuple:
-    """Indices whose masks are replaced by the places where they hold."""
+def _places(self: Tensor, indices) -> tuple:
+    """Indices on self's device, masks among them replaced by the places where they hold."""
     places: list = []
     for i in indices:
+        if i.device != self.device and i.device == _C.device("cpu"):
+            i = i.to(self.device)
         places += i.nonzero(as_tuple=True) if i.dtype in (_C.bool, _C.uint8) else [i]
     return tuple(places)
 
 
 def _index_put(self: Tensor, indices, values: Tensor, accumulate: builtins.bool = False) -> Tensor:
     """A copy with values at the given places, added up there if accumulate."""
-    return _C.ops.index_put_with(self, _places(indices), values, accumulate)
+    return _C.ops.index_put_with(self, _places(self, indices), values, accumulate)
 
 
 def _index_put_(self: Tensor, indices, values: Tensor, accumulate: builtins.bool = False) -> Tensor:
     """Puts values at the given places, adding up there if accumulate."""
-    return _C.ops.index_put_with_(self, _places(indices), values, accumulate)
+    return _C.ops.index_put_with_(self, _places(self, indices), values, accumulate)
 
 
 def _polygamma(self: Tensor, n: int) -> Tensor:

@@ -132,7 +132,7 @@ int tensor_set_item(PyObject* self, PyObject* key, PyObject* value) {
       const Scalar s = number_for(t.scalar_type(), value);
       run(takes_long(t), [&] { t.index_put_(places, athanor::full({}, s, t.options())); });
     } else {
-      const Tensor v = is_tensor(value) ? unwrap(value) : tensor_from_data(value, t.scalar_type(), std::nullopt);
+      const Tensor v = is_tensor(value) ? unwrap(value) : tensor_from_data(value, t.scalar_type(), t.device());
       run(takes_long(t) || takes_long(v), [&] { t.index_put_(places, v); });
     }
     return 0;

@@ -59,6 +59,17 @@ TEST_F(CudaDevices, ComputeWhatTheHostComputes) {
   EXPECT_TRUE(x.grad().cpu().equal(h.grad()));
 }
 
+TEST_F(CudaDevices, AreIndexedByTensorsOfTheHost) {
+  const Tensor h = randn({4, 3}), places = tensor({3, 1}), mask = h > 0;
+  Tensor x = h.cuda();
+  EXPECT_TRUE(x.index({places}).cpu().equal(h.index({places})));
+  EXPECT_TRUE(x.index({mask}).cpu().equal(h.index({mask})));
+  x.index_put_({mask}, tensor(2.0f));
+  EXPECT_TRUE(x.cpu().equal(h.masked_fill(mask, 2)));
+  EXPECT_THROW(h.index({places.cuda()}), Error);
+  EXPECT_THROW(x.index({places.cuda(1)}), Error);
+}
+
 TEST_F(CudaDevices, CudaWithoutAnIndexIsTheCurrentDeviceOfTheThread) {
   EXPECT_EQ(cuda::current_device(), 0);
   cuda::set_device(1);

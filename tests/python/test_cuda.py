@@ -63,6 +63,29 @@ c.set_device("cuda:0")
 print(torch.ones(1, device=1).device, torch.ones(1).to(1).device, torch.ones(1).cuda(1).get_device())
 """, "True 2 0 True True (0, 0)\ncuda:1 cuda tensor([1., 1.], device='cuda:1')\n0 cuda:0\n1\n0\ncuda:1 cuda:1 1\n")
 
+    def test_indices_may_lie_on_the_host(self):
+        self.check("""
+x = torch.arange(6.0).view(2, 3).cuda().requires_grad_()
+print(x[[1]].tolist(), x[torch.tensor([0, 1]), torch.tensor([2, 0])].tolist(), x[x.cpu() > 3].tolist(), x[[True, False]].device)
+x[[0]].sum().backward()
+print(x.grad.tolist(), x.index_put((torch.tensor([0]),), torch.ones(3).cuda()).sum().item())
+y = x.detach().clone()
+y[torch.tensor([0])] = [7.0, 8.0, 9.0]
+y[y.cpu() > 8] = torch.tensor(-1.0)
+y[[1], [0]] = 0
+print(y.tolist())
+def error(f):
+    try:
+        f()
+    except RuntimeError as e:
+        print(e)
+error(lambda: x.cpu()[torch.tensor([0]).cuda()])
+error(lambda: x[torch.tensor([0], device="cuda:1")])
+""", "[[3.0, 4.0, 5.0]] [2.0, 3.0] [4.0, 5.0] cuda:0\n[[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]] 15.0\n"
+     "[[7.0, 8.0, -1.0], [0.0, 4.0, 5.0]]\n"
+     "indices should be either on cpu or on the same device as the indexed tensor (cpu), got one on cuda:0\n"
+     "indices should be either on cpu or on the same device as the indexed tensor (cuda:0), got one on cuda:1\n")
+
     def test_memory_is_counted(self):
         self.check("""
 c = torch.cuda
