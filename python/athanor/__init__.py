@@ -42,6 +42,8 @@ from ._settings import (  # noqa: F401
     set_default_tensor_type as set_default_tensor_type,
     set_float32_matmul_precision as set_float32_matmul_precision, set_flush_denormal as set_flush_denormal,
     set_printoptions as set_printoptions, set_rng_state as set_rng_state,
+    get_deterministic_debug_mode as get_deterministic_debug_mode, is_warn_always_enabled as is_warn_always_enabled,
+    set_deterministic_debug_mode as set_deterministic_debug_mode, set_warn_always as set_warn_always,
     use_deterministic_algorithms as use_deterministic_algorithms,
 )
 from . import autograd as autograd  # noqa: F401
@@ -57,10 +59,10 @@ newaxis = None
 
 if TYPE_CHECKING:
     from . import (  # noqa: F401
-        accelerator as accelerator, amp as amp, backends as backends, compiler as compiler, cuda as cuda,
+        accelerator as accelerator, amp as amp, backends as backends, compiler as compiler, cpu as cpu, cuda as cuda,
         distributed as distributed, distributions as distributions, func as func, futures as futures, jit as jit, linalg as linalg,
-        multiprocessing as multiprocessing, nn as nn, onnx as onnx, optim as optim, profiler as profiler, random as random, safetensors as safetensors,
-        serialization as serialization, special as special, storage as storage, testing as testing, utils as utils,
+        multiprocessing as multiprocessing, nn as nn, onnx as onnx, optim as optim, overrides as overrides, profiler as profiler, random as random, safetensors as safetensors,
+        serialization as serialization, special as special, storage as storage, testing as testing, types as types, utils as utils,
         version as version, vision as vision, xpu as xpu,
     )
     from ._serialization import load as load, save as save  # noqa: F401

@@ -266,6 +266,13 @@ def einsum(equation: str | Tensor, *operands) -> Tensor:
 
 
 @_public
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format=None) -> Tensor:
+    """input, resized to the template's shape. Arguments and errors: those of Tensor.resize_as_."""
+    _check_tensor("resize_as_", input)
+    return input.resize_as_(the_template) if memory_format is None else input.resize_as_(the_template, memory_format=memory_format)
+
+
+@_public
 def meshgrid(*tensors, indexing: str | None = None):
     """The coordinates of a grid, one tensor per axis."""
     tensors = _tensors(tensors, "meshgrid")

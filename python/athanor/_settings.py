@@ -157,3 +157,33 @@ class iinfo(_Info):  # noqa: N801
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
+
+
+_warn_always = False
+
+
+def set_warn_always(b: bool) -> None:
+    """Kept, and changes nothing: warnings here follow Python's filters."""
+    global _warn_always
+    _warn_always = b
+
+
+def is_warn_always_enabled() -> bool:
+    """What set_warn_always was given."""
+    return _warn_always
+
+
+def set_deterministic_debug_mode(debug_mode: Any) -> None:
+    """0 or "default", 1 or "warn", 2 or "error": use_deterministic_algorithms in other words. Raises RuntimeError for others."""
+    modes = {"default": 0, "warn": 1, "error": 2}
+    mode = modes.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if not isinstance(mode, int) or not 0 <= mode <= 2:
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, 2, `default`, `warn` or `error`, but got {debug_mode!r}")
+    use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """0, 1 or 2; see set_deterministic_debug_mode."""
+    if not are_deterministic_algorithms_enabled():
+        return 0
+    return 1 if is_deterministic_algorithms_warn_only_enabled() else 2

@@ -5,7 +5,54 @@ import functools
 
 from .. import _C, _functions as _f
 
-__all__ = ["GradScaler", "autocast"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether autocast takes this kind of device."""
+    if not isinstance(device_type, str):
+        raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+    return device_type in ("cpu", "cuda")
+
+
+def custom_fwd(fwd=None, *, device_type: str = "cuda", cast_inputs=None):
+    """For the forward of a Function: its backward, under custom_bwd, runs in autocast's state of now. With cast_inputs, floating
+    tensors among the arguments come in that dtype inside a region, and the function runs outside of it."""
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def wrapped(context, *args, **keywords):
+        enabled, dtype = _C._autocast_state()[:2]
+        context._autocast = (enabled and cast_inputs is None, dtype)
+        if cast_inputs is None or not enabled:
+            return fwd(context, *args, **keywords)
+        with autocast(device_type, enabled=False):
+            return fwd(context, *_cast(args, cast_inputs), **_cast(keywords, cast_inputs))
+
+    return wrapped
+
+
+def custom_bwd(bwd=None, *, device_type: str = "cuda"):
+    """For the backward of a Function whose forward is under custom_fwd."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def wrapped(context, *args):
+        enabled, dtype = context._autocast
+        with autocast(device_type, dtype=dtype, enabled=enabled):
+            return bwd(context, *args)
+
+    return wrapped
+
+
+def _cast(value, dtype):
+    if isinstance(value, _C.Tensor):
+        return value.to(dtype) if value.is_floating_point() and value.dtype is not _C.float64 else value
+    if isinstance(value, dict):
+        return {k: _cast(v, dtype) for k, v in value.items()}
+    return type(value)(_cast(v, dtype) for v in value) if isinstance(value, (list, tuple)) else value
 
 
 class autocast:  # noqa: N801
@@ -59,6 +106,30 @@ class GradScaler:
     def is_enabled(self) -> bool:
         """Whether it does anything."""
         return self._enabled
+
+    def get_growth_factor(self) -> float:
+        """What the factor is multiplied by after growth_interval good updates."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Changes get_growth_factor()."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """What the factor is multiplied by after a step that was left out."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Changes get_backoff_factor()."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """How many good updates raise the factor."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Changes get_growth_interval()."""
+        self._growth_interval = new_interval
 
     def get_scale(self) -> float:
         """The factor; 1 if disabled."""

@@ -105,10 +105,22 @@ def _batched(outputs: list, inputs: list, gradients: list, keep: bool, create_gr
     return tuple(None if column[0] is None else _C.ops.stack(column)[:count] for column in zip(*rows))
 
 
-def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:  # noqa: N802
-    """The tensor itself, outside the graph: Variable and Tensor are one."""
-    result = data.detach()
-    return result.requires_grad_() if requires_grad else result
+class _AnyTensor(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=_AnyTensor):
+    """Variable and Tensor are one: isinstance holds for every tensor, and Variable(data) is a tensor of the same memory outside
+    the graph. volatile has had no effect since PyTorch 0.4, which a warning says."""
+
+    def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Tensor:  # type: ignore[misc]
+        if volatile:
+            import warnings
+
+            warnings.warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.", stacklevel=2)
+        result = data.detach()
+        return result.requires_grad_() if requires_grad else result
 
 
 if TYPE_CHECKING:

@@ -15,3 +15,5 @@ class autocast(_amp.autocast):  # type: ignore[misc]
 
 
 GradScaler = _amp.GradScaler
+custom_fwd = _amp.custom_fwd
+custom_bwd = _amp.custom_bwd

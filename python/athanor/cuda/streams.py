@@ -56,9 +56,17 @@ class Event:
     """A point in a stream. With enable_timing, elapsed_time() tells the milliseconds between two."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any):
-        from . import _needed
+        self._enable_timing = enable_timing
+        self._made: Any = None
 
-        self._core = _needed().Event(enable_timing)
+    @property
+    def _core(self) -> Any:
+        # Made when it is first used: programs make events before they ask whether there is a device.
+        if self._made is None:
+            from . import _needed
+
+            self._made = _needed().Event(self._enable_timing)
+        return self._made
 
     def record(self, stream: Optional[Stream] = None) -> None:
         """The point after everything the stream, the current one unless given, has been given so far."""

@@ -19,3 +19,24 @@ from .transforms import (
     PowerTransform as PowerTransform, SigmoidTransform as SigmoidTransform, TanhTransform as TanhTransform,
     Transform as Transform,
 )
+
+
+def _give_classes_their_old_homes() -> None:
+    """`from athanor.distributions.normal import Normal`: PyTorch has a module per class."""
+    import sys
+    import types
+
+    homes = {
+        "bernoulli": "Bernoulli", "categorical": "Categorical", "cauchy": "Cauchy", "exp_family": "ExponentialFamily",
+        "exponential": "Exponential", "geometric": "Geometric", "gumbel": "Gumbel", "half_normal": "HalfNormal",
+        "independent": "Independent", "laplace": "Laplace", "log_normal": "LogNormal",
+        "multivariate_normal": "MultivariateNormal", "normal": "Normal", "one_hot_categorical": "OneHotCategorical",
+        "transformed_distribution": "TransformedDistribution", "uniform": "Uniform",
+    }
+    for home, name in homes.items():
+        module = types.ModuleType(f"{__name__}.{home}", f"The home of {name}.")
+        module.__dict__[name] = globals()[name]
+        globals()[home] = sys.modules[module.__name__] = module
+
+
+_give_classes_their_old_homes()

@@ -1,13 +1,13 @@
-"""assert_close, for tests of programs."""
+"""assert_close and make_tensor, for tests of programs."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-from .. import _C, _functions
+from .. import _C, _functions, _settings
 from .._C import Tensor
 
-__all__ = ["assert_close", "assert_allclose"]
+__all__ = ["assert_allclose", "assert_close", "make_tensor"]
 
 _TOLERANCES = {_C.float16: (1e-3, 1e-5), _C.bfloat16: (1.6e-2, 1e-5), _C.float32: (1.3e-6, 1e-5), _C.float64: (1e-7, 1e-7)}
 
@@ -114,3 +114,36 @@ def _place(e: Tensor) -> tuple:
         place.append(flat % size)
         flat //= size
     return tuple(reversed(place))
+
+
+def make_tensor(*shape: Any, dtype: Any, device: Any = "cpu", low: Optional[float] = None, high: Optional[float] = None,
+                requires_grad: bool = False, noncontiguous: bool = False, exclude_zero: bool = False,
+                memory_format: Any = None) -> Tensor:
+    """A tensor of random numbers from [low, high): [-9, 9) unless given, [-9, 10) for whole numbers, [0, 10) for uint8. bools
+    are False or True. noncontiguous: every second element of a larger one. exclude_zero: 0 becomes the least positive number,
+    1 for whole numbers. Raises ValueError for low above high, and for a gradient of whole numbers."""
+    sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    floating = dtype.is_floating_point
+    if requires_grad and not floating:
+        raise ValueError(f"make_tensor: `requires_grad` must be False for boolean and integral dtypes, but got {dtype}")
+    if noncontiguous and memory_format is not None:
+        raise ValueError("make_tensor: The parameters `noncontiguous` and `memory_format` are mutually exclusive")
+    if dtype is _C.bool:
+        low, high = 0, 2
+    low = (0 if dtype is _C.uint8 else -9) if low is None else low
+    high = (9 if floating else 10) if high is None else high
+    if low > high:
+        raise ValueError(f"make_tensor: `low` must be at most `high`, but got {low} > {high}")
+    drawn = sizes[:-1] + (2 * sizes[-1],) if noncontiguous and sizes else sizes
+    if floating:
+        values = _functions.rand(drawn, dtype=dtype if dtype is _C.float64 else _C.float32, device=device)
+        values = (values * (high - low) + low).to(dtype)
+    else:
+        values = _functions.randint(int(low), max(int(high), int(low) + 1), drawn, dtype=dtype, device=device)
+    if noncontiguous and sizes:
+        values = values[..., ::2]
+    if exclude_zero:
+        values[values == 0] = _settings.finfo(dtype).tiny if floating else 1
+    if memory_format is not None:
+        values = values.contiguous(memory_format=memory_format)
+    return values.requires_grad_(requires_grad)

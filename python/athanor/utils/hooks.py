@@ -1,0 +1,6 @@
+"""What registering a hook gives."""
+from __future__ import annotations
+
+from ..nn.modules._hooks import RemovableHandle as RemovableHandle
+
+__all__ = ["RemovableHandle"]
