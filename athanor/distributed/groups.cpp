@@ -200,9 +200,9 @@ void init_process_group(const InitOptions& options) {
   World& w = world();
   const std::lock_guard lock(w.mutex);
   w.forget_parents_groups();
-  ATHANOR_CHECK(!w.main,
-                "init_process_group: there is a default process group already; call destroy_process_group "
-                "first");
+  ATHANOR_CHECK_VALUE(!w.main,
+                      "init_process_group: trying to initialize the default process group twice; call "
+                      "destroy_process_group first");
   ATHANOR_CHECK_VALUE(options.timeout.count() > 0, "init_process_group: the timeout should be positive, got ",
                       options.timeout.count(), " ms");
   warn_superfluous_ranks(options);

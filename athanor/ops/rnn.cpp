@@ -242,8 +242,8 @@ std::tuple<Tensor, Tensor, Tensor> run_padded(const Stack& s, const Tensor& inpu
   const Computed in(input, hx, params);
   const Tensor x = batch_first ? transpose(in.x, 0, 1) : in.x;
   const std::int64_t steps = x.size(0), batch = x.size(1);
-  ATHANOR_CHECK(steps > 0 && batch > 0, op,
-                ": Expected sequence length and batch to be larger than 0 in RNN, got input of shape ", input.sizes());
+  ATHANOR_CHECK(steps > 0, op, ": Expected sequence length to be larger than 0 in RNN, got input of shape ",
+                input.sizes());
   const DimVector batch_sizes(static_cast<std::size_t>(steps), batch);
   const bool projects = s.mode == RnnMode::Lstm && hx[0].size(-1) != hx[1].size(-1);
   auto [out, hy, cy] = s.run(reshape(x, {steps * batch, x.size(2)}), batch_sizes, in.hx, in.params, projects);

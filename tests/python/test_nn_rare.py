@@ -174,5 +174,19 @@ class Schedules(unittest.TestCase):
             schedule.step()
 
 
+class RecurrentLayersOfNothing(unittest.TestCase):
+    def test_take_no_examples_but_no_empty_sequences(self):
+        for kind in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+            net = kind(2, 3, num_layers=2, bidirectional=True)
+            x = torch.ones(4, 0, 2, requires_grad=True)
+            y, hidden = net(x)
+            y.sum().backward()
+            hidden = hidden[0] if isinstance(hidden, tuple) else hidden
+            self.assertEqual((y.shape, hidden.shape, x.grad.shape), ((4, 0, 6), (4, 0, 3), (4, 0, 2)))
+            self.assertTrue(all(p.grad is not None and not p.grad.any() for p in net.parameters()))
+            with self.assertRaisesRegex(RuntimeError, "Expected sequence length to be larger than 0 in RNN"):
+                net(torch.ones(0, 2, 2))
+
+
 if __name__ == "__main__":
     unittest.main()
