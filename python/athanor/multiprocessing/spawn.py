@@ -19,7 +19,7 @@ class ProcessException(Exception):
         super().__init__(msg)
         self.msg = msg
         self.error_index = error_index
-        self.pid = pid
+        self.pid = self.error_pid = pid
 
     def __reduce__(self):
         return type(self), (self.msg, self.error_index, self.pid)
