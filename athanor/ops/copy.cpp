@@ -2,6 +2,7 @@
 #include "athanor/ops/copy.h"
 
 #include "athanor/ops/create.h"
+#include "athanor/ops/kept_strides.h"
 #include "athanor/ops/kernels/copy.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/promote.h"
@@ -98,7 +99,7 @@ struct Clone {
     Meta m{DimVector(self.sizes()), self.dtype(), self.device(), {}};
     const MemoryFormat f = memory_format.value_or(MemoryFormat::Preserve);
     if (f == MemoryFormat::Preserve) {
-      if (!self.is_contiguous() && self.is_non_overlapping_and_dense()) m.strides = DimVector(self.strides());
+      if (!self.is_contiguous()) m.strides = kept_strides(self);
     } else if (f != MemoryFormat::Contiguous) {
       m.strides = detail::strides_for(self.sizes(), f);
     }
@@ -141,6 +142,13 @@ struct ToDevice {
 ATHANOR_FUNCTION("contiguous(Tensor self, *, MemoryFormat memory_format=MemoryFormat::Contiguous) -> Tensor | method");
 Tensor contiguous(const Tensor& self, MemoryFormat memory_format) {
   return self.is_contiguous(memory_format) ? self : clone(self, memory_format);
+}
+
+Tensor in_format_of(const Tensor& like, const Tensor& t) {
+  if (like.is_contiguous()) return t;
+  for (const MemoryFormat f : {MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d})
+    if (like.is_contiguous(f)) return contiguous(t, f);
+  return t;
 }
 
 /// self with the dtype, device and memory format of options; itself if nothing changes and copy is false.

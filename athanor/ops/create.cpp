@@ -6,6 +6,7 @@
 #include "athanor/ops/binary.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/diagonal.h"
+#include "athanor/ops/kept_strides.h"
 #include "athanor/ops/kernels/create.h"
 #include "athanor/ops/op.h"
 
@@ -117,8 +118,9 @@ ATHANOR_FUNCTION(
 Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
   const TensorOptions o = like(self, with_format(options, memory_format));
   const bool preserve = o.memory_format_opt().value_or(MemoryFormat::Preserve) == MemoryFormat::Preserve;
-  if (preserve && !self.is_contiguous() && self.is_non_overlapping_and_dense())
-    return finish(detail::empty_tensor(self.sizes(), o.dtype(), resolve(o.device()), self.strides()), options);
+  if (preserve && !self.is_contiguous())
+    if (const DimVector strides = kept_strides(self); !strides.empty())
+      return finish(detail::empty_tensor(self.sizes(), o.dtype(), resolve(o.device()), strides), options);
   return finish(make(self.sizes(), o), options);
 }
 

@@ -2,6 +2,7 @@
 #include "athanor/ops/image.h"
 
 #include "athanor/ops/copy.h"
+#include "athanor/ops/kept_strides.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pad.h"
 #include "athanor/ops/reshape.h"
@@ -61,7 +62,7 @@ Tensor pixel_unshuffle(const Tensor& self, std::int64_t downscale_factor) {
   DimVector split = leading(self, 3), out = split;
   append(split, {channels, h / r, r, w / r, r});
   append(out, {channels * r * r, h / r, w / r});
-  return reshape(permute_last(reshape(self, split), self.dim() - 3, {0, 2, 4, 1, 3}), out);
+  return in_format_of(self, reshape(permute_last(reshape(self, split), self.dim() - 3, {0, 2, 4, 1, 3}), out));
 }
 
 /// Channels (dim 1), seen as (groups, n), become (n, groups).
@@ -73,7 +74,7 @@ Tensor channel_shuffle(const Tensor& self, std::int64_t groups) {
   ATHANOR_CHECK(groups > 0 && channels % groups == 0,
                 "channel_shuffle: number of channels must be divisible by groups. ", "Got ", channels, " channels and ",
                 groups, " groups.");
-  return reshape(transpose(unflatten(self, 1, {groups, channels / groups}), 1, 2), self.sizes());
+  return in_format_of(self, reshape(transpose(unflatten(self, 1, {groups, channels / groups}), 1, 2), self.sizes()));
 }
 
 namespace {

@@ -528,7 +528,7 @@ void embedding_renorm_(const Tensor& self, const Tensor& indices, double max_nor
 ATHANOR_FUNCTION("one_hot(Tensor self, int num_classes=-1) -> Tensor | function");
 Tensor one_hot(const Tensor& self, std::int64_t num_classes) {
   ATHANOR_CHECK(self.dtype() == DType::Long, "one_hot is only applicable to index tensor, got ", self.dtype());
-  if (num_classes < 0) {
+  if (num_classes == -1) {
     ATHANOR_CHECK(self.numel() > 0, "one_hot: can not infer total number of classes from empty tensor.");
     num_classes = max(self).item().toLong() + 1;
   }

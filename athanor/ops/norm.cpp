@@ -7,6 +7,7 @@
 #include "athanor/ops/batch_norm.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
+#include "athanor/ops/kept_strides.h"
 #include "athanor/ops/kernels/norm.h"
 #include "athanor/ops/norm_op.h"
 #include "athanor/ops/pointwise.h"
@@ -360,7 +361,7 @@ ATHANOR_FUNCTION(
     "bool cudnn_enabled=True) -> Tensor");
 Tensor group_norm(const Tensor& input, std::int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps,
                   bool /*cudnn_enabled*/) {
-  return std::get<0>(_group_norm(input, weight, bias, num_groups, eps));
+  return in_format_of(input, std::get<0>(_group_norm(input, weight, bias, num_groups, eps)));
 }
 
 /// Each channel of each sample normalised on its own. With running statistics, these are updated by the samples' mean
@@ -377,7 +378,8 @@ Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bi
                 "instance_norm: Expected running_mean and running_var to be defined when use_input_stats is false");
   if (!use_input_stats) return batch_norm(input, weight, bias, running_mean, running_var, false, momentum, eps, true);
   const std::int64_t n = input.size(0), channels = input.size(1);
-  if (!running_mean.defined() && !running_var.defined()) return group_norm(input, channels, weight, bias, eps, true);
+  if (!running_mean.defined() && !running_var.defined())
+    return std::get<0>(_group_norm(input, weight, bias, channels, eps));
   // The samples' channels as channels of one sample: batch_norm updates a copy of the statistics per sample.
   DimVector merged(input.sizes());
   merged[0] = 1;

@@ -374,6 +374,10 @@ std::tuple<Tensor, Tensor> max_pool_indices(const char* op, int spatial, const T
 Tensor avg_pool(const char* op, int spatial, const Tensor& self, IntArrayRef kernel, IntArrayRef stride,
                 IntArrayRef padding, bool ceil_mode, bool count_include_pad, std::optional<std::int64_t> divisor) {
   const DimVector k = spatial_list(kernel, spatial, op, "kernel_size");
+  if (self.defined() && self.dtype() == DType::Long)  // exact below 2**53, rounded towards zero
+    return to_dtype(avg_pool(op, spatial, to_dtype(self, DType::Double), kernel, stride, padding, ceil_mode,
+                             count_include_pad, divisor),
+                    DType::Long);
   return with_batch(op, spatial, self, [&](const Tensor& x) {
     return _avg_pool(x, k, stride, padding, ceil_mode, count_include_pad, divisor);
   });

@@ -1,4 +1,5 @@
 #include "athanor/ops/promote.h"
+#include "athanor/ops/kept_strides.h"
 
 #include "athanor/ops/copy.h"
 
@@ -21,6 +22,35 @@ std::int16_t common_block(const Meta& m, std::initializer_list<const Tensor*> in
 
 }  // namespace
 
+DimVector kept_strides(const Tensor& t) {
+  const IntArrayRef sizes = t.sizes(), strides = t.strides();
+  if (t.is_non_overlapping_and_dense()) return DimVector(strides);
+  SmallVector<std::size_t, 8> order;  // from the dim that runs fastest
+  for (std::size_t d = sizes.size(); d-- > 0;) order.push_back(d);
+  const auto before = [&](std::size_t a, std::size_t b) {  // 1: b belongs before a, -1: not, 0: either
+    if (strides[a] == 0 || strides[b] == 0) return 0;
+    if (strides[a] != strides[b]) return strides[a] < strides[b] ? -1 : 1;
+    return sizes[a] > sizes[b] ? 1 : 0;
+  };
+  for (std::size_t i = 1; i < order.size(); ++i)
+    for (std::size_t at = i, other = i; other-- > 0;) {
+      const int compared = before(order[other], order[at]);
+      if (compared < 0) break;
+      if (compared == 0) continue;
+      std::swap(order[other], order[at]);
+      at = other;
+    }
+  DimVector kept(sizes.size());
+  std::int64_t step = 1;
+  bool row_major = true;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    kept[order[i]] = step;
+    row_major = row_major && order[i] + i + 1 == order.size();
+    step *= std::max<std::int64_t>(sizes[order[i]], 1);
+  }
+  return row_major ? DimVector() : kept;
+}
+
 Meta pointwise_meta(const char* schema, DType dtype, std::initializer_list<const Tensor*> inputs) {
   Meta m;
   m.dtype = dtype;
@@ -39,10 +69,10 @@ Meta pointwise_meta(const char* schema, DType dtype, std::initializer_list<const
   }
   if (__builtin_expect(hidden && contiguous, 0)) m.block = common_block(m, inputs);
   if (__builtin_expect(contiguous, 1)) return m;
-  // The layout of the first input of the full shape that is dense but not row-major wins.
+  // The layout of the first input of the full shape wins.
   for (const Tensor* t : inputs)
     if (t->defined() && t->sizes() == IntArrayRef(m.sizes) && t->dim() > 1) {
-      if (!t->is_contiguous() && t->is_non_overlapping_and_dense()) m.strides = DimVector(t->strides());
+      if (!t->is_contiguous()) m.strides = kept_strides(*t);
       break;
     }
   return m;

@@ -18,12 +18,17 @@ namespace athanor::ops {
 
 namespace {
 
-/// The gradient of an extreme: shared equally by all elements that have it.
-Tensor share_among_equals(const Reduction& r, const Tensor& grad, const Tensor& result, const Tensor& x) {
-  const Tensor best = eq(x, r.restored(result));
+/// The gradient of an extreme: shared equally by all elements that have it. No element equals NaN, so there it is NaN,
+/// unless NaNs count as equal to each other.
+Tensor share_among_equals(const Reduction& r, const Tensor& grad, const Tensor& result, const Tensor& x,
+                          bool nans_equal = false) {
+  const Tensor value = r.restored(result);
+  Tensor best = eq(x, value);
+  if (nans_equal) best = logical_or(best, logical_and(isnan(x), isnan(value)));
   const DimVector over = r.dims();
-  const Tensor n = over.empty() ? best : sum(best, over, true, std::nullopt);
-  return where(best, expand(div(r.restored(grad), cast(n, grad.dtype())), r.from), Scalar(0));
+  const Tensor n = cast(over.empty() ? best : sum(best, over, true, std::nullopt), grad.dtype());
+  const Tensor share = expand(div(r.restored(grad), n), r.from);
+  return where(logical_or(best, eq(n, Scalar(0))), mul(share, best), Scalar(0));
 }
 
 constexpr const char* kNeedsDim =
@@ -38,13 +43,13 @@ void check_not_empty_all(const char* op, const Tensor& self) {
 
 // Extremes over several dims.
 
-template <class Derived, ReduceOp Op>
+template <class Derived, ReduceOp Op, bool NansEqual = false>
 struct ExtremeReduction : Reduction {
   SavedTensor x, y;
   void run(const Tensor& out, const Tensor& self) { launch_reduce(Op, out, self); }
   void save(const Node&, const Tensor& self) { x.save(self); }
   void save_results(Node* n, const Tensor& out) { y.save_result(out, n); }
-  void grad(GradCall& g) { g.set(0, share_among_equals(*this, g.grad(), g.get(y), g.get(x))); }
+  void grad(GradCall& g) { g.set(0, share_among_equals(*this, g.grad(), g.get(y), g.get(x), NansEqual)); }
 };
 
 /// The greatest element over dims (all by default); NaN if there is one. Equals share the gradient.
@@ -72,7 +77,7 @@ struct Amin : ExtremeReduction<Amin, ReduceOp::Min> {
 };
 
 /// The greatest element.
-struct MaxAll : ExtremeReduction<MaxAll, ReduceOp::Max> {
+struct MaxAll : ExtremeReduction<MaxAll, ReduceOp::Max, true> {
   ATHANOR_OP("max(Tensor self) -> Tensor");
   static constexpr const char* grad_name = "MaxBackward1";
   Meta infer(const Tensor& self) {
@@ -82,7 +87,7 @@ struct MaxAll : ExtremeReduction<MaxAll, ReduceOp::Max> {
 };
 
 /// The least element.
-struct MinAll : ExtremeReduction<MinAll, ReduceOp::Min> {
+struct MinAll : ExtremeReduction<MinAll, ReduceOp::Min, true> {
   ATHANOR_OP("min(Tensor self) -> Tensor");
   static constexpr const char* grad_name = "MinBackward1";
   Meta infer(const Tensor& self) {

@@ -7,6 +7,7 @@
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/index.h"
+#include "athanor/ops/kept_strides.h"
 #include "athanor/ops/kernels/resample.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/promote.h"
@@ -191,7 +192,7 @@ Tensor nearest(const char* op, const Tensor& self, IntArrayRef output_size, std:
     for (std::int64_t o = 0; same && o < m; ++o) same = from[static_cast<std::size_t>(o)] == o;
     if (!same) x = index_select(x, d + 2, index_tensor(from, {m}, self.device()));
   }
-  return x.is_same(self) ? clone(x) : x;
+  return x.is_same(self) ? clone(x) : in_format_of(self, x);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ Tensor reshape_as(const Tensor& self, const Tensor& other) { return reshape(self
 
 /// All elements in row-major order as one dim; a view if possible.
 ATHANOR_FUNCTION("ravel(Tensor self) -> Tensor");
-Tensor ravel(const Tensor& self) { return reshape(self, {self.numel()}); }
+Tensor ravel(const Tensor& self) { return reshape(contiguous(self), {self.numel()}); }
 
 /// A view repeated to the given size along dims of one element, and along new ones in front.
 ATHANOR_FUNCTION("broadcast_to(Tensor self, int[] size) -> Tensor");
@@ -140,6 +140,7 @@ Tensor mT(const Tensor& self) {
 /// mT: there are no complex tensors.
 ATHANOR_FUNCTION("adjoint(Tensor self) -> Tensor");
 Tensor adjoint(const Tensor& self) {
+  if (self.dim() == 0) return transpose(self, 0, 0);
   check_matrices("adjoint()", self);
   return transpose(self, -2, -1);
 }

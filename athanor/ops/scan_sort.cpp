@@ -361,7 +361,7 @@ namespace {
 /// not what is NaN or its filler; a mean does, but rounds what is finite.
 Tensor shared_value(const Tensor& flat, const Tensor& value) {
   const Tensor equal = logical_or(eq(flat, value), logical_and(isnan(flat), isnan(value)));
-  const Tensor finite = amax(where(equal, flat, Scalar(-INFINITY)), {}, false);
+  const Tensor finite = amax(where(logical_and(equal, isfinite(value)), flat, Scalar(-INFINITY)), {}, false);
   const Tensor other = div(sum(where(equal, flat, Scalar(0))), cast(sum(equal), flat.dtype()));
   return where(isfinite(value), finite, other);
 }

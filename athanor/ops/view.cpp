@@ -236,8 +236,11 @@ struct Expand {
                     ") must match the existing size (", have, ") at non-singleton dimension ", d,
                     ". Target sizes: ", IntArrayRef(size), ". Tensor sizes: ", self.sizes());
       g.sizes[u] = want;
-      g.strides[u] = have == 1 && want != 1 ? 0 : from < 0 ? 0 : self.impl()->dims[n + from];
+      g.strides[u] = from < 0 || (have == 1 && want != 1) ? 0 : self.impl()->dims[n + from];
     }
+    // New dims of one element stride over what follows them, as unsqueeze's do.
+    for (auto u = static_cast<std::size_t>(m - n); u-- > 0;)
+      if (g.sizes[u] == 1) g.strides[u] = u + 1 == g.sizes.size() ? 1 : g.sizes[u + 1] * g.strides[u + 1];
     return g;
   }
   void grad(GradCall& g) { g.set(0, g.grad()); }  // the engine sums over what was repeated

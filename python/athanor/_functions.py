@@ -305,10 +305,12 @@ def broadcast_tensors(*tensors):
 
 @_public
 def broadcast_shapes(*shapes):
-    """The shape that tensors of these shapes have in common. Raises RuntimeError if there is none."""
+    """The shape that tensors of these shapes have in common. Raises RuntimeError if there is none, ValueError for a negative size."""
     result: list = []
     for shape in shapes:
         shape = [shape] if isinstance(shape, builtins.int) else list(shape)
+        if builtins.any(size < 0 for size in shape):
+            raise ValueError(f"Attempting to broadcast a dimension with negative length: {shape}")
         result = [1] * (len(shape) - len(result)) + result
         for i in builtins.range(1, len(shape) + 1):
             if shape[-i] != 1 and result[-i] not in (1, shape[-i]):
@@ -434,6 +436,10 @@ def cov(input: Tensor, *, correction: int = 1, fweights=None, aweights=None) -> 
         factor = total - correction
     else:
         factor = total - correction * (w * aweights).sum() / total
+    if factor <= 0:
+        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
+                       stacklevel=2)
+        factor = 0.0 * x.new_ones(())
     centred = x - mean
     return ((centred if w is None else centred * w) @ centred.t() / factor).squeeze()
 

@@ -61,5 +61,9 @@ def parse_type_name(text: str):
 
 
 def dtype_of_class(c):
-    """The dtype that a dtype object or an old type stands for."""
+    """The dtype that a dtype object or an old type stands for. Raises ValueError for another class."""
+    if c is Tensor:
+        return _C.get_default_dtype()
+    if not isinstance(c, (_LegacyType, _C.dtype)):
+        raise ValueError(f"invalid type: {getattr(c, '__name__', c)!r}; expected a dtype or a name such as 'torch.FloatTensor'")
     return c.dtype if isinstance(c, _LegacyType) else c

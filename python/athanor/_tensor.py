@@ -168,8 +168,18 @@ def _new_tensor(self: Tensor, data, *, dtype=None, device=None, requires_grad=Fa
                      device=device or self.device, requires_grad=requires_grad)
 
 
-def _new(self: Tensor, *args) -> Tensor:
-    """A tensor of this one's dtype and device: of the given sizes, with any values, or of the values in a list."""
+def _new(self: Tensor, *args, size=None) -> Tensor:
+    """A tensor of this one's dtype and device: of the given sizes, with any values, of the values in a list, or of a tensor's
+    or a storage's elements, which it shares."""
+    from .storage import _Storage
+
+    if size is not None:
+        args = (_C.Size(size),)
+    if len(args) == 1 and isinstance(args[0], (Tensor, _Storage)):
+        shared = args[0].detach() if isinstance(args[0], Tensor) else args[0]._all
+        if shared.dtype != self.dtype:
+            raise TypeError(f"new(): expected elements of {self.dtype}, got {shared.dtype}")
+        return shared
     if len(args) == 1 and (isinstance(args[0], (list, tuple)) or hasattr(args[0], "__array__")) and not isinstance(
             args[0], (_C.Size, Tensor)):
         return self.new_tensor(args[0])

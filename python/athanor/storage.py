@@ -59,6 +59,13 @@ class _Storage:
         """The same elements in memory of their own."""
         return self._on(self._all.clone())
 
+    def __deepcopy__(self, memo: dict):
+        if id(self) not in memo:
+            from ._tensor import _copy_with_memory
+
+            memo[id(self)] = self._on(_copy_with_memory(self._all, memo))
+        return memo[id(self)]
+
     def is_shared(self) -> bool:
         """Whether processes share it."""
         return self._all.is_shared()

@@ -19,6 +19,7 @@ namespace nb = nanobind;
 namespace athanor::python {
 
 extern PrintOptions print_options;
+std::uint64_t seed_of(nb::handle number);
 // Each further file of the module has one such function; they are called below.
 #define ATHANOR_PYTHON_ROOM(name) void bind_##name(nb::module_& m);
 #include "python/src/rooms.inc"
@@ -130,8 +131,12 @@ void add_ops(nb::module_& m) {
 void add_settings(nb::module_& m) {
   m.def(
       "manual_seed",
-      [generator = nb::object(m.attr("default_generator"))](std::int64_t seed) {
-        athanor::manual_seed(static_cast<std::uint64_t>(seed));
+      [generator = nb::object(m.attr("default_generator"))](nb::object seed) {
+        // As int(seed) does.
+        const nb::object number =
+            nb::steal(PyLong_Check(seed.ptr()) ? seed.inc_ref().ptr() : PyNumber_Long(seed.ptr()));
+        if (!number.is_valid()) throw nb::python_error();
+        athanor::manual_seed(seed_of(number));
         return generator;
       },
       nb::arg("seed"), "Starts the default generator again from a seed, and returns it.");

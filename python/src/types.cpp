@@ -123,6 +123,23 @@ void add_devices(nb::module_& m) {
   device_type = type;
 }
 
+}  // namespace
+
+std::uint64_t seed_of(nb::handle number) {
+  int overflow = 0;
+  const long long seed = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow == 0) {
+    if (seed == -1 && PyErr_Occurred()) throw nb::python_error();
+    return static_cast<std::uint64_t>(seed);
+  }
+  const std::uint64_t large = PyLong_AsUnsignedLongLong(number.ptr());
+  if (!PyErr_Occurred()) return large;
+  PyErr_Clear();
+  throw nb::value_error("manual_seed: expected a seed of 64 bits, from -2**63 to 2**64 - 1");
+}
+
+namespace {
+
 void add_generators(nb::module_& m) {
   nb::class_<Generator> type(m, "Generator", "A source of random numbers with a state of its own.");
   type.def(
@@ -134,8 +151,8 @@ void add_generators(nb::module_& m) {
           nb::arg("device") = nb::none())
       .def(
           "manual_seed",
-          [](nb::object self, std::int64_t seed) {
-            instance<Generator>(self.ptr()).set_current_seed(static_cast<std::uint64_t>(seed));
+          [](nb::object self, nb::int_ seed) {
+            instance<Generator>(self.ptr()).set_current_seed(seed_of(seed));
             return self;
           },
           "Starts again from a seed; returns the generator.")

@@ -163,7 +163,7 @@ TEST(Pool, BadInputNamesSizes) {
   EXPECT_NE(error_of([&] { max_pool2d(ones({4, 4}), 2); }).find("Expected 3D or 4D"), std::string::npos);
   EXPECT_NE(error_of([&] { max_pool2d(x, {1, 2, 3}); }).find("kernel_size=[1, 2, 3]"), std::string::npos);
   EXPECT_NE(error_of([&] { max_pool2d(x, 2, 0); }).find("stride should be greater than zero"), std::string::npos);
-  EXPECT_THROW(avg_pool2d(ones({1, 1, 4, 4}, kLong), 2), NotImplementedError);
+  EXPECT_THROW(avg_pool2d(ones({1, 1, 4, 4}, kInt), 2), NotImplementedError);
   EXPECT_THROW(avg_pool2d(x, 2, 2, 0, false, true, 0), Error);
   EXPECT_THROW(adaptive_avg_pool2d(x, {-1, 2}), Error);
 }

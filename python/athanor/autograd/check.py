@@ -37,7 +37,7 @@ def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: floa
               check_batched_grad: bool = False, check_batched_forward_grad: bool = False, check_forward_ad: bool = False,
               check_backward_ad: bool = True, fast_mode: bool = False, masked=None) -> bool:
     """Compares the gradients of func's floating results with central differences, element by element. Inputs that require
-    grad are float64 leaves. Raises GradcheckError naming the place, or returns False."""
+    grad are float64. Raises GradcheckError naming the place, or returns False."""
     return _check(func, inputs, [], False, eps, atol, rtol, nondet_tol, raise_exception)
 
 

@@ -83,7 +83,9 @@ def _joined_mask(
     _check_mask(padding, "key_padding_mask")
     if attn_mask is not None:
         if attn_mask.dim() not in (2, 3):
-            raise RuntimeError(f"attn_mask's dimension {attn_mask.dim()} is not supported")
+            raise AssertionError(
+                f"For batched (3-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead"
+            )
         expected = (rows, columns) if attn_mask.dim() == 2 else (batch * heads, rows, columns)
         if tuple(attn_mask.shape) != expected:
             raise RuntimeError(
