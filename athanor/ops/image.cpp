@@ -174,7 +174,7 @@ Tensor col2im(const Tensor& self, IntArrayRef output_size, IntArrayRef kernel_si
     sizes[2 + i] = size[i] + 2 * win.padding[i];
     x = unfold_backward(x, sizes, 2 + static_cast<std::int64_t>(i), win.reach(i), win.stride[i]);
   }
-  return narrow(narrow(x, 2, win.padding[0], size[0]), 3, win.padding[1], size[1]);
+  return contiguous(narrow(narrow(x, 2, win.padding[0], size[0]), 3, win.padding[1], size[1]));
 }
 
 }  // namespace athanor::ops

@@ -174,6 +174,13 @@ class Schedules(unittest.TestCase):
             schedule.step()
 
 
+class Folds(unittest.TestCase):
+    def test_are_dense(self):
+        folded = F.fold(torch.arange(64.0).view(1, 4, 16), (3, 3), (2, 2), padding=1)
+        self.assertTrue(folded.is_contiguous())
+        self.assertEqual(folded.view(-1).shape, (9,))
+
+
 class RecurrentLayersOfNothing(unittest.TestCase):
     def test_take_no_examples_but_no_empty_sequences(self):
         for kind in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
