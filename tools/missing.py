@@ -77,7 +77,7 @@ Tensor.is_coalesced Tensor.is_complex Tensor.is_conj Tensor.is_meta Tensor.is_mp
 Tensor.is_quantized Tensor.is_sparse Tensor.is_sparse_csr Tensor.is_xla Tensor.is_xpu Tensor.isreal Tensor.long
 Tensor.mH Tensor.new_tensor Tensor.numpy Tensor.pin_memory Tensor.real Tensor.resolve_conj Tensor.resolve_neg
 Tensor.short Tensor.to_dense Tensor.tolist Tensor.untyped_storage as_tensor asarray conj corrcoef cov from_numpy
-frombuffer get_num_threads is_complex is_conj is_grad_enabled is_inference_mode_enabled isreal linalg.matrix_norm
+frombuffer optim.Adafactor get_num_threads is_complex is_conj is_grad_enabled is_inference_mode_enabled isreal linalg.matrix_norm
 linalg.norm nn.LazyBatchNorm1d nn.LazyBatchNorm2d nn.LazyBatchNorm3d nn.LazyConv1d nn.LazyConv2d nn.LazyConv3d
 nn.LazyConvTranspose1d nn.LazyConvTranspose2d nn.LazyConvTranspose3d nn.LazyInstanceNorm1d nn.LazyInstanceNorm2d
 nn.LazyInstanceNorm3d nn.LazyLinear nn.NLLLoss2d nn.RNNBase nn.RNNCellBase nn.UpsamplingBilinear2d

@@ -15,6 +15,7 @@
 #include "athanor/ops/reduce_extreme.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/view.h"
+#include "athanor/tensor/largest_finite.h"
 
 namespace athanor::ops {
 
@@ -105,6 +106,9 @@ void check_probability(const char* op, double p) {
 ATHANOR_FUNCTION("uniform_(Tensor self, float from=0, float to=1, *, Generator? generator=None) -> Tensor | method");
 void uniform_(const Tensor& self, double from, double to, std::optional<Generator> generator) {
   ATHANOR_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+  const double most = self.defined() && self.is_floating_point() ? largest_finite(self.dtype()) : 0;
+  ATHANOR_CHECK(std::isnan(from + to) || most == 0 || (from >= -most && to <= most), "uniform_: ", from, " to ", to,
+                " is out of bounds for ", dtype_name(self.dtype()));
   fill_floating("uniform_", self, RandomOp::Uniform, from, to, generator);
 }
 

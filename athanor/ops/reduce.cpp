@@ -294,7 +294,13 @@ struct VectorNorm : Reduction {
   }
   Meta infer(const Tensor& self) {
     const Meta m = reduced(schema, self, dim, keepdim, floating_result("norm", self, dtype));
-    if (ord.toDouble() < 0 || std::isinf(ord.toDouble())) check_not_empty("norm");
+    const bool result_empty = std::find(m.sizes.begin(), m.sizes.end(), 0) != m.sizes.end();
+    if (!result_empty && (ord.toDouble() < 0 || std::isinf(ord.toDouble())))
+      for (const std::int64_t d : dims())
+        ATHANOR_CHECK(from[static_cast<std::size_t>(d)] > 0, "linalg.vector_norm cannot compute the ", ord.toDouble(),
+                      " norm on the dimension ", d,
+                      " because this dimension is empty and the operation does not have an ",
+                      "identity, got a tensor of shape ", IntArrayRef(from));
     return m;
   }
   void run(const Tensor& out, const Tensor& self) { launch_reduce(ReduceOp::Norm, out, self, ord.toDouble()); }

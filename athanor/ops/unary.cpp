@@ -217,8 +217,8 @@ struct Atanh : UnaryOfInput<Atanh, UnaryOp::Atanh> {
 struct Sinc : UnaryOfInput<Sinc, UnaryOp::Sinc> {
   ATHANOR_OP("sinc(Tensor self) -> Tensor | inplace out");
   Tensor slope(const Tensor& g, const Tensor& v) const {
-    // The quotient is 0/0 at 0: there the divisor is replaced, and the quotient's gradient with it.
-    const Tensor at_zero = eq(v, 0);
+    // The quotient is 0/0 where v^2 is 0: there the divisor is replaced, and the quotient's gradient with it.
+    const Tensor at_zero = eq(mul(v, v), 0);
     const Tensor safe = where(at_zero, Scalar(1), v), angle = mul(safe, kPi);
     const Tensor slope = div(sub(mul(angle, cos(angle)), sin(angle)), mul(mul(safe, safe), kPi));
     // Near 0 the derivative is -pi^2/3 v, which the branch at 0 keeps for derivatives of higher order.

@@ -24,7 +24,7 @@ from ._version import __version__ as __version__  # noqa: F401
 from . import _tensor  # noqa: F401  attaches Python's methods to Tensor
 from ._functions import *  # noqa: F401,F403
 from ._composites import (  # noqa: F401
-    frexp as frexp, gradient as gradient, histogram as histogram, histogramdd as histogramdd, i0 as i0, i0_ as i0_,
+    corrcoef as corrcoef, cov as cov, frexp as frexp, gradient as gradient, histogram as histogram, histogramdd as histogramdd, i0 as i0, i0_ as i0_,
     mvlgamma as mvlgamma, nanquantile as nanquantile, nonzero_static as nonzero_static, poisson as poisson,
     quantile as quantile, unravel_index as unravel_index,
 )

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, Optional, Sequence, Tuple, Union
 
 from . import _C
 from ._C import Size, Tensor
-from ._functions import _written
+from ._functions import _check_tensor, _written
 
 _ops = _C.ops
 _FLOATS = (_C.float32, _C.float64)
@@ -378,10 +379,46 @@ def _in_place(name: str, input: Tensor, value: Tensor) -> Tensor:
     return input.copy_(value)
 
 
+def cov(input: Tensor, *, correction: int = 1, fweights=None, aweights=None) -> Tensor:
+    """The covariance matrix of the rows, variables, whose columns are observations."""
+    _check_tensor("cov", input)
+    if input.dim() > 2:
+        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions")
+    x = input.reshape(1, -1) if input.dim() < 2 else input
+    if not x.is_floating_point():
+        x = x.to(_C.get_default_dtype())
+    w = None
+    for given in (fweights, aweights):
+        if given is not None:
+            w = given.to(x.dtype) if w is None else w * given
+    total = x.shape[1] if w is None else w.sum()
+    mean = x.mean(1, keepdim=True) if w is None else (x * w).sum(1, keepdim=True) / total
+    if w is None or aweights is None or correction == 0:
+        factor = total - correction
+    else:
+        factor = total - correction * (w * aweights).sum() / total
+    if factor <= 0:
+        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
+                       stacklevel=2)
+        factor = 0.0 * x.new_ones(())
+    centred = x - mean
+    return ((centred if w is None else centred * w) @ centred.t() / factor).squeeze()
+
+
+def corrcoef(input: Tensor) -> Tensor:
+    """The correlation coefficients of the rows."""
+    c = cov(input)
+    if c.dim() == 0:
+        return c / c
+    deviation = c.diagonal().sqrt()
+    return (c / deviation[:, None] / deviation[None, :]).clamp(-1, 1)
+
+
 def _attach() -> None:
     from ._tensor import _method
 
-    for function in (quantile, nanquantile, histogram, nonzero_static, frexp, i0, i0_, mvlgamma, mvlgamma_):
+    for function in (quantile, nanquantile, histogram, nonzero_static, frexp, i0, i0_, mvlgamma, mvlgamma_, cov,
+                     corrcoef):
         setattr(Tensor, function.__name__, _method(function))
 
 

@@ -194,8 +194,14 @@ def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devic
                   UserWarning, stacklevel=2)
     if end is None:
         start, end = 0, start
+    if step == 0:
+        raise RuntimeError("range: step must be nonzero")
+    if (end - start) / step < 0:
+        raise RuntimeError("range: upper bound and lower bound inconsistent with step sign")
     count = builtins.int((end - start) / step) + 1
     values = _ops.arange(count, dtype=_C.float64) * step + start
+    if out is not None:
+        return out.resize_(values.shape).copy_(values)
     return values.to(dtype=dtype or _C.get_default_dtype(), device=device).requires_grad_(requires_grad)
 
 
@@ -415,43 +421,6 @@ def from_dlpack(ext_tensor, *, device=None, copy: builtins.bool | None = None) -
             raise ValueError(f"from_dlpack: copy=False, but the data lie on {made.device}, not on {device}")
         return made.to(device)
     return made.clone() if copy else made
-
-
-@_public
-def cov(input: Tensor, *, correction: int = 1, fweights=None, aweights=None) -> Tensor:
-    """The covariance matrix of the rows, variables, whose columns are observations."""
-    _check_tensor("cov", input)
-    if input.dim() > 2:
-        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions")
-    x = input.reshape(1, -1) if input.dim() < 2 else input
-    if not x.is_floating_point():
-        x = x.to(_C.get_default_dtype())
-    w = None
-    for given in (fweights, aweights):
-        if given is not None:
-            w = given.to(x.dtype) if w is None else w * given
-    total = x.shape[1] if w is None else w.sum()
-    mean = x.mean(1, keepdim=True) if w is None else (x * w).sum(1, keepdim=True) / total
-    if w is None or aweights is None or correction == 0:
-        factor = total - correction
-    else:
-        factor = total - correction * (w * aweights).sum() / total
-    if factor <= 0:
-        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
-                       stacklevel=2)
-        factor = 0.0 * x.new_ones(())
-    centred = x - mean
-    return ((centred if w is None else centred * w) @ centred.t() / factor).squeeze()
-
-
-@_public
-def corrcoef(input: Tensor) -> Tensor:
-    """The correlation coefficients of the rows."""
-    c = cov(input)
-    if c.dim() == 0:
-        return c / c
-    deviation = c.diagonal().sqrt()
-    return (c / deviation[:, None] / deviation[None, :]).clamp(-1, 1)
 
 
 _CDIST_MODES = {"use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": 1, "donot_use_mm_for_euclid_dist": 2}

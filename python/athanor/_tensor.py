@@ -470,7 +470,6 @@ def _attach() -> None:
         "norm": _method(_functions.norm), "is_same_size": _method(_functions.is_same_size),
         "scatter": _method(_functions.scatter), "index_fill": _method(_functions.index_fill),
         "scatter_": _scatter_,
-        "cov": _method(_functions.cov), "corrcoef": _method(_functions.corrcoef),
         "is_nonzero": _method(_functions.is_nonzero),
         "is_set_to": _is_set_to, "get_device": _get_device, "pin_memory": _pin_memory, "is_pinned": _is_pinned,
         "coalesce": _itself("The tensor itself, which is dense."), "to_dense": _to_dense,

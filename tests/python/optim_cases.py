@@ -25,6 +25,7 @@ OPTIMIZERS = [
     ("RAdam", {}),
     ("RAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True}),
     ("Adadelta", {"weight_decay": 0.1}),
+    ("Adafactor", {"weight_decay": 0.1}),
     ("Adagrad", {"lr_decay": 0.1, "initial_accumulator_value": 0.2}),
     ("RMSprop", {}),
     ("RMSprop", {"centered": True, "momentum": 0.9, "weight_decay": 0.1}),

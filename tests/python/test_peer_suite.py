@@ -125,6 +125,38 @@ class Numbers(unittest.TestCase):
                 F.one_hot(torch.tensor([3, 4]), classes)
         self.assertEqual(F.one_hot(torch.tensor([1, 0]), -1).tolist(), [[0, 1], [1, 0]])
 
+    def test_the_gradient_of_sinc_next_to_zero_is_not_nan(self):
+        for dtype, small in ((torch.float16, 1e-5), (torch.float32, 1e-30), (torch.float64, 1e-200)):
+            x = torch.tensor([small, 0.0, -small], dtype=dtype, requires_grad=True)
+            torch.sinc(x).sum().backward()
+            self.assertTrue(x.grad.isfinite().all())
+            self.assertTrue((x.grad.abs() < 1e-3).all())
+
+    def test_norms_of_nothing_that_have_no_identity_are_refused(self):
+        for order in (math.inf, -math.inf, -1):
+            with self.assertRaises(RuntimeError):
+                torch.linalg.vector_norm(torch.empty(0), order)
+            with self.assertRaises(RuntimeError):
+                torch.linalg.vector_norm(torch.empty(0, 3), order, 0)
+            self.assertEqual(torch.linalg.vector_norm(torch.empty(0, 3), order, 1).shape, (0,))
+
+    def test_uniform_refuses_bounds_that_the_dtype_does_not_hold(self):
+        with self.assertRaises(RuntimeError):
+            torch.empty(2).uniform_(0, 1e40)
+        with self.assertRaises(RuntimeError):
+            torch.empty(2, dtype=torch.float16).uniform_(0, 1e5)
+        torch.empty(2, dtype=torch.float64).uniform_(0, 1e40)
+
+    def test_range_checks_its_step_and_fills_out(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for bad in ((1, 0), (1, 3, 0), (0, 1, -1)):
+                with self.assertRaises(RuntimeError):
+                    torch.range(*bad)
+            out = torch.empty(0, dtype=torch.int64)
+            self.assertIs(torch.range(1, 3, out=out), out)
+            self.assertEqual(out.tolist(), [1, 2, 3])
+
     def test_gradcheck_takes_results_of_operations(self):
         leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
         self.assertTrue(torch.autograd.gradcheck(lambda x: x**2, leaf * 3))
@@ -149,6 +181,22 @@ class Layers(unittest.TestCase):
         self.assertEqual(F.avg_pool2d(x, 2).tolist(), [[[[2, 4], [10, 12]]]])
         self.assertEqual(F.avg_pool2d(-x, 2, padding=1).tolist(), [[[[0, 0, 0], [-3, -7, -4], [-3, -6, -3]]]])
         self.assertEqual(F.avg_pool2d(x, 2, divisor_override=3).dtype, torch.int64)
+
+
+class Optimizers(unittest.TestCase):
+    def test_adafactor_steps_relative_to_the_size_of_a_parameter(self):
+        # By hand: factored squares of a gradient of ones are ones; the step is lr times the root mean square.
+        p = nn.Parameter(torch.full((2, 3), 2.0))
+        v = nn.Parameter(torch.zeros(4))
+        opt = torch.optim.Adafactor([p, v], lr=0.1)
+        p.grad, v.grad = torch.ones(2, 3), torch.ones(4)
+        opt.step()
+        self.assertTrue(torch.allclose(p, torch.full((2, 3), 1.8)))
+        self.assertTrue(torch.allclose(v, torch.full((4,), -1e-4)))
+        self.assertEqual(sorted(opt.state[p]), ["col_var", "row_var", "step"])
+        self.assertEqual((opt.state[p]["row_var"].shape, opt.state[p]["col_var"].shape), ((2, 1), (1, 3)))
+        with self.assertRaises(ValueError):
+            torch.optim.Adafactor([p], d=0.5)
 
 
 class Forms(unittest.TestCase):

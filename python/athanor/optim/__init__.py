@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from athanor.optim import lr_scheduler as lr_scheduler
+from athanor.optim.adafactor import Adafactor as Adafactor
 from athanor.optim.adadelta import Adadelta as Adadelta
 from athanor.optim.adagrad import Adagrad as Adagrad
 from athanor.optim.adam import Adam as Adam
@@ -22,6 +23,7 @@ from athanor.optim.sgd import SGD as SGD
 __all__ = [
     "ASGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
