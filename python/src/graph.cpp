@@ -1,12 +1,14 @@
 // The graph behind tensors: nodes and their hooks, backward from and to edges, hooks on what is saved.
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "athanor/autograd/engine.h"
 #include "athanor/autograd/gradient_home.h"
+#include "athanor/autograd/graph_dot.h"
 #include "athanor/ops/create.h"
 #include "athanor/tape/autograd_meta.h"
 #include "athanor/tape/saved_hooks.h"
@@ -291,6 +293,9 @@ void bind_graph(nb::module_& m) {
       const Locked lock;
       nb::borrow(held.get())();
     });
+  });
+  m.def("_to_dot", [](const std::vector<Tensor>& roots, const std::map<std::string, Tensor>& names) {
+    return autograd::to_dot(roots, names);
   });
   m.def("_increment_version", [](const Tensor& t) {
     if (!t.impl()->inference) t.impl()->bump_version();

@@ -508,6 +508,27 @@ class Keywords(unittest.TestCase):
             torch.ones(1).requires_grad = 1
 
 
+class Views(unittest.TestCase):
+    """What shows a network and a graph."""
+
+    def test_a_network_as_a_table(self):
+        net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2, bias=False))
+        net[2].weight.requires_grad_(False)
+        text = torch.utils.summary(net, torch.ones(5, 3))
+        lines = text.splitlines()
+        self.assertEqual(lines[0].split(), ["Module", "Class", "Result", "Parameters"])
+        self.assertEqual(lines[3].split(), ["0", "Linear", "[5,", "4]", "16"])
+        self.assertEqual(lines[-1], "Parameters: 32, training: 24, buffers: 9, bytes: 168")
+        self.assertNotIn("Result", torch.utils.summary(net))
+        self.assertFalse(net[0]._forward_hooks)
+
+    def test_a_graph_for_graphviz(self):
+        net = torch.nn.Linear(3, 2)
+        text = torch.autograd.graph.to_dot(net(torch.ones(1, 3)).sum(), dict(net.named_parameters()))
+        for word in ("digraph", "SumBackward0", "AddmmBackward0", "weight", "bias"):
+            self.assertIn(word, text)
+
+
 class Places(unittest.TestCase):
     """Where programs look for names besides the places that the reference lists."""
 

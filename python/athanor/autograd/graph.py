@@ -5,14 +5,14 @@ import contextlib
 import functools
 import weakref
 from _thread import _local as local  # threading, which has it too, loads slowly
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from .. import _C
 from .._C import Node, Tensor
 from .._tensor import RemovableHandle
 
 __all__ = ["GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
-           "queue_callback", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
+           "queue_callback", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks", "to_dot"]
 
 
 def _register_hook(self: Node, fn: Callable) -> RemovableHandle:
@@ -54,6 +54,12 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
     return GradientEdge(*_C._edge_of(tensor))
+
+
+def to_dot(tensors: Union[Tensor, Iterable[Tensor]], names: Optional[Mapping[str, Tensor]] = None) -> str:
+    """The graph behind tensors as text for Graphviz: `dot -Tsvg graph.dot`. Arrows lead the way of gradients, leaves are boxes
+    with their names from `names`, for example dict(net.named_parameters())."""
+    return _C._to_dot([tensors] if isinstance(tensors, Tensor) else list(tensors), dict(names or {}))
 
 
 def increment_version(tensor: Union[Tensor, Iterable[Tensor]]) -> None:
