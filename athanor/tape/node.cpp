@@ -19,6 +19,13 @@ thread_local const WantedEdges* wanted_edges __attribute__((tls_model("initial-e
 
 void destroy_autograd_meta(AutogradMeta* meta) { delete meta; }
 
+bool view_got_history(const TensorImpl& view) {
+  const AutogradMeta& meta = *view.autograd;
+  if (!meta.is_view || meta.requires_grad || meta.view_version == view.version()) return false;
+  const TensorImpl* base = meta.view_base.impl();
+  return base->tracked && base->autograd && base->autograd->grad_fn;
+}
+
 AutogradMeta& autograd_meta(const TensorBase& t) {
   TensorImpl* i = t.impl();
   ATHANOR_CHECK(i, "autograd was asked about a tensor that is not defined");

@@ -55,6 +55,11 @@ struct TensorImpl : RefCounted, FreeList<TensorImpl> {
   void bump_version() { own_version ? storage->bump_uncounted() : storage->bump_version(); }
 };
 
+namespace detail {
+/// Whether what the tensor is a view of has got a history since, by a change in place.
+bool view_got_history(const TensorImpl& view);
+}  // namespace detail
+
 class TensorBase {
  public:
   TensorBase() = default;
@@ -125,7 +130,9 @@ class TensorBase {
   }
 
   /// True if gradients flow to or through this tensor.
-  bool requires_grad() const { return impl_ && impl_->tracked; }
+  bool requires_grad() const {
+    return impl_ && (impl_->tracked || (impl_->autograd && detail::view_got_history(*impl_)));
+  }
 
  protected:
   const TensorImpl& checked() const {

@@ -75,6 +75,23 @@ TEST(InPlaceGradients, ALeafThatIsAViewIsNotChangedThroughItsViews) {
   EXPECT_EQ(changed_numbers(x.grad()), (ChangedNumbers{6, 6, 2, 2}));
 }
 
+TEST(InPlaceGradients, ViewsFromBeforeGetTheHistoryOfTheirBase) {
+  const Tensor w = changed_leaf({1, 2, 3, 4});
+  Tensor base = ones({4}, kDouble), view = base.slice(0, 0, 2), other;
+  {
+    const NoGradGuard off;
+    other = base.slice(0, 2, 4);
+  }
+  EXPECT_FALSE(view.requires_grad());
+  base.mul_(w);
+  EXPECT_TRUE(view.requires_grad() && other.requires_grad());
+  ((view * 3).sum() + (other * 5).sum()).backward();
+  EXPECT_EQ(changed_numbers(w.grad()), (ChangedNumbers{3, 3, 5, 5}));
+  Tensor plain = ones({4}, kDouble), part = plain.slice(0, 0, 2);
+  plain.mul_(2);
+  EXPECT_FALSE(part.requires_grad()) << "a change without gradients is no history";
+}
+
 TEST(RetainGrad, IsForTheNewestValue) {
   const Tensor x = changed_leaf({1, 2});
   Tensor y = x * 2;
