@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the virtual environment FOLDER with what building and testing the Python package needs: nanobind,
-# NumPy, a type checker; and what tests hold our readers and writers of files against.
+# NumPy, a type checker; what tests hold our readers and writers of files against, and what a document draws with.
 # Where no index can be reached it leaves FOLDER/unavailable with the reason instead, and the Python package is skipped
 # by name; the next call tries again. Quiet when nothing is to do.
 #
@@ -9,7 +9,7 @@ set -uo pipefail
 
 folder=$1
 python=${2:-${ATHANOR_PYTHON:-python3}}
-packages=("nanobind>=2.4" "numpy" "mypy" "safetensors" "pillow")
+packages=("nanobind>=2.4" "numpy" "mypy" "safetensors" "pillow" "matplotlib")
 
 say() { printf 'python_environment: %s\n' "$*" >&2; }
 unavailable() {

@@ -17,6 +17,7 @@
 #include "athanor/parallel/ddp.h"
 #include "athanor/parallel/pipeline.h"
 #include "athanor/parallel/sync_batch_norm.h"
+#include "athanor/tensor/stream.h"
 #include "python/src/autograd.h"
 #include "python/src/convert.h"
 #include "python/src/waiting.h"
@@ -262,6 +263,10 @@ void add_ddp(nb::module_& m) {
   m.def(
       "restore_layout", [](const Tensor& t) { static_cast<void>(t.storage()->data()); }, "tensor"_a,
       "Puts values of a layout of the library's own into the plain order, enqueued with the device's other work.");
+  m.def("balance_by_cost", &par::balance_by_cost);
+  m.def(
+      "synchronize", [](Device device) { waiting([&] { athanor::synchronize(device); }); }, "device"_a,
+      "Waits for what a device was given.");
   m.def("all_devices", &par::all_devices, "The virtual devices, or the host if there are none.");
   m.def(
       "pipeline_steps",

@@ -1,5 +1,6 @@
 """Document 002 (pipelines over several GPUs): its code with the import changed, on virtual devices; sizes are smaller
 than the document's, so that the test takes seconds."""
+import importlib.util
 import unittest
 
 import ranks
@@ -160,6 +161,55 @@ with torch.no_grad():
 print(torch.allclose(a, b, atol=1e-4), train(model).shape)
 """, devices=2)
         self.assertEqual(out, "True torch.Size([8, 10])\n")
+
+
+CHARTS = """
+import matplotlib
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+num_repeat = 2
+stmt = "train(model)"
+
+def timed(setup):
+    times = timeit.repeat(stmt, setup, number=1, repeat=num_repeat, globals=globals())
+    return np.mean(times), np.std(times)
+
+def plot(means, stds, labels, fig_name):
+    fig, ax = plt.subplots()
+    ax.bar(np.arange(len(means)), means, yerr=stds,
+           align='center', alpha=0.5, ecolor='red', capsize=10, width=0.6)
+    ax.set_ylabel('ResNet50 Execution Time (Second)')
+    ax.set_xticks(np.arange(len(means)))
+    ax.set_xticklabels(labels)
+    ax.yaxis.grid(True)
+    plt.tight_layout()
+    plt.savefig(fig_name)
+    plt.close(fig)
+
+mp_mean, mp_std = timed("model = ModelParallelResNet50()")
+rn_mean, rn_std = timed("import athanor.vision.models as models;" +
+                        "model = models.resnet18(num_classes=num_classes).to('cuda:0')")
+plot([mp_mean, rn_mean],
+     [mp_std, rn_std],
+     ['Model Parallel', 'Single GPU'],
+     'mp_and_rn.png')
+pp_mean, pp_std = timed("model = PipelineParallelResNet50(split_size=2)")
+plot([mp_mean, rn_mean, pp_mean],
+     [mp_std, rn_std, pp_std],
+     ['Model Parallel', 'Single GPU', 'Pipelining Model Parallel'],
+     'mp_and_rn_and_pp.png')
+for name in ('mp_and_rn.png', 'mp_and_rn_and_pp.png'):
+    with open(name, "rb") as file:
+        print(file.read(8) == b"\\x89PNG\\r\\n\\x1a\\n")
+"""
+
+
+class Charts(unittest.TestCase):
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "matplotlib is not installed")
+    def test_are_drawn_from_measured_times(self):
+        self.assertEqual(ranks.run_program(RESNETS.replace("LAYERS", "[1, 1, 1, 1]") + CHARTS, devices=2), "True\nTrue\n")
 
 
 if __name__ == "__main__":

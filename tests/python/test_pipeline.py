@@ -6,7 +6,7 @@ import unittest
 import athanor as torch
 import ranks
 from athanor import nn
-from athanor.nn.parallel import Pipeline, pipeline_steps
+from athanor.nn.parallel import Pipeline, balance_by_cost, balance_by_size, balance_by_time, pipeline_steps
 
 
 def text(steps):
@@ -254,6 +254,27 @@ class OnTheHost(unittest.TestCase):
             with self.subTest(message):
                 with self.assertRaisesRegex(kind, message):
                     call()
+
+
+class Balance(unittest.TestCase):
+    def test_cuts_where_the_greatest_part_is_least(self):
+        self.assertEqual(balance_by_cost([1, 1, 1, 1], 2), [2, 2])
+        self.assertEqual(balance_by_cost([5, 1, 1, 1, 1], 2), [1, 4])
+        self.assertEqual(balance_by_cost([1, 2, 3, 4, 5, 6], 3), [3, 2, 1])
+        with self.assertRaisesRegex(ValueError, "1 layers cannot be cut into 2 stages"):
+            balance_by_cost([1], 2)
+
+    def test_measures_layers_and_leaves_them_as_they_were(self):
+        net = nn.Sequential(nn.Linear(8, 1000), nn.ReLU(inplace=True), nn.BatchNorm1d(1000), nn.Linear(1000, 2))
+        net[0].weight.requires_grad_(False)
+        before = {k: v.clone() for k, v in net.state_dict().items()}
+        cut = balance_by_time(net, torch.randn(16, 8), 2)
+        self.assertEqual((len(cut), sum(cut)), (2, 4))
+        self.assertEqual(balance_by_size(net, torch.randn(2, 8), 2), [1, 3])
+        self.assertTrue(all(torch.equal(before[k], v) for k, v in net.state_dict().items()))
+        self.assertTrue(all(p.grad is None for p in net.parameters()))
+        with self.assertRaises(ValueError):
+            balance_by_time(net, torch.randn(16, 8), 2, repeats=0)
 
 
 if __name__ == "__main__":
