@@ -38,22 +38,6 @@ std::string micros(std::int64_t ns) {
   return text;
 }
 
-const char* category(EventKind kind) {
-  switch (kind) {
-    case EventKind::Op:
-      return "cpu_op";
-    case EventKind::Backward:
-      return "backward";
-    case EventKind::Kernel:
-      return "kernel";
-    case EventKind::Collective:
-      return "collective";
-    case EventKind::Scope:
-      return "user_annotation";
-  }
-  return "";
-}
-
 class TraceWriter {
  public:
   TraceWriter(const std::string& path, const std::vector<ThreadInfo>& threads) : file_(path), threads_(threads) {
@@ -79,8 +63,8 @@ class TraceWriter {
       args += "]";
     }
     if (with_memory) args += str(", \"Bytes\": ", e.bytes);
-    element(str("{\"ph\": \"X\", \"cat\": ", quoted(category(e.kind)), ", \"name\": ", quoted(e.name), ", ", place(e),
-                ", \"dur\": ", micros(e.duration), ", \"args\": {", args, "}}"));
+    element(str("{\"ph\": \"X\", \"cat\": ", quoted(category_of(e.kind)), ", \"name\": ", quoted(e.name), ", ",
+                place(e), ", \"dur\": ", micros(e.duration), ", \"args\": {", args, "}}"));
   }
 
   /// An arrow from the forward call to the backward event of its node.

@@ -12,6 +12,22 @@ namespace athanor::profiler {
 
 using athanor::detail::str;
 
+const char* category_of(EventKind kind) {
+  switch (kind) {
+    case EventKind::Op:
+      return "cpu_op";
+    case EventKind::Backward:
+      return "backward";
+    case EventKind::Kernel:
+      return "kernel";
+    case EventKind::Collective:
+      return "collective";
+    case EventKind::Scope:
+      return "user_annotation";
+  }
+  return "";
+}
+
 namespace {
 
 /// "add_" of "add.Tensor(Tensor self, …" called in place.

@@ -18,6 +18,9 @@
 
 namespace athanor::profiler {
 
+/// "cpu_op", "backward", "kernel", "collective" or "user_annotation": the categories of a Chrome trace.
+const char* category_of(EventKind kind);
+
 struct ProfileOptions {
   bool record_shapes = false;   ///< note the shapes of every op's inputs
   bool profile_memory = false;  ///< note how many bytes every event allocated on the host less those it freed

@@ -133,8 +133,9 @@ def _copy_with_memory(t: Tensor, memo: dict) -> Tensor:
         return t.clone(memory_format=_C.preserve_format)
     key = ("storage", storage.data_ptr(), t.device)
     if key not in memo:
-        memo[key] = t.as_strided((storage.nbytes() // t.element_size(),), (1,), 0).clone()
-    whole = memo[key]
+        # With the original, so that its address is nobody else's while the memo lives.
+        memo[key] = t, t.as_strided((storage.nbytes() // t.element_size(),), (1,), 0).clone()
+    whole = memo[key][1]
     if whole.dtype != t.dtype:
         if whole.nbytes % t.element_size():
             return t.clone(memory_format=_C.preserve_format)

@@ -17,22 +17,6 @@ namespace {
 using profiler::EventAverage;
 using profiler::EventKind;
 
-const char* kind_name(EventKind kind) {
-  switch (kind) {
-    case EventKind::Op:
-      return "op";
-    case EventKind::Backward:
-      return "backward";
-    case EventKind::Kernel:
-      return "kernel";
-    case EventKind::Collective:
-      return "collective";
-    case EventKind::Scope:
-      return "user_annotation";
-  }
-  return "?";
-}
-
 /// A scope that begins and ends by calls, in one thread.
 class NamedScope {
  public:
@@ -56,7 +40,7 @@ void bind_profiler(nb::module_& core) {
   nb::module_ m = core.def_submodule("_profiler", "What ops cost; see athanor.profiler.");
   nb::class_<profiler::Event>(m, "Event")
       .def_ro("name", &profiler::Event::name)
-      .def_prop_ro("kind", [](const profiler::Event& e) { return kind_name(e.kind); })
+      .def_prop_ro("kind", [](const profiler::Event& e) { return profiler::category_of(e.kind); })
       .def_ro("thread", &profiler::Event::thread)
       .def_ro("device", &profiler::Event::device)
       .def_ro("start", &profiler::Event::start)
