@@ -22,10 +22,12 @@ HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 namespace {  // each kernel file has its own
 
+/// Tiles of narrow vectors are smaller: blocks of more of them cost the same cache.
+inline constexpr bool kNarrowVectors = kVector<float> <= 8;
 /// Columns looked at together: scores of a block stay in the second-level cache, those of a tile's rows in the first.
 template <class T>
-inline constexpr std::int64_t kAttentionCols = 8 * kTileCols<T>;
-inline constexpr std::int64_t kForwardTiles = 4, kBackwardTiles = 8;
+inline constexpr std::int64_t kAttentionCols = (kNarrowVectors ? 32 : 8) * kTileCols<T>;
+inline constexpr std::int64_t kForwardTiles = kNarrowVectors ? 8 : 4, kBackwardTiles = 8;
 
 template <class T>
 void plan_attention(cpu::AttentionShape& s) {

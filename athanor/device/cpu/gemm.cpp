@@ -57,8 +57,8 @@ GemmPlan plan_gemm(const GemmProblem& g) {
   // Rows or steps a multiple of 2048 bytes apart lie in a few sets of the cache and push each other out.
   const std::int64_t apart = g.a_col == 1 ? g.a_row : g.a_col;
   const bool crowded = g.n > 64 && g.k > 16 && apart * static_cast<std::int64_t>(item_size(g.dtype)) % 2048 == 0;
-  // Packing pays once enough tiles read a panel; narrow vectors have more tiles in a row and, with few rows in each, use
-  // only part of a cache line of columns of a.
+  // Packing pays once enough tiles read a panel; narrow vectors have more tiles in a row and, with few rows in each,
+  // use only part of a cache line of columns of a.
   static const bool wide = (hwy::SupportedTargets() & (HWY_AVX3 | HWY_AVX3_DL)) != 0;
   const std::int64_t unpacked = !wide && g.a_row == 1 ? 128 : 256;
   plan.pack_a = narrow || !(g.a_row == 1 || g.a_col == 1) || g.n > unpacked || crowded;
