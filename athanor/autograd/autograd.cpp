@@ -72,10 +72,11 @@ variable_list grad(const variable_list& outputs, const variable_list& inputs, co
 namespace athanor {
 
 void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
-                      TensorList inputs) const {
+                      std::optional<TensorList> inputs) const {
+  ATHANOR_CHECK(!inputs || !inputs->empty(), "'inputs' argument to backward cannot be empty");
   autograd::variable_list grads;
   if (gradient.defined()) grads.push_back(gradient);
-  autograd::backward({*this}, grads, retain_graph, create_graph, inputs.vec());
+  autograd::backward({*this}, grads, retain_graph, create_graph, inputs ? inputs->vec() : autograd::variable_list());
 }
 
 namespace {
@@ -123,7 +124,8 @@ std::uint64_t Tensor::register_post_accumulate_grad_hook(std::function<void(cons
 }
 
 void Tensor::remove_hook(std::uint64_t id) const {
-  auto drop = [id](auto& list) { std::erase_if(list, [id](const auto& h) { return h.first == id; }); };
+  std::size_t dropped = 0;
+  auto drop = [&](auto& list) { dropped += std::erase_if(list, [id](const auto& h) { return h.first == id; }); };
   if (auto fn = grad_fn(); fn && fn->hooks_or_null()) {
     drop(fn->hooks().pre);
     drop(fn->hooks().retain);
@@ -132,6 +134,7 @@ void Tensor::remove_hook(std::uint64_t id) const {
     drop(meta->hooks->hooks);
     drop(meta->hooks->post_accumulate);
   }
+  ATHANOR_CHECK_INDEX(dropped, "remove_hook: Invalid index, no hook ", id, " on this tensor");
 }
 
 void Tensor::retain_grad() const {

@@ -25,6 +25,10 @@ namespace athanor {
 namespace autograd {
 
 using Variable = Tensor;
+/// A tensor of the same storage outside any graph, itself a leaf.
+inline Variable make_variable(const Tensor& data, bool requires_grad = false) {
+  return data.detach().requires_grad_(requires_grad);
+}
 
 class AutogradContext {
  public:

@@ -47,6 +47,17 @@ void set_warning_handler(WarningHandler* handler) noexcept;
 /// Whether what warns once warns every time; for tests.
 void set_warnAlways(bool on) noexcept;
 bool get_warnAlways() noexcept;
+/// set_warnAlways for a scope.
+class WarnAlways {
+ public:
+  explicit WarnAlways(bool on = true) : before_(get_warnAlways()) { set_warnAlways(on); }
+  ~WarnAlways() { set_warnAlways(before_); }
+  WarnAlways(const WarnAlways&) = delete;
+  WarnAlways& operator=(const WarnAlways&) = delete;
+
+ private:
+  bool before_;
+};
 }  // namespace WarningUtils
 
 /// Hands the warning to the thread's handler.

@@ -107,13 +107,13 @@ class DataLoader {
   /// Starts an epoch. Only one iteration runs at a time; a new one abandons the old.
   Iterator begin() {
     start(true);
-    return Iterator(this, next());
+    return Iterator(this);
   }
-  Iterator end() { return Iterator(nullptr, std::nullopt); }
+  Iterator end() { return {}; }
   /// Like begin(), but goes on where the sampler stands (after a restore).
   Iterator resume() {
     start(false);
-    return Iterator(this, next());
+    return Iterator(this);
   }
   /// Number of batches of an epoch, if the dataset knows its size.
   std::optional<std::size_t> size() const {
@@ -127,7 +127,7 @@ class DataLoader {
   DatasetType& dataset() { return *dataset_; }
   SamplerType& sampler() { return sampler_; }
   /// The sampler's state just after the batch handed out last, whatever was fetched ahead.
-  samplers::SamplerState state() const { return delivered_; }
+  samplers::SamplerState state() const { return epochs_ ? delivered_ : sampler_.state(); }
   /// Joins the workers. Called by the destructor.
   void join() { queue_.reset(); }
 
@@ -138,26 +138,42 @@ class DataLoader {
     using pointer = Batch*;
     using reference = Batch&;
     using iterator_category = std::input_iterator_tag;
-    Iterator(DataLoader* loader, std::optional<Batch> batch) : loader_(loader), batch_(std::move(batch)) {}
+    /// The end.
+    Iterator() = default;
+    /// The first batch is taken when it is first asked for.
+    explicit Iterator(DataLoader* loader) : at_(std::make_shared<Place>(loader)) {}
     /// These throw Error past the end.
-    Batch& operator*() {
-      ATHANOR_CHECK(batch_, "Attempted to dereference iterator that was past the end");
-      return *batch_;
+    Batch& operator*() const {
+      ATHANOR_CHECK(at_, "Dereferencing the DataLoader's past-the-end iterator is not allowed");
+      ATHANOR_CHECK(!ended(), "Attempted to dereference iterator that was past the end");
+      return *at_->batch;
     }
-    Batch* operator->() { return &**this; }
+    Batch* operator->() const { return &**this; }
+    /// Moves the copies of this iterator, too.
     Iterator& operator++() {
-      ATHANOR_CHECK(loader_, "Incrementing the DataLoader's past-the-end iterator is not allowed");
-      ATHANOR_CHECK(batch_, "Attempted to increment iterator past the end");
-      batch_ = loader_->next();
+      ATHANOR_CHECK(at_, "Incrementing the DataLoader's past-the-end iterator is not allowed");
+      ATHANOR_CHECK(!ended(), "Attempted to increment iterator past the end");
+      at_->batch = at_->loader->next();
       return *this;
     }
-    friend bool operator==(const Iterator& a, const Iterator& b) {
-      return a.batch_.has_value() == b.batch_.has_value() && !a.batch_.has_value();
-    }
+    friend bool operator==(const Iterator& a, const Iterator& b) { return a.at_ == b.at_ || (a.ended() && b.ended()); }
 
    private:
-    DataLoader* loader_;
-    std::optional<Batch> batch_;
+    struct Place {
+      explicit Place(DataLoader* from) : loader(from) {}
+      DataLoader* loader;
+      std::optional<Batch> batch;
+      bool begun = false;
+    };
+    bool ended() const {
+      if (!at_) return true;
+      if (!at_->begun) {
+        at_->begun = true;
+        at_->batch = at_->loader->next();
+      }
+      return !at_->batch;
+    }
+    std::shared_ptr<Place> at_;
   };
 
  private:
@@ -301,7 +317,8 @@ template <class SamplerType = samplers::RandomSampler, class DatasetType>
 requires(!DatasetType::is_stateful) std::unique_ptr<DataLoader<DatasetType, SamplerType>> make_data_loader(
     DatasetType dataset, DataLoaderOptions options = {}) {
   const auto size = dataset.size();
-  ATHANOR_CHECK(size, "make_data_loader: the dataset does not know its size; give a sampler");
+  ATHANOR_CHECK(size,
+                "make_data_loader: Expected the dataset to be sized in order to construct the Sampler; give a sampler");
   return std::make_unique<DataLoader<DatasetType, SamplerType>>(std::move(dataset), SamplerType(*size),
                                                                 std::move(options));
 }

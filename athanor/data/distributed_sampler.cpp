@@ -33,7 +33,7 @@ void DistributedSampler::reset(std::optional<std::size_t> new_size) {
                 "DistributedSampler: a second epoch begins without set_epoch(); it has the order of the first. ",
                 "Call set_epoch(epoch) before each epoch");
   }
-  begin({options_.seed, epoch_});
+  begin(reserve());
 }
 
 std::vector<std::size_t> DistributedSampler::draw(PhiloxState from) const {

@@ -35,6 +35,7 @@ class DistributedSampler : public samplers::detail::DrawnSampler {
   void reset(std::optional<std::size_t> new_size = std::nullopt) override;
 
  private:
+  PhiloxState reserve() const override { return {options_.seed, epoch_}; }
   std::vector<std::size_t> draw(PhiloxState from) const override;
 
   std::size_t size_, replicas_, rank_, epoch_ = 0;

@@ -59,20 +59,35 @@ std::optional<std::vector<std::size_t>> SequentialSampler::next(std::size_t batc
 
 namespace detail {
 
-void DrawnSampler::begin(PhiloxState from) {
+void DrawnSampler::begin() {
+  if (!shown_) begin(reserve());
+  shown_ = false;
+}
+
+void DrawnSampler::begin(PhiloxState from) const {
   begun_ = true;
   drawn_from_ = from;
   position_ = 0;
   order_ = draw(from);
 }
 
+SamplerState DrawnSampler::state() const {
+  if (!begun_) {
+    begin(reserve());
+    shown_ = true;
+  }
+  return {drawn_from_, position_};
+}
+
 void DrawnSampler::restore(const SamplerState& s) {
+  shown_ = false;
   begin(s.generator);
   position_ = s.position;
 }
 
 std::optional<std::vector<std::size_t>> DrawnSampler::next(std::size_t batch_size) {
   if (!begun_) reset();
+  shown_ = false;
   if (position_ >= order_.size()) return std::nullopt;
   const std::size_t n = std::min(batch_size, order_.size() - position_);
   const auto from = order_.begin() + static_cast<std::ptrdiff_t>(position_);
@@ -86,8 +101,11 @@ RandomSampler::RandomSampler(std::size_t size, std::optional<Generator> generato
     : generator_(generator.value_or(default_generator())), size_(size) {}
 
 void RandomSampler::reset(std::optional<std::size_t> new_size) {
-  if (new_size) size_ = *new_size;
-  begin(generator_.reserve(size_));
+  if (new_size && *new_size != size_) {
+    size_ = *new_size;
+    shown_ = false;
+  }
+  begin();
 }
 
 std::vector<std::size_t> RandomSampler::draw(PhiloxState from) const { return random_order(size_, from); }
@@ -98,7 +116,7 @@ SubsetRandomSampler::SubsetRandomSampler(std::vector<std::size_t> indices, std::
 void SubsetRandomSampler::reset(std::optional<std::size_t> new_size) {
   ATHANOR_CHECK_VALUE(!new_size || *new_size == indices_.size(), "SubsetRandomSampler: ", indices_.size(),
                       " indices, asked for ", new_size.value_or(0));
-  begin(generator_.reserve(indices_.size()));
+  begin();
 }
 
 std::vector<std::size_t> SubsetRandomSampler::draw(PhiloxState from) const {
@@ -131,7 +149,7 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::s
 void WeightedRandomSampler::reset(std::optional<std::size_t> new_size) {
   ATHANOR_CHECK_VALUE(!new_size || *new_size == weights_.size(), "WeightedRandomSampler: has ", weights_.size(),
                       " weights, got a dataset of ", new_size.value_or(0), " examples");
-  begin(generator_.reserve(std::max(count_, weights_.size())));
+  begin();
 }
 
 std::vector<std::size_t> WeightedRandomSampler::draw(PhiloxState from) const {
@@ -164,7 +182,7 @@ void StreamSampler::reset(std::optional<std::size_t> new_size) {
   given_ = 0;
 }
 
-std::optional<std::size_t> StreamSampler::next(std::size_t batch_size) {
+std::optional<BatchSize> StreamSampler::next(std::size_t batch_size) {
   if (given_ >= epoch_size_) return std::nullopt;
   const std::size_t n = std::min(batch_size, epoch_size_ - given_);
   given_ += n;
@@ -184,7 +202,7 @@ std::size_t DistributedSampler::local_sample_count() const {
 
 void DistributedSampler::reset(std::optional<std::size_t> new_size) {
   if (new_size) size_ = *new_size;
-  begin({epoch_, 0});
+  begin(reserve());
 }
 
 std::vector<std::size_t> DistributedSampler::share(std::vector<std::size_t> all) const {

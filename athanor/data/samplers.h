@@ -1,6 +1,7 @@
 #pragma once
 /// Samplers: the order in which a loader asks for examples. Their state can be saved between two batches and restored.
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -74,19 +75,25 @@ namespace detail {
 class DrawnSampler : public Sampler<> {
  public:
   std::optional<std::vector<std::size_t>> next(std::size_t batch_size) override;
-  SamplerState state() const override { return {drawn_from_, position_}; }
+  /// Before the first epoch this draws its order, which the first reset() then keeps.
+  SamplerState state() const override;
   void restore(const SamplerState& s) override;
   std::size_t index() const { return position_; }
 
  protected:
-  void begin(PhiloxState from);
+  /// Starts the epoch that state() has shown, or else a new one.
+  void begin();
+  void begin(PhiloxState from) const;
+  /// Where the next order is to be drawn from.
+  virtual PhiloxState reserve() const = 0;
   /// The epoch's indices; they depend on `from` and on the sampler's settings only.
   virtual std::vector<std::size_t> draw(PhiloxState from) const = 0;
 
-  std::vector<std::size_t> order_;
-  PhiloxState drawn_from_{0, 0};
-  std::size_t position_ = 0;
-  bool begun_ = false;
+  // An order is drawn when it is first asked for, also by state().
+  mutable std::vector<std::size_t> order_;
+  mutable PhiloxState drawn_from_{0, 0};
+  mutable std::size_t position_ = 0;
+  mutable bool begun_ = false, shown_ = false;
 };
 }  // namespace detail
 
@@ -97,8 +104,9 @@ class RandomSampler : public detail::DrawnSampler {
   void reset(std::optional<std::size_t> new_size = std::nullopt) override;
 
  private:
+  PhiloxState reserve() const override { return generator_.reserve(size_); }
   std::vector<std::size_t> draw(PhiloxState from) const override;
-  Generator generator_;
+  mutable Generator generator_;
   std::size_t size_;
 };
 
@@ -110,9 +118,10 @@ class SubsetRandomSampler : public detail::DrawnSampler {
   void reset(std::optional<std::size_t> new_size = std::nullopt) override;
 
  private:
+  PhiloxState reserve() const override { return generator_.reserve(indices_.size()); }
   std::vector<std::size_t> draw(PhiloxState from) const override;
   std::vector<std::size_t> indices_;
-  Generator generator_;
+  mutable Generator generator_;
 };
 
 /// `count` indices an epoch, each in proportion to its weight. Without replacement an index comes at most once
@@ -127,11 +136,12 @@ class WeightedRandomSampler : public detail::DrawnSampler {
   void reset(std::optional<std::size_t> new_size = std::nullopt) override;
 
  private:
+  PhiloxState reserve() const override { return generator_.reserve(std::max(count_, weights_.size())); }
   std::vector<std::size_t> draw(PhiloxState from) const override;
   std::vector<double> weights_, cumulative_;
   std::size_t count_;
   bool replacement_;
-  Generator generator_;
+  mutable Generator generator_;
 };
 
 /// Batches of another sampler at a size of their own: whatever size the loader asks for, it gets one batch of
@@ -158,12 +168,23 @@ class BatchSampler : public Sampler<> {
   bool drop_last_;
 };
 
+/// A request for so many examples, whichever they are.
+class BatchSize : public CustomBatchRequest {
+ public:
+  BatchSize(std::size_t size) : size_(size) {}
+  std::size_t size() const override { return size_; }
+  operator std::size_t() const { return size_; }
+
+ private:
+  std::size_t size_;
+};
+
 /// For datasets that are streams: asks for batches by size only, `epoch_size` examples an epoch.
-class StreamSampler : public Sampler<std::size_t> {
+class StreamSampler : public Sampler<BatchSize> {
  public:
   explicit StreamSampler(std::size_t epoch_size) : epoch_size_(epoch_size) {}
   void reset(std::optional<std::size_t> new_size = std::nullopt) override;
-  std::optional<std::size_t> next(std::size_t batch_size) override;
+  std::optional<BatchSize> next(std::size_t batch_size) override;
   SamplerState state() const override { return {{0, 0}, given_}; }
   void restore(const SamplerState& s) override { given_ = s.position; }
 
@@ -188,6 +209,7 @@ class DistributedSampler : public detail::DrawnSampler {
  protected:
   /// Throws ValueError unless rank < num_replicas.
   DistributedSampler(std::size_t size, std::size_t num_replicas, std::size_t rank, bool allow_duplicates);
+  PhiloxState reserve() const override { return {epoch_, 0}; }
   /// This rank's run of an order of all examples.
   std::vector<std::size_t> share(std::vector<std::size_t> all) const;
   std::size_t size_, num_replicas_, rank_, epoch_ = 0;

@@ -120,6 +120,10 @@ ATHANOR_FORWARD(Hardshrink, functional::hardshrink(input, options))
 ATHANOR_PRINT(Hardshrink, options.lambda())
 ATHANOR_FORWARD(Softshrink, functional::softshrink(input, options))
 ATHANOR_PRINT(Softshrink, options.lambda())
+void detail::check(const HardtanhOptions& o) {
+  ATHANOR_CHECK_VALUE(o.min_val() < o.max_val(), "Hardtanh: max_val must be greater than min_val, got ", o.max_val(),
+                      " and ", o.min_val());
+}
 ATHANOR_FORWARD(Hardtanh, functional::hardtanh(input, options))
 ATHANOR_PRINT(Hardtanh,
               "min_val=" << options.min_val() << ", max_val=" << options.max_val() << inplace_text(options.inplace()))

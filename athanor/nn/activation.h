@@ -154,6 +154,12 @@ Tensor threshold(Tensor input, const ThresholdFuncOptions& options);
 
 }  // namespace functional
 
+namespace detail {
+void check(const auto& /*options*/) {}
+/// Throws ValueError unless min_val < max_val.
+void check(const HardtanhOptions& options);
+}  // namespace detail
+
 /// A layer whose forward is functional::name(input) or functional::name(input, options).
 #define ATHANOR_PLAIN_ACTIVATION(Name)                      \
   class Name##Impl : public Cloneable<Name##Impl> {         \
@@ -166,11 +172,11 @@ Tensor threshold(Tensor input, const ThresholdFuncOptions& options);
 #define ATHANOR_ACTIVATION(Name)                                                                        \
   class Name##Impl : public Cloneable<Name##Impl> {                                                     \
    public:                                                                                              \
-    explicit Name##Impl(const Name##Options& options) : options(options) {}                             \
+    explicit Name##Impl(const Name##Options& options) : options(options) { detail::check(options); }    \
     template <class... Args>                                                                            \
     requires(std::is_constructible_v<Name##Options, Args...> &&                                         \
              !(std::is_base_of_v<Module, std::decay_t<Args>> || ...)) explicit Name##Impl(Args... args) \
-        : options(args...) {}                                                                           \
+        : Name##Impl(Name##Options(args...)) {}                                                         \
     void reset() override {}                                                                            \
     void pretty_print(std::ostream& stream) const override;                                             \
     Tensor forward(const Tensor& input);                                                                \

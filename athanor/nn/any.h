@@ -55,6 +55,7 @@ class AnyModulePlaceholder {
 
 [[noreturn]] void fail_argument(std::size_t index, const std::type_info& expected, const std::type_info& got);
 [[noreturn]] void fail_argument_count(const Module& module, std::size_t expected, std::size_t got);
+[[noreturn]] void fail_argument_count(const Module& module, std::size_t least, std::size_t most, std::size_t got);
 
 template <class M, class Result, class... Args>
 class AnyModuleHolder final : public AnyModulePlaceholder {
@@ -95,10 +96,13 @@ class AnyModuleHolder final : public AnyModulePlaceholder {
   template <std::size_t... I>
   AnyValue forward_all(std::vector<AnyValue>&& arguments, std::index_sequence<I...>) {
     if (arguments.size() != sizeof...(Args)) {
-      if constexpr (requires { module_->_forward_populate_default_args(std::move(arguments)); })
-        if (arguments.size() >= module_->_forward_num_required_args() && arguments.size() < sizeof...(Args))
+      if constexpr (requires { module_->_forward_populate_default_args(std::move(arguments)); }) {
+        const std::size_t required = module_->_forward_num_required_args();
+        if (arguments.size() >= required && arguments.size() < sizeof...(Args))
           return forward_all(module_->_forward_populate_default_args(std::move(arguments)),
                              std::index_sequence_for<Args...>());
+        fail_argument_count(*module_, required, sizeof...(Args), arguments.size());
+      }
       fail_argument_count(*module_, sizeof...(Args), arguments.size());
     }
     if constexpr (std::is_void_v<Result>) {
@@ -195,29 +199,37 @@ class AnyModule {
   /// The module as what it is: a holder or module class. Throws Error if it is something else.
   template <class T>
   requires(detail::is_module_holder<T>) T get()
-  const { return T(ptr<typename T::ContainedType>()); }
+  const {
+    check("get");
+    return T(ptr<typename T::ContainedType>());
+  }
   template <class T>
-  requires(!detail::is_module_holder<T>) T& get() const { return *ptr<T>(); }
+  requires(!detail::is_module_holder<T>) T& get() const {
+    check("get");
+    return *ptr<T>();
+  }
   std::shared_ptr<Module> ptr() const {
-    check();
+    check("ptr");
     return content_->ptr();
   }
   template <class T>
   requires(!detail::is_module_holder<T>) std::shared_ptr<T> ptr()
   const {
-    check();
+    check("ptr");
     if (auto module = std::dynamic_pointer_cast<T>(content_->ptr())) return module;
     ATHANOR_THROW(Error, "Attempted to cast module of type ", detail::type_name(content_->type()), " to type ",
                   detail::type_name(typeid(T)));
   }
   const std::type_info& type_info() const {
-    check();
+    check("type_info");
     return content_->type();
   }
   bool is_empty() const noexcept { return content_ == nullptr; }
 
  private:
-  void check() const { ATHANOR_CHECK(content_, "Cannot call forward() on an empty AnyModule"); }
+  void check(const char* method = "forward") const {
+    ATHANOR_CHECK(content_, "Cannot call ", method, "() on an empty AnyModule");
+  }
   std::unique_ptr<detail::AnyModulePlaceholder> content_;
 };
 

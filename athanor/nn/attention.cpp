@@ -189,7 +189,10 @@ std::tuple<Tensor, Tensor> multi_head_attention_forward(const Tensor& query, con
 
 }  // namespace functional
 
-MultiheadAttentionImpl::MultiheadAttentionImpl(const MultiheadAttentionOptions& options) : options(options) { reset(); }
+MultiheadAttentionImpl::MultiheadAttentionImpl(const MultiheadAttentionOptions& options)
+    : Cloneable("torch::nn::MultiheadAttention"), options(options) {
+  reset();
+}
 
 void MultiheadAttentionImpl::reset() {
   const std::int64_t embed = options.embed_dim(), kdim = options.kdim(), vdim = options.vdim();
@@ -226,8 +229,6 @@ void MultiheadAttentionImpl::_reset_parameters() {
   for (const Tensor& b : {bias_k, bias_v})
     if (b.defined()) init::xavier_normal_(b);
 }
-
-void MultiheadAttentionImpl::pretty_print(std::ostream& stream) const { stream << "torch::nn::MultiheadAttentionImpl"; }
 
 std::tuple<Tensor, Tensor> MultiheadAttentionImpl::forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                                            const Tensor& key_padding_mask, bool need_weights,

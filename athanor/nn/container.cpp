@@ -29,6 +29,11 @@ void fail_argument_count(const Module& module, std::size_t expected, std::size_t
                 "is declared with a corresponding `FORWARD_HAS_DEFAULT_ARGS` macro.");
 }
 
+void fail_argument_count(const Module& module, std::size_t least, std::size_t most, std::size_t got) {
+  ATHANOR_THROW(Error, module.name(), "'s forward() method expects at least ", least, " argument(s) and at most ", most,
+                " argument(s), but received ", got, ".");
+}
+
 }  // namespace detail
 
 SequentialImpl::SequentialImpl(OrderedDict<std::string, AnyModule>&& modules) {
@@ -56,8 +61,8 @@ void SequentialImpl::push_back(std::string name, AnyModule module) {
 }
 
 std::size_t SequentialImpl::checked(std::size_t index) const {
-  ATHANOR_CHECK_INDEX(index < modules_.size(), "Index ", index, " is out of range for a Sequential of ",
-                      modules_.size(), " modules");
+  ATHANOR_CHECK_INDEX(index < modules_.size(), "Index out of range: ", index, " of a Sequential of ", modules_.size(),
+                      " modules");
   return index;
 }
 
@@ -91,16 +96,16 @@ void ModuleListImpl::push_back(std::shared_ptr<Module> module) {
 }
 
 void ModuleListImpl::insert(std::size_t index, std::shared_ptr<Module> module) {
-  ATHANOR_CHECK_INDEX(index <= modules_.size(), "Index ", index, " is out of range for a ModuleList of ",
-                      modules_.size(), " modules");
+  ATHANOR_CHECK_INDEX(index <= modules_.size(), "Index out of range: ", index, " of a ModuleList of ", modules_.size(),
+                      " modules");
   modules_.insert(modules_.begin() + static_cast<std::ptrdiff_t>(index), std::move(module));
   for (std::size_t i = index; i + 1 < modules_.size(); ++i) replace_module(std::to_string(i), modules_[i]);
   register_module(std::to_string(modules_.size() - 1), modules_.back());
 }
 
 std::shared_ptr<Module> ModuleListImpl::ptr(std::size_t index) const {
-  ATHANOR_CHECK_INDEX(index < modules_.size(), "Index ", index, " is out of range for a ModuleList of ",
-                      modules_.size(), " modules");
+  ATHANOR_CHECK_INDEX(index < modules_.size(), "Index out of range: ", index, " of a ModuleList of ", modules_.size(),
+                      " modules");
   return modules_[index];
 }
 

@@ -231,12 +231,13 @@ Tensor TransformerImpl::forward(const Tensor& src, const Tensor& tgt, const Tens
                   " and ", tgt.dim());
     if (src.dim() == 3) {
       const std::int64_t batch_dim = options.batch_first() ? 0 : 1;
-      ATHANOR_CHECK(src.size(batch_dim) == tgt.size(batch_dim), "Transformer: the batch number of src and tgt must be ",
-                    "equal, got ", src.size(batch_dim), " and ", tgt.size(batch_dim));
+      ATHANOR_CHECK(src.size(batch_dim) == tgt.size(batch_dim),
+                    "Transformer: src and tgt should have equal batch size ", "(at dim ", batch_dim, "), but got ",
+                    src.size(batch_dim), " and ", tgt.size(batch_dim));
     }
     ATHANOR_CHECK(src.size(-1) == options.d_model() && tgt.size(-1) == options.d_model(),
-                  "Transformer: the feature number of src and tgt must be equal to d_model ", options.d_model(),
-                  ", got ", src.size(-1), " and ", tgt.size(-1));
+                  "Transformer: src and tgt should have same feature size as d_model ", options.d_model(), ", got ",
+                  src.size(-1), " and ", tgt.size(-1));
     const Tensor memory = encoder.forward(src, src_mask, src_key_padding_mask);
     return decoder.forward(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask);
   });

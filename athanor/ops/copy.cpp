@@ -157,6 +157,9 @@ ATHANOR_FUNCTION(
     "MemoryFormat? memory_format=None) -> Tensor | method");
 Tensor to(const Tensor& self, const TensorOptions& options, bool /*non_blocking*/, bool copy,
           std::optional<MemoryFormat> memory_format) {
+  ATHANOR_CHECK(!options.requires_grad(),
+                "to(options) expects unset requires_grad flag, but got TensorOptions with "
+                "requires_grad(true); call requires_grad_() on the result");
   Tensor out = self;
   const auto format = memory_format ? memory_format : options.memory_format_opt();
   if (auto t = options.dtype_opt(); t && *t != out.dtype()) out = to_dtype(out, *t);

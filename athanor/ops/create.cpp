@@ -86,13 +86,24 @@ Tensor empty_permuted(IntArrayRef size, IntArrayRef physical_layout, const Tenso
   return empty_strided(size, strides, options);
 }
 
+namespace {
+
+/// Not counted as a change: a new tensor has version 0.
+void fill_new(const Tensor& t, const Scalar& value) {
+  t.impl()->own_version = true;
+  fill_(t, value);
+  t.impl()->own_version = false;
+}
+
+}  // namespace
+
 /// A tensor of the given size filled with fill_value, whose type decides the dtype unless one is given.
 ATHANOR_FUNCTION("full(int[] size, Scalar fill_value, TensorOptions options={}) -> Tensor");
 Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& options) {
   TensorOptions o = options;
   if (!o.has_dtype() && !fill_value.isFloatingPoint()) o = o.dtype(fill_value.type());
   Tensor t = make(size, o);
-  fill_(t, fill_value);
+  fill_new(t, fill_value);
   return finish(std::move(t), options);
 }
 
@@ -100,7 +111,7 @@ Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& opt
 ATHANOR_FUNCTION("zeros(int[] size, TensorOptions options={}) -> Tensor");
 Tensor zeros(IntArrayRef size, const TensorOptions& options) {
   Tensor t = make(size, options);
-  fill_(t, 0);
+  fill_new(t, 0);
   return finish(std::move(t), options);
 }
 
@@ -108,7 +119,7 @@ Tensor zeros(IntArrayRef size, const TensorOptions& options) {
 ATHANOR_FUNCTION("ones(int[] size, TensorOptions options={}) -> Tensor");
 Tensor ones(IntArrayRef size, const TensorOptions& options) {
   Tensor t = make(size, options);
-  fill_(t, 1);
+  fill_new(t, 1);
   return finish(std::move(t), options);
 }
 
@@ -131,7 +142,7 @@ ATHANOR_FUNCTION(
 Tensor full_like(const Tensor& self, const Scalar& fill_value, const TensorOptions& options,
                  std::optional<MemoryFormat> memory_format) {
   Tensor t = empty_like(self, options.requires_grad(false), memory_format);
-  fill_(t, fill_value);
+  fill_new(t, fill_value);
   return finish(std::move(t), options);
 }
 

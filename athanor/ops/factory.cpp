@@ -16,9 +16,9 @@ TensorData::TensorData(std::initializer_list<TensorData> list) {
   for (const auto s : first.sizes_) sizes_.push_back(s);
   dtype_ = first.dtype_;
   for (const TensorData& e : list) {
-    ATHANOR_CHECK_VALUE(e.sizes_ == first.sizes_, "tensor: expected all sub-lists to have sizes ",
-                        IntArrayRef(first.sizes_), " (e.g. the first), but got sub-list with sizes ",
-                        IntArrayRef(e.sizes_));
+    ATHANOR_CHECK_VALUE(e.sizes_ == first.sizes_,
+                        "tensor: Expected all sub-lists to have sizes: ", IntArrayRef(first.sizes_),
+                        " (e.g. the first), but got a sub-list with sizes: ", IntArrayRef(e.sizes_));
     dtype_ = promote_types(dtype_, e.dtype_);
     values_.insert(values_.end(), e.values_.begin(), e.values_.end());
   }

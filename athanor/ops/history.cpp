@@ -3,6 +3,7 @@
 #include <mutex>
 #include <utility>
 
+#include "athanor/base/warning.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/op.h"
@@ -239,8 +240,7 @@ void check_inplace_slow(const TensorBase& t, std::string_view op) {
   ATHANOR_CHECK(!(i->tracked && is_leaf(t)), op,
                 ": a leaf Variable that requires grad is being used in an in-place operation.");
   // Whether another input gives the tensor a history is known only when the op records.
-  if (t.requires_grad() || (meta->is_view && meta->view_base.requires_grad()))
-    ops::check_recorded_view(t, std::string(op).c_str());
+  if (t.requires_grad() || (meta->is_view && meta->view_base.requires_grad())) ops::check_recorded_view(t, op);
 }
 
 }  // namespace
@@ -275,7 +275,7 @@ bool is_leaf(const TensorBase& t) {
 
 void set_requires_grad(const TensorBase& t, bool on) {
   ATHANOR_CHECK(t.defined(), "requires_grad_: the tensor is not defined");
-  ATHANOR_CHECK(!on || t.is_floating_point(), "only Tensors of floating point dtype can require gradients, got ",
+  ATHANOR_CHECK(!on || t.is_floating_point(), "Only Tensors of floating point dtype can require gradients, got ",
                 t.dtype());
   ATHANOR_CHECK(is_leaf(t) || on,
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
@@ -292,7 +292,15 @@ void set_requires_grad(const TensorBase& t, bool on) {
 const TensorBase& grad_of(const TensorBase& t) {
   static const TensorBase none;
   const AutogradMeta* meta = detail::autograd_meta_or_null(t);
-  return meta ? meta->grad : none;
+  if (!meta) return none;
+  // The beginner's question why it is undefined.
+  if (!meta->grad.defined() && !meta->retains_grad && !is_leaf(t))
+    warn({{"grad", "", 0},
+          "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+          "populated during autograd.backward(). Call .retain_grad() on the Tensor first if you want it; access the "
+          "leaf Tensor instead if you are here by mistake.",
+          true});
+  return meta->grad;
 }
 
 void set_grad(const TensorBase& t, const TensorBase& grad) {

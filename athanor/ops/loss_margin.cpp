@@ -36,8 +36,6 @@ ATHANOR_FUNCTION(
     "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor");
 Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target, double margin,
                              std::int64_t reduction) {
-  check_floating("cosine_embedding_loss", input1);
-  check_floating("cosine_embedding_loss", input2);
   ATHANOR_CHECK(target.dim() <= 1,
                 "cosine_embedding_loss: 0D or 1D target tensor expected, multi-target not supported");
   const std::int64_t wanted = target.dim() + 1;

@@ -115,10 +115,10 @@ void check_device_list(const char* schema, const std::vector<const Tensor*>& ten
   }
 }
 
-void check_recorded_view(const Tensor& self, const char* schema) {
+void check_recorded_view(const Tensor& self, std::string_view schema) {
   const AutogradMeta* meta = athanor::detail::autograd_meta_or_null(self);
   if (!meta || !meta->is_view) return;
-  const std::string_view whole = schema, op = whole.substr(0, whole.find_first_of(".("));
+  const std::string_view op = schema.substr(0, schema.find_first_of(".("));
   ATHANOR_CHECK(meta->origin != ViewOrigin::NoGrad, op,
                 ": A view was created in no_grad mode and is being modified inplace with grad mode enabled. Make the "
                 "view and the change in the same mode.");

@@ -203,7 +203,7 @@ bool keeps_self(const Op& op, const Node& node) {
 
 /// What check_inplace asks of a tensor that requires grad, asked of one that is about to get a history. Throws Error
 /// for a view of a leaf, and for views whose origin forbids it.
-void check_recorded_view(const Tensor& self, const char* op);
+void check_recorded_view(const Tensor& self, std::string_view op);
 
 /// make_node for an in-place op on `self`.
 template <class Op, class... In>

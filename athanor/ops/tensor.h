@@ -3,6 +3,7 @@
 /// schemas in athanor/ops/*.cpp; free functions of the same names live in namespace athanor.
 
 #include <cmath>
+#include <concepts>
 #include <functional>
 #include <iosfwd>
 
@@ -34,6 +35,12 @@ class StorageHandle : public IntrusivePtr<Storage> {
   bool is_alias_of(const StorageHandle& other) const { return get() == other.get(); }
 };
 static_assert(sizeof(StorageHandle) == sizeof(IntrusivePtr<Storage>));
+
+namespace detail {
+/// What a lone dim may be; not bool, which is a flag.
+template <class T>
+concept Integer = std::integral<T> && !std::same_as<T, bool>;
+}  // namespace detail
 
 class Tensor : public TensorBase {
  public:
@@ -95,14 +102,15 @@ class Tensor : public TensorBase {
     athanor::set_requires_grad(*this, on);
     return *this;
   }
+  /// What backward() added; undefined before. Warns where there never will be one: retain_grad() was not called.
   const Tensor& grad() const { return static_cast<const Tensor&>(grad_of(*this)); }
   Tensor& mutable_grad() const { return static_cast<Tensor&>(detail::autograd_meta(*this).grad); }
   IntrusivePtr<Node> grad_fn() const { return athanor::grad_fn(*this); }
   std::uint32_t output_nr() const { return impl_ && impl_->autograd ? impl_->autograd->output_nr : 0; }
   /// Gradients of this tensor with respect to the leaves, added to their `.grad`. `gradient` may be left out for
-  /// one-element tensors. With `inputs`, only theirs.
+  /// one-element tensors. With `inputs`, only theirs; throws Error for an empty list.
   void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = std::nullopt, bool create_graph = false,
-                TensorList inputs = {}) const;
+                std::optional<TensorList> inputs = std::nullopt) const;
   void retain_grad() const;
   bool retains_grad() const { return impl_ && impl_->autograd && impl_->autograd->retains_grad; }
   /// Calls `hook` with the gradient of this tensor; a defined result replaces it. Returns an id for remove_hook.
@@ -117,6 +125,7 @@ class Tensor : public TensorBase {
   }
   /// Calls `hook` with the leaf after its gradient of one backward() was added.
   std::uint64_t register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook) const;
+  /// Throws IndexError if this tensor has no hook of that id (any more).
   void remove_hook(std::uint64_t id) const;
   bool is_view() const { return impl_ && impl_->autograd && impl_->autograd->is_view; }
   Tensor _base() const { return is_view() ? Tensor(impl_->autograd->view_base) : Tensor(); }
@@ -183,8 +192,14 @@ class Tensor : public TensorBase {
   Tensor cuda() const { return to(TensorOptions(Device(DeviceType::CUDA))); }
   Tensor cuda(Device device) const { return to(TensorOptions(device)); }
   // A lone 0 is a dim, though it could be the false of `unbiased`.
-  Tensor var(int dim) const { return var(IntArrayRef(std::int64_t{dim})); }
-  Tensor std(int dim) const { return std(IntArrayRef(std::int64_t{dim})); }
+  template <detail::Integer Int>
+  Tensor var(Int dim) const {
+    return var(IntArrayRef(static_cast<std::int64_t>(dim)));
+  }
+  template <detail::Integer Int>
+  Tensor std(Int dim) const {
+    return std(IntArrayRef(static_cast<std::int64_t>(dim)));
+  }
   /// The transposed view: dimensions reversed.
   Tensor T() const;
 
@@ -220,8 +235,22 @@ inline Tensor index_put(const Tensor& x, std::initializer_list<indexing::TensorI
                         bool accumulate = false) {
   return x.index_put(indices, value, accumulate);
 }
-inline Tensor var(const Tensor& x, int dim) { return x.var(dim); }
-inline Tensor std(const Tensor& x, int dim) { return x.std(dim); }
+template <detail::Integer Int>
+Tensor var(const Tensor& x, Int dim) {
+  return x.var(dim);
+}
+template <detail::Integer Int>
+Tensor std(const Tensor& x, Int dim) {
+  return x.std(dim);
+}
+template <detail::Integer Int>
+std::tuple<Tensor, Tensor> var_mean(const Tensor& x, Int dim) {
+  return var_mean(x, IntArrayRef(static_cast<std::int64_t>(dim)));
+}
+template <detail::Integer Int>
+std::tuple<Tensor, Tensor> std_mean(const Tensor& x, Int dim) {
+  return std_mean(x, IntArrayRef(static_cast<std::int64_t>(dim)));
+}
 inline bool is_nonzero(const Tensor& x) { return x.is_nonzero(); }
 /// The dtype in which a binary op of the two computes.
 DType result_type(const Tensor& a, const Tensor& b);

@@ -131,7 +131,10 @@ PyObject* backward(PyObject* const* v) {
   }
   {
     const Unlocked unlocked(true);
-    t.backward(gradient, retain, create, inputs);
+    if (inputs.empty())
+      t.backward(gradient, retain, create);
+    else
+      t.backward(gradient, retain, create, inputs);
   }
   Py_RETURN_NONE;
 }
@@ -152,7 +155,11 @@ PyObject* register_post_hook(PyObject* const* v) {
       to_tensor(v[0]).register_post_accumulate_grad_hook([hook = PythonCallable(v[1])](const Tensor& t) { hook(t); })));
 }
 PyObject* remove_hook(PyObject* const* v) {
-  to_tensor(v[0]).remove_hook(static_cast<std::uint64_t>(to_int(v[1])));
+  try {
+    to_tensor(v[0]).remove_hook(static_cast<std::uint64_t>(to_int(v[1])));
+  } catch (const IndexError&) {
+    // A handle may be removed after its graph is gone.
+  }
   Py_RETURN_NONE;
 }
 
@@ -435,7 +442,9 @@ PyObject* get_dtype(const Tensor& t) { return Py_NewRef(dtype_object(t.scalar_ty
 PyObject* get_device(const Tensor& t) { return device_object(t.device()); }
 PyObject* get_grad(const Tensor& t) {
   // The beginner's question why .grad is None.
-  if (!t.is_leaf() && !t.retains_grad() && !t.grad().defined() &&
+  if (t.is_leaf() || t.retains_grad()) return wrap(t.grad());
+  const Tensor& grad = t.mutable_grad();
+  if (!grad.defined() &&
       PyErr_WarnEx(
           PyExc_UserWarning,
           "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
@@ -443,7 +452,7 @@ PyObject* get_grad(const Tensor& t) {
           "leaf Tensor instead if you are here by mistake.",
           1) != 0)
     return nullptr;
-  return wrap(t.grad());
+  return wrap(grad);
 }
 PyObject* get_grad_fn(const Tensor& t) { return node_object(t.grad_fn()); }
 PyObject* get_requires_grad(const Tensor& t) { return to_python(t.requires_grad()); }

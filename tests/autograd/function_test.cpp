@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "athanor/base/warning.h"
 #include "athanor/ops/factory.h"
 #include "athanor/tape/anomaly.h"
 
@@ -184,6 +185,36 @@ TEST(Backward, InsideAHookIsANewLoop) {
   y.backward();
   EXPECT_EQ(z.grad().item<float>(), 5.0F);
   EXPECT_EQ(x.grad().item<float>(), 3.0F);
+}
+
+TEST(Hooks, RemovingAnUnknownOneIsAnError) {
+  const Tensor x = ones({2}, TensorOptions().requires_grad(true));
+  const auto id = x.register_hook([](const Tensor& g) { return g * 2; });
+  EXPECT_THROW(x.remove_hook(id + 1000), IndexError);
+  x.remove_hook(id);
+  EXPECT_THROW(x.remove_hook(id), IndexError);
+}
+
+TEST(Backward, RefusesAnEmptyListOfInputs) {
+  const Tensor x = ones({2}, TensorOptions().requires_grad(true)), y = x.sum();
+  EXPECT_THROW(y.backward({}, false, false, std::vector<Tensor>()), Error);
+  y.backward({}, false, false, std::vector<Tensor>{x});
+  EXPECT_TRUE(x.grad().defined());
+}
+
+TEST(Grad, OfAResultThatDoesNotKeepItWarns) {
+  struct Counter : WarningHandler {
+    void process(const Warning& w) override { count += w.msg().find("is not a leaf") != std::string::npos; }
+    int count = 0;
+  } counter;
+  WarningUtils::set_warning_handler(&counter);
+  const Tensor x = ones({2}, TensorOptions().requires_grad(true)), y = x * 2, z = x * 3;
+  z.retain_grad();
+  EXPECT_FALSE(x.grad().defined() || z.grad().defined() || ones({1}).grad().defined());
+  EXPECT_EQ(counter.count, 0);
+  EXPECT_FALSE(y.grad().defined());
+  EXPECT_EQ(counter.count, 1);
+  WarningUtils::set_warning_handler(nullptr);
 }
 
 TEST(InPlace, RulesOfLeavesAndViews) {

@@ -118,6 +118,33 @@ TEST(DataLoader, ResumesInTheMiddleOfAnEpochExactly) {
   EXPECT_EQ(got, rest);
 }
 
+TEST(DataLoader, CopiesOfAnIteratorMoveTogether) {
+  auto loader = make_data_loader<samplers::SequentialSampler>(numbers(8).map(transforms::Stack<>()), 4);
+  auto i = loader->begin();
+  auto copy = i;
+  EXPECT_TRUE(i == i && i == copy);
+  EXPECT_FALSE(i == loader->end());
+  ++copy;
+  EXPECT_EQ(i->target.data_ptr<std::int64_t>()[0], 4);
+  ++i;
+  EXPECT_TRUE(copy == loader->end());
+  EXPECT_THROW(*copy, Error);
+  EXPECT_THROW(++i, Error);
+  EXPECT_THROW(*loader->end(), Error);
+}
+
+TEST(DataLoader, BatchesAreTakenWhenTheyAreAskedFor) {
+  struct Failing : datasets::Dataset<Failing, int> {
+    int get(std::size_t) override { throw std::invalid_argument("badness"); }
+    std::optional<std::size_t> size() const override { return 4; }
+  };
+  for (const std::size_t workers : {0, 2}) {
+    auto loader = make_data_loader(Failing(), DataLoaderOptions(2).workers(workers));
+    auto i = loader->begin();
+    EXPECT_THROW(*i, WorkerException);
+  }
+}
+
 TEST(DataLoader, AbandonedIterationJoinsItsWorkers) {
   auto loader = make_data_loader(numbers(1000).map(transforms::Stack<>()), DataLoaderOptions(1).workers(3));
   auto it = loader->begin();

@@ -66,6 +66,29 @@ TEST(WeightedRandomSampler, BadWeightsAreNamed) {
   EXPECT_THROW(WeightedRandomSampler({1, 1}, 2).reset(5), ValueError);
 }
 
+TEST(Samplers, StateBeforeTheFirstEpochIsThatOfTheEpochToCome) {
+  RandomSampler sampler(20, Generator(4)), other(20, Generator(5));
+  const SamplerState state = sampler.state();
+  other.restore(state);
+  sampler.reset();
+  EXPECT_EQ(sampler.next(20), other.next(20));
+  sampler.reset();
+  EXPECT_NE(sampler.state().generator.offset, state.generator.offset);
+  // An epoch of another size is another one.
+  RandomSampler resized(20, Generator(4));
+  resized.state();
+  resized.reset(3);
+  EXPECT_EQ(resized.next(20)->size(), 3U);
+}
+
+TEST(StreamSampler, RequestsAreSizes) {
+  StreamSampler sampler(8);
+  EXPECT_EQ(sampler.next(5).value().size(), 5U);
+  const std::size_t rest = sampler.next(5).value();
+  EXPECT_EQ(rest, 3U);
+  EXPECT_FALSE(sampler.next(5));
+}
+
 TEST(Samplers, ContinueWhereTheyWereSaved) {
   const auto check = [](auto sampler, auto other) {
     sampler.reset();

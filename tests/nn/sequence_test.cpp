@@ -280,7 +280,7 @@ TEST(MultiheadAttentionLayer, TakesOtherLayouts) {
   const Tensor turned = x.transpose(0, 1);
   EXPECT_TRUE(std::get<0>(layer(turned, turned, turned)).allclose(y.transpose(0, 1), 1e-12, 1e-12));
   EXPECT_EQ(text_of(layer),
-            "torch::nn::MultiheadAttentionImpl(\n  (out_proj): torch::nn::Linear(in_features=4, "
+            "torch::nn::MultiheadAttention(\n  (out_proj): torch::nn::Linear(in_features=4, "
             "out_features=4, bias=true)\n)");
 }
 

@@ -128,6 +128,16 @@ TEST(Eye, LargeAndStrided) {
   EXPECT_EQ(t.diagonal().sum().item<std::int64_t>(), 257);
 }
 
+TEST(Created, TensorsHaveVersionZero) {
+  for (const Tensor& t : {ones({2}), zeros({2}), full({2}, 3), ones_like(ones({2}))}) {
+    EXPECT_EQ(t._version(), 0U);
+    t.add_(1);
+    EXPECT_EQ(t._version(), 1U);
+  }
+}
+
+TEST(Created, SubListsOfOneListHaveOneSize) { EXPECT_THROW(tensor({{5, 6}, {7}}), ValueError); }
+
 TEST(EmptyStrided, RefusesMemoryThatCannotBe) {
   EXPECT_EQ(empty_strided({2, 3}, {1, 2}).strides().vec(), (std::vector<std::int64_t>{1, 2}));
   EXPECT_NE(error_of([] { empty_strided({2}, {-1}); }).find("negative strides"), std::string::npos);

@@ -277,6 +277,24 @@ TEST(Aliases, HaveTheFormsInPlaceAndOut) {
   EXPECT_EQ(out.numel(), 6);
 }
 
+TEST(Variance, ALoneZeroIsADim) {
+  const Tensor x = arange(12.0).view({4, 3});
+  const std::int64_t zero = 0;
+  EXPECT_EQ(x.var(0).sizes(), IntArrayRef({3}));
+  EXPECT_EQ(x.std(zero).sizes(), IntArrayRef({3}));
+  EXPECT_TRUE(equal(var(x, zero), x.var(IntArrayRef({0}))));
+  EXPECT_TRUE(equal(athanor::std(x, 0), sqrt(x.var(0))));
+  EXPECT_TRUE(equal(std::get<0>(var_mean(x, 0)), x.var(0)));
+  EXPECT_TRUE(equal(std::get<1>(std_mean(x, zero)), x.mean(0)));
+  EXPECT_EQ(std::get<0>(var_mean(x, true)).dim(), 0);
+}
+
+TEST(To, RefusesRequiresGrad) {
+  const Tensor x = ones({2});
+  EXPECT_THROW(x.to(TensorOptions().requires_grad(true)), Error);
+  EXPECT_EQ(x.to(TensorOptions(kDouble).requires_grad(false)).dtype(), kDouble);
+}
+
 TEST(Aliases, RecordTheOpThatTheyStandFor) {
   const Tensor x = ones({2}).requires_grad_();
   EXPECT_EQ(multiply(x, x).grad_fn()->name(), "MulBackward0");
