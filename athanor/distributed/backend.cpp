@@ -130,15 +130,17 @@ std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOpti
                 " and the plug-ins gloo, mpi, nccl; register_backend adds others");
 }
 
-bool is_backend_available(const std::string& name) {
-  if (find_factory(name)) return true;
-  if (!plain_name(name)) return false;
+std::string backend_problem(const std::string& name) {
+  if (find_factory(name)) return {};
   std::string tried;
   try {
-    return load_plugin(name, tried) == PluginState::Loaded && find_factory(name) != nullptr;
-  } catch (const DistError&) {
-    return false;
+    if (plain_name(name) && load_plugin(name, tried) == PluginState::Loaded && find_factory(name)) return {};
+  } catch (const DistError& e) {
+    return e.what();
   }
+  return "not here";
 }
+
+bool is_backend_available(const std::string& name) { return backend_problem(name).empty(); }
 
 }  // namespace athanor::distributed

@@ -196,7 +196,9 @@ using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendOptio
 void register_backend(const std::string& name, BackendFactory factory);
 /// Throws ValueError listing the known names, or DistError telling which package a plug-in is missing.
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options);
-/// Whether make_backend would find it, plug-ins included.
+/// Why make_backend would not find it, plug-ins included: "not here", or what is wrong with the plug-in; empty if it
+/// would.
+std::string backend_problem(const std::string& name);
 bool is_backend_available(const std::string& name);
 std::vector<std::string> backend_names();
 

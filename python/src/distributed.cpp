@@ -189,6 +189,7 @@ void add_groups(nb::module_& m) {
       "group"_a.none() = nb::none());
   m.def("_leave_all_groups", [] { waiting([] { dist::internals::leave_all_groups(); }); });
   m.def("is_initialized", &dist::is_initialized);
+  m.def("backend_problem", [](const std::string& name) { return dist::backend_problem(name); });
   m.def("is_backend_available", [](const std::string& name) { return dist::is_backend_available(name); });
   m.def("is_torchelastic_launched", &dist::is_torchelastic_launched);
   m.def("default_group", [] { return dist::default_group(); });

@@ -84,6 +84,9 @@ TEST(Plugin, OfAnotherVersionOrThatIsNoneIsRefused) {
   EXPECT_THAT(error_of_making("outdated"), AllOf(HasSubstr("libathanor_outdated.so"), HasSubstr("version 0")));
   EXPECT_THAT(error_of_making("gloo"), AllOf(HasSubstr("libathanor_gloo.so"), HasSubstr("cannot be loaded")));
   EXPECT_FALSE(is_backend_available("gloo"));
+  EXPECT_THAT(backend_problem("gloo"), HasSubstr("cannot be loaded"));
+  EXPECT_EQ(backend_problem("tcp"), "");
+  EXPECT_EQ(backend_problem("carrier_pigeon"), "not here");
 }
 
 }  // namespace

@@ -127,10 +127,11 @@ def _served(backend: Optional[str], rank: int = -1) -> str:
     global _told_of_gloo
     name = str(backend).lower() if backend is not None else ""
     parts = [part.rpartition(":") for part in name.split(",")]
-    if not any(kind == "gloo" for _, _, kind in parts) or _core.is_backend_available("gloo"):
+    problem = _core.backend_problem("gloo") if any(kind == "gloo" for _, _, kind in parts) else ""
+    if not problem:
         return name
     if not _told_of_gloo and str(rank if rank >= 0 else os.environ.get("RANK", "0")) == "0":
-        print("athanor: the plug-in for gloo is not here; backend 'gloo' is served by tcp", file=sys.stderr, flush=True)
+        print(f"athanor: backend 'gloo' is served by tcp; the plug-in for gloo: {problem}", file=sys.stderr, flush=True)
     _told_of_gloo = True
     return ",".join(device + colon + ("tcp" if kind == "gloo" else kind) for device, colon, kind in parts)
 
