@@ -151,15 +151,15 @@ HWY_INLINE T exponentiate(T* s, std::int64_t n, T max) {
   auto a = hn::Zero(d), b = a;
   std::int64_t c = 0;
   for (; c + 2 * L <= n; c += 2 * L) {
-    const auto x = cpu::HWY_NAMESPACE::vec_exp_nonpositive(d, hn::Sub(hn::LoadU(d, s + c), m));
-    const auto y = cpu::HWY_NAMESPACE::vec_exp_nonpositive(d, hn::Sub(hn::LoadU(d, s + c + L), m));
+    const auto x = cpu::HWY_NAMESPACE::vec_exp_flushing(d, hn::Sub(hn::LoadU(d, s + c), m));
+    const auto y = cpu::HWY_NAMESPACE::vec_exp_flushing(d, hn::Sub(hn::LoadU(d, s + c + L), m));
     a = hn::Add(a, x);
     b = hn::Add(b, y);
     hn::StoreU(x, d, s + c);
     hn::StoreU(y, d, s + c + L);
   }
   for (; c < n; c += L) {
-    const auto x = cpu::HWY_NAMESPACE::vec_exp_nonpositive(d, hn::Sub(hn::LoadU(d, s + c), m));
+    const auto x = cpu::HWY_NAMESPACE::vec_exp_flushing(d, hn::Sub(hn::LoadU(d, s + c), m));
     a = hn::Add(a, x);
     hn::StoreU(x, d, s + c);
   }

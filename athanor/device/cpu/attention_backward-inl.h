@@ -146,7 +146,7 @@ class BackwardPart {
     if (rules.drops()) {
       rules.draw(dropout_.keep, dropout_.words, i, first_ + j, n);
       for (std::int64_t c = 0; c < n; c += L) {
-        const auto p = cpu::HWY_NAMESPACE::vec_exp_nonpositive(d, hn::Sub(hn::LoadU(d, s + c), shift));
+        const auto p = cpu::HWY_NAMESPACE::vec_exp_flushing(d, hn::Sub(hn::LoadU(d, s + c), shift));
         const auto keep = hn::Load(d, dropout_.keep + c);
         hn::StoreU(hn::Mul(p, hn::MulSub(hn::LoadU(d, g + c), keep, less)), d, g + c);
         hn::StoreU(hn::Mul(p, keep), d, s + c);
@@ -154,7 +154,7 @@ class BackwardPart {
       return;
     }
     for (std::int64_t c = 0; c < n; c += L) {
-      const auto p = cpu::HWY_NAMESPACE::vec_exp_nonpositive(d, hn::Sub(hn::LoadU(d, s + c), shift));
+      const auto p = cpu::HWY_NAMESPACE::vec_exp_flushing(d, hn::Sub(hn::LoadU(d, s + c), shift));
       hn::StoreU(hn::Mul(p, hn::Sub(hn::LoadU(d, g + c), less)), d, g + c);
       hn::StoreU(p, d, s + c);
     }

@@ -163,6 +163,14 @@ HWY_INLINE V reduce_exp(D d, V x, V& r) {
   return n;
 }
 
+/// e^r for |r| <= ln 2 / 2.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_of_rest(D d, V r) {
+  constexpr float kTail[] = {0.49999994F, 0.166665211F, 0.041668389F, 0.00836872403F, 0.00138145837F};
+  const V one = hn::Set(d, 1.0F);
+  return hn::MulAdd(hn::MulAdd(polynomial(d, r, kTail), r, one), r, one);
+}
+
 /// e^x; `kBounded`: x <= 0 or NaN.
 template <bool kBounded, class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_float32(D d, V x) {
@@ -183,10 +191,7 @@ HWY_INLINE V exp_float32(D d, V x) {
 #else
   V r;
   const V n = reduce_exp(d, x, r);
-  constexpr float kTail[] = {0.49999994F, 0.166665211F, 0.041668389F, 0.00836872403F, 0.00138145837F};
-  const V one = hn::Set(d, 1.0F);
-  const V y = hn::MulAdd(hn::MulAdd(polynomial(d, r, kTail), r, one), r, one);
-  return scale_by_power(d, y, n);
+  return scale_by_power(d, exp_of_rest(d, r), n);
 #endif
 }
 
@@ -245,6 +250,25 @@ HWY_INLINE V vec_exp_nonpositive(D d, V x) {
     return exp_float32<true>(d, x);
   else
     return exp_float64<true>(d, x);
+}
+
+/// e^x for x <= 0 where what is subnormal may become 0: faster still without a scaling instruction.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vec_exp_flushing(D d, V x) {
+#if HWY_TARGET != HWY_AVX3
+  if constexpr (is_float32_v<D>) {
+    // x = n ln 2 + r; the low bits of `shifted` are n + 127, the exponent field of 2^n, or for n = -127 that of 0.
+    x = hn::Max(hn::Set(d, -88.0F), x);
+    const V magic = hn::Set(d, 0x1.8p+23F + 127);
+    const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504F), magic);
+    const V n = hn::Sub(shifted, magic);
+    V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375F), x);
+    r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4F), r);
+    const hn::RebindToSigned<D> di;
+    return hn::Mul(exp_of_rest(d, r), hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+  }
+#endif
+  return vec_exp_nonpositive(d, x);
 }
 
 /// x with the sign bit of y.

@@ -79,8 +79,8 @@ HWY_INLINE T sum_exp(T* to, const T* p, std::int64_t n, T max) {
   for (; i + 2 * L <= n; i += 2 * L) {
     hwy::Prefetch(p + n + i);
     hwy::Prefetch(p + n + i + L);
-    const auto a = vec_exp_nonpositive(d, hn::Sub(hn::LoadU(d, p + i), m));
-    const auto b = vec_exp_nonpositive(d, hn::Sub(hn::LoadU(d, p + i + L), m));
+    const auto a = vec_exp_flushing(d, hn::Sub(hn::LoadU(d, p + i), m));
+    const auto b = vec_exp_flushing(d, hn::Sub(hn::LoadU(d, p + i + L), m));
     if constexpr (kStore) {
       hn::StoreU(a, d, to + i);
       hn::StoreU(b, d, to + i + L);
@@ -91,7 +91,7 @@ HWY_INLINE T sum_exp(T* to, const T* p, std::int64_t n, T max) {
   for (; i < n; i += L) {
     const std::int64_t left = n - i;
     const auto x = left >= L ? hn::LoadU(d, p + i) : load_tail(d, p + i, left);
-    auto a = vec_exp_nonpositive(d, hn::Sub(x, m));
+    auto a = vec_exp_flushing(d, hn::Sub(x, m));
     if constexpr (kStore) store_at(d, a, to, i, n);
     if (left < L) a = hn::IfThenElseZero(first_lanes(d, left), a);
     s0 = hn::Add(s0, a);
@@ -127,7 +127,7 @@ HWY_INLINE void short_line(T* out, const T* in, std::int64_t n) {
   const auto x = hn::IfThenElse(inside, raw, low);
   const auto m = hn::MaxOfLanes(d, hn::Max(x, low));
   const auto shifted = hn::Sub(x, m);
-  const auto e = hn::IfThenElseZero(inside, vec_exp_nonpositive(d, shifted));
+  const auto e = hn::IfThenElseZero(inside, vec_exp_flushing(d, shifted));
   const auto sum = hn::SumOfLanes(d, e);
   const auto y = kLog ? hn::Sub(shifted, hn::Set(d, std::log(hn::GetLane(sum)))) : hn::Div(e, sum);
   store_tail(d, y, out, n);
@@ -212,7 +212,7 @@ void softmax_columns(void* to, std::int64_t out_stride, const void* from, std::i
     hn::Store(hn::Max(x, hn::Load(d, max + c)), d, max + c);
   });
   each_row(in, in_stride, n, w, [&](auto x, [[maybe_unused]] std::int64_t i, std::int64_t c) HWY_ATTR {
-    const auto e = vec_exp_nonpositive(d, hn::Sub(x, hn::Load(d, max + c)));
+    const auto e = vec_exp_flushing(d, hn::Sub(x, hn::Load(d, max + c)));
     hn::Store(hn::Add(e, hn::Load(d, sum + c)), d, sum + c);
     if constexpr (!kLog) store_at(d, e, out + i * out_stride, c, w);
   });
