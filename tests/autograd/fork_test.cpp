@@ -20,6 +20,7 @@
 #include "athanor/ops/autocast.h"
 #include "athanor/ops/factory.h"
 #include "athanor/ops/tensor.h"
+#include "tests/fork_guard.h"
 
 namespace athanor {
 namespace {
@@ -180,6 +181,7 @@ TEST(ForkAtExit, TasksForkTheirOwnInTheirOwnThread) {
 }
 
 TEST(Fork, AForkedProcessHasAPoolOfItsOwn) {
+  ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN();
   std::atomic<bool> go{false};
   const auto pending = fork([&] {
     while (!go) std::this_thread::yield();

@@ -10,6 +10,7 @@
 #include "athanor/base/parallel.h"
 #include "athanor/nn/nn.h"
 #include "device_queue/queued_device.h"
+#include "tests/fork_guard.h"
 
 namespace athanor {
 namespace {
@@ -70,6 +71,7 @@ TEST_F(QueuedDevice, AForkedChildIsRefusedTheParentsQueues) {
 }
 
 TEST_F(QueuedDevice, AForkedChildMayHaveQueuesOfItsOwn) {
+  ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN();
   const Tensor x = ones({4}, options_on(1));
   synchronize(on(1));
   EXPECT_EQ(in_child([] {
@@ -103,6 +105,7 @@ TEST_F(QueuedDevice, HostOpsOfAForkedChildRunOnOneThread) {
 }
 
 TEST_F(QueuedDevice, ForkingWhileQueuesAllocateAndRunLeavesNoLockBehind) {
+  ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN();
   std::atomic<bool> stop{false};
   std::vector<std::thread> busy;
   for (int i = 0; i < 2; ++i)

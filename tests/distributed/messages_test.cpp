@@ -14,6 +14,7 @@
 #include "athanor/distributed/groups.h"
 #include "athanor/distributed/spawn.h"
 #include "distributed/ranks.h"
+#include "tests/fork_guard.h"
 
 namespace athanor::distributed::messages_test {
 namespace {
@@ -321,6 +322,7 @@ TEST(EndOfProcess, WithoutDestroyIsQuietAndQuick) {
 }
 
 TEST(Fork, LeavesTheParentsGroupsToTheParent) {
+  ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN();
   InitOptions options;
   options.store = std::make_shared<HashStore>();
   options.rank = 0, options.world_size = 1;

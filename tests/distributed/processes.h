@@ -13,6 +13,7 @@
 
 #include "athanor/base/deadline.h"
 #include "athanor/base/error.h"
+#include "tests/fork_guard.h"
 
 namespace athanor::distributed {
 
@@ -29,6 +30,7 @@ inline std::vector<RankEnd> run_processes(int ranks, const std::function<void(in
                                           std::chrono::milliseconds patience = std::chrono::seconds(60),
                                           const std::function<void(const std::vector<pid_t>&)>& started = {},
                                           int victim = -1) {
+  skip_if_forks_are_unseen();
   const Deadline deadline = Deadline::after(patience);
   std::vector<pid_t> pids;
   std::vector<int> pipes;
