@@ -118,6 +118,7 @@ TEST(DefaultGroup, IsMissingBeforeInitAndAfterDestroyAndCanBeMadeAgain) {
 
 // The launcher's store lives on between two groups of the same processes.
 TEST(DefaultGroup, CanBeMadeAgainOverALaunchersStore) {
+  ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN();
   TCPStoreOptions server;
   server.port = 0;
   server.is_server = true;
