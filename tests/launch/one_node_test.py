@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import unittest
 
 sys.dont_write_bytecode = True
 from launch_test import DEADLINE_S, LaunchTest, main  # noqa: E402
