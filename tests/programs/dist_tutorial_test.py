@@ -6,7 +6,7 @@ import subprocess
 import unittest
 
 BIN = os.environ["ATHANOR_BIN"]
-DEADLINE_S = 120
+DEADLINE_S = 600 if "TSAN_OPTIONS" in os.environ else 120
 
 
 def lines_of(program: str, ranks: int) -> list:
