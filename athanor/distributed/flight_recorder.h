@@ -107,13 +107,11 @@ std::string process_flight_state();
 /// Leaves this rank's state in the store, for the others' reports.
 void leave_flight_record(Store& store, const FlightRecorder& recorder);
 /// The same; then waits a moment for those of the other ranks and returns what all of them say,
-/// a line per rank, with those that are behind named. Ranks in `gone()` are not waited for; it is asked again at the
-/// end, since a large process is long about its end. Ends half a second after `patience` at the latest, even if a
-/// TCPStore does not answer. What the store does not have, ranks are asked for by
+/// a line per rank, with those that are behind named. Ranks in `gone` are not waited for. Ends half a second after
+/// `patience` at the latest, even if a TCPStore does not answer. What the store does not have, ranks are asked for by
 /// `talk`, if that is not null.
-std::string merged_flight_report(Store& store, const FlightRecorder& recorder, int size,
-                                 const std::function<std::vector<int>()>& gone, std::chrono::milliseconds patience,
-                                 StateTalk* talk);
+std::string merged_flight_report(Store& store, const FlightRecorder& recorder, int size, const std::vector<int>& gone,
+                                 std::chrono::milliseconds patience, StateTalk* talk);
 /// The same of all processes of a group, without a store.
 std::string merged_flight_report(StateTalk& talk, int rank, int size, const std::vector<int>& gone,
                                  std::chrono::milliseconds patience);

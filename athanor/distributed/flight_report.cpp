@@ -114,25 +114,23 @@ void internals::leave_flight_record(Store& store, const FlightRecorder& recorder
 }
 
 std::string internals::merged_flight_report(Store& store, const FlightRecorder& recorder, int size,
-                                            const std::function<std::vector<int>()>& gone,
-                                            std::chrono::milliseconds patience, StateTalk* talk) {
+                                            const std::vector<int>& gone, std::chrono::milliseconds patience,
+                                            StateTalk* talk) {
   constexpr std::chrono::milliseconds kTalk{300};
-  const std::vector<int> gone_before = gone();
   const std::string own = own_state(recorder);
   // At once: another rank's store may go any moment, and so may this rank.
   if (talk) talk->tell_state(own);
   // A store whose server is gone may otherwise keep its callers for as long as its own timeout.
   const Deadline deadline = Deadline::after(patience);
   const StoreDeadline limit(Deadline(deadline.at() + std::chrono::milliseconds(500)));
-  auto states = exchange(store, own, recorder.rank(), size, gone_before, deadline);
+  auto states = exchange(store, own, recorder.rank(), size, gone, deadline);
   const bool answered = states.has_value();
   if (!answered) {
     states.emplace(static_cast<std::size_t>(size));
     (*states)[static_cast<std::size_t>(recorder.rank())] = state_of(own);
   }
   const auto unknown = [&](int r) {
-    return !(*states)[static_cast<std::size_t>(r)].known &&
-           std::find(gone_before.begin(), gone_before.end(), r) == gone_before.end();
+    return !(*states)[static_cast<std::size_t>(r)].known && std::find(gone.begin(), gone.end(), r) == gone.end();
   };
   bool wanted = false;
   for (int r = 0; r < size; ++r) wanted = wanted || unknown(r);
@@ -143,7 +141,7 @@ std::string internals::merged_flight_report(Store& store, const FlightRecorder& 
   const auto known = std::count_if(states->begin(), states->end(), [](const RankState& s) { return s.known; });
   if (!answered && known == 1)
     return str("what this rank was doing (the store does not answer): ", recorder.state_text());
-  return merge(*states, wanted ? gone() : gone_before, patience);
+  return merge(*states, gone, patience);
 }
 
 std::string internals::merged_flight_report(StateTalk& talk, int rank, int size, const std::vector<int>& gone,

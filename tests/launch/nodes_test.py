@@ -253,11 +253,11 @@ class ElasticNodes(NodesTest):
         self.assertRegex(jobs[0].err, "was stopped by SIGTERM")
 
     def test_survivors_whose_workers_fail_for_lack_of_a_killed_node_go_on_without_a_restart_left(self):
-        jobs = [self.elastic(self.worker, "group", "out", "in {r}", "await", self.path("go"), "call", "out", "done",
+        jobs = [self.elastic(self.worker, "group", "out", "in {p}", "await", self.path("go"), "call", "out", "done",
                              host=i == 0) for i in range(3)]
-        for job in jobs:
-            job.await_lines("in ")
+        pids = [int(job.await_lines(r"in (\d+)")[0]) for job in jobs]
         jobs[2].process.kill()
+        self.await_gone(pids[2])  # or it would still be in the call that is to fail
         self.go()
         self.all_end(jobs[:2], 0)
         for job in jobs[:2]:

@@ -13,7 +13,8 @@
 //   child, daemon     leaves a process that hangs, in its group or in a session of its own, and prints its pid
 //   touch FILE, await FILE
 //
-// "@2" before an action: only as rank 2; "+1": only in the attempt after the first restart. "{r}" is the rank.
+// "@2" before an action: only as rank 2; "+1": only in the attempt after the first restart. "{r}" is the rank, "{p}"
+// the process id.
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -101,9 +102,11 @@ void join_group() {
   dist::barrier();
 }
 
-std::string with_rank(std::string text) {
-  const std::size_t at = text.find("{r}");
-  return at == std::string::npos ? text : text.replace(at, 3, variable("RANK"));
+std::string filled_in(std::string text) {
+  const std::pair<std::string, std::string> values[] = {{"{r}", variable("RANK")}, {"{p}", std::to_string(::getpid())}};
+  for (const auto& [name, value] : values)
+    if (const std::size_t at = text.find(name); at != std::string::npos) text.replace(at, name.size(), value);
+  return text;
 }
 
 int act(const std::vector<std::string>& words) {
@@ -145,7 +148,7 @@ int act(const std::vector<std::string>& words) {
     } else if (const auto simple = plain.find(word); simple != plain.end()) {
       if (mine) simple->second();
     } else if (const auto action = with_text.find(word); action != with_text.end() && i + 1 < words.size()) {
-      const std::string text = with_rank(words[++i]);
+      const std::string text = filled_in(words[++i]);
       if (mine) action->second(text);
     } else {
       std::fprintf(stderr, "worker: unknown action '%s'\n", word.c_str());
