@@ -46,7 +46,7 @@ Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const T
   const IntArrayRef dims(&last, 1);
   constexpr double kEps = 1e-12;
   const Tensor product = sum(mul(input1, input2), dims);
-  const Tensor norms = mul(add(sum(square(input1), dims), kEps), add(sum(square(input2), dims), kEps));
+  const Tensor norms = mul(add(sum(mul(input1, input1), dims), kEps), add(sum(mul(input2, input2), dims), kEps));
   const Tensor cosine = div(product, sqrt(norms));
   const Tensor near = where(eq(target, 1), rsub(cosine, 1), Scalar(0));
   const Tensor far = where(eq(target, -1), clamp_min(sub(cosine, margin), 0), Scalar(0));
