@@ -2,6 +2,7 @@
 
 #include "athanor/autograd/engine.h"
 #include "athanor/autograd/gradient_home.h"
+#include "athanor/base/warning.h"
 #include "athanor/ops/all_ops.h"
 #include "athanor/ops/retain_grad.h"
 
@@ -71,6 +72,11 @@ variable_list grad(const variable_list& outputs, const variable_list& inputs, co
 
 namespace athanor {
 
+const Tensor& Tensor::grad() const {
+  if (const char* why = why_no_grad(*this)) warn({{"grad", "", 0}, why, true});
+  return static_cast<const Tensor&>(grad_of(*this));
+}
+
 void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
                       std::optional<TensorList> inputs) const {
   ATHANOR_CHECK(!inputs || !inputs->empty(), "'inputs' argument to backward cannot be empty");
@@ -134,7 +140,8 @@ void Tensor::remove_hook(std::uint64_t id) const {
     drop(meta->hooks->hooks);
     drop(meta->hooks->post_accumulate);
   }
-  ATHANOR_CHECK_INDEX(dropped, "remove_hook: Invalid index, no hook ", id, " on this tensor");
+  ATHANOR_CHECK_INDEX(dropped, "remove_hook: Invalid index, no hook ", id,
+                      " on this tensor; give what register_hook returned, once");
 }
 
 void Tensor::retain_grad() const {

@@ -3,7 +3,6 @@
 #include <mutex>
 #include <utility>
 
-#include "athanor/base/warning.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/op.h"
@@ -292,15 +291,15 @@ void set_requires_grad(const TensorBase& t, bool on) {
 const TensorBase& grad_of(const TensorBase& t) {
   static const TensorBase none;
   const AutogradMeta* meta = detail::autograd_meta_or_null(t);
-  if (!meta) return none;
-  // The beginner's question why it is undefined.
-  if (!meta->grad.defined() && !meta->retains_grad && !is_leaf(t))
-    warn({{"grad", "", 0},
-          "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
-          "populated during autograd.backward(). Call .retain_grad() on the Tensor first if you want it; access the "
-          "leaf Tensor instead if you are here by mistake.",
-          true});
-  return meta->grad;
+  return meta ? meta->grad : none;
+}
+
+const char* why_no_grad(const TensorBase& t) {
+  const AutogradMeta* meta = detail::autograd_meta_or_null(t);
+  if (!meta || meta->grad.defined() || meta->retains_grad || is_leaf(t)) return nullptr;
+  return "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+         "populated during autograd.backward(). Call .retain_grad() on the Tensor first if you want it; access the "
+         "leaf Tensor instead if you are here by mistake.";
 }
 
 void set_grad(const TensorBase& t, const TensorBase& grad) {

@@ -25,6 +25,8 @@ bool is_leaf(const TensorBase& t);
 /// Throws Error for a non-floating tensor, or when turning it off on a non-leaf.
 void set_requires_grad(const TensorBase& t, bool on);
 const TensorBase& grad_of(const TensorBase& t);
+/// Why `t` has no gradient and backward() will not give it one, as a warning's text; null unless it is so.
+const char* why_no_grad(const TensorBase& t);
 /// Throws Error if shape, dtype or device do not fit.
 void set_grad(const TensorBase& t, const TensorBase& grad);
 

@@ -103,7 +103,7 @@ class Tensor : public TensorBase {
     return *this;
   }
   /// What backward() added; undefined before. Warns where there never will be one: retain_grad() was not called.
-  const Tensor& grad() const { return static_cast<const Tensor&>(grad_of(*this)); }
+  const Tensor& grad() const;
   Tensor& mutable_grad() const { return static_cast<Tensor&>(detail::autograd_meta(*this).grad); }
   IntrusivePtr<Node> grad_fn() const { return athanor::grad_fn(*this); }
   std::uint32_t output_nr() const { return impl_ && impl_->autograd ? impl_->autograd->output_nr : 0; }

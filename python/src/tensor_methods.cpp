@@ -442,17 +442,8 @@ PyObject* get_dtype(const Tensor& t) { return Py_NewRef(dtype_object(t.scalar_ty
 PyObject* get_device(const Tensor& t) { return device_object(t.device()); }
 PyObject* get_grad(const Tensor& t) {
   // The beginner's question why .grad is None.
-  if (t.is_leaf() || t.retains_grad()) return wrap(t.grad());
-  const Tensor& grad = t.mutable_grad();
-  if (!grad.defined() &&
-      PyErr_WarnEx(
-          PyExc_UserWarning,
-          "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
-          "populated during autograd.backward(). Call .retain_grad() on the Tensor first if you want it; access the "
-          "leaf Tensor instead if you are here by mistake.",
-          1) != 0)
-    return nullptr;
-  return wrap(grad);
+  if (const char* why = why_no_grad(t); why && PyErr_WarnEx(PyExc_UserWarning, why, 1) != 0) return nullptr;
+  return wrap(grad_of(t));
 }
 PyObject* get_grad_fn(const Tensor& t) { return node_object(t.grad_fn()); }
 PyObject* get_requires_grad(const Tensor& t) { return to_python(t.requires_grad()); }

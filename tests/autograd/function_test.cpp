@@ -202,6 +202,14 @@ TEST(Backward, RefusesAnEmptyListOfInputs) {
   EXPECT_TRUE(x.grad().defined());
 }
 
+TEST(Variable, IsALeafOfTheSameStorage) {
+  const Tensor x = ones({2}, TensorOptions().requires_grad(true)), y = x * 2;
+  const Tensor v = autograd::make_variable(y, true);
+  EXPECT_TRUE(v.is_leaf() && v.requires_grad());
+  EXPECT_EQ(v.data_ptr(), y.data_ptr());
+  EXPECT_FALSE(autograd::make_variable(y).requires_grad());
+}
+
 TEST(Grad, OfAResultThatDoesNotKeepItWarns) {
   struct Counter : WarningHandler {
     void process(const Warning& w) override { count += w.msg().find("is not a leaf") != std::string::npos; }

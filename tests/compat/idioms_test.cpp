@@ -140,6 +140,13 @@ TEST(TorchIdioms, DefaultArgumentsOfForwardAreFilledIn) {
   EXPECT_TRUE(torch::equal(any.forward(x), x * 3));
   EXPECT_TRUE(torch::equal(any.forward(x, 5.0), x * 6));
   EXPECT_TRUE(torch::equal(any.forward(x, 5.0, int64_t{0}), x * 5));
+  try {
+    any.forward();
+    ADD_FAILURE() << "no argument was accepted";
+  } catch (const c10::Error& e) {
+    EXPECT_NE(std::string(e.what()).find("expects at least 1 argument(s) and at most 3"), std::string::npos)
+        << e.what();
+  }
 }
 
 TEST(TorchIdioms, NamedSequentialAndRegisteredTensors) {

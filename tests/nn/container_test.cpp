@@ -5,7 +5,6 @@ namespace {
 
 using test::error_of;
 using test::list;
-using test::text_of;
 
 struct AddImpl : Module {
   explicit AddImpl(double value) : value(value) {}
@@ -46,24 +45,11 @@ TEST(AnyModule, TellsOfWrongTypes) {
   EXPECT_EQ(add.get<AddImpl>().value, 2.0);
 }
 
-TEST(Hardtanh, RefusesBoundsThatAreNoRange) {
-  EXPECT_THROW(Hardtanh(HardtanhOptions().min_val(0.5).max_val(0.5)), ValueError);
-  EXPECT_NO_THROW(Hardtanh(HardtanhOptions().min_val(0.5).max_val(0.75)));
-}
-
 TEST(AnyModule, EmptyOnesNameTheMethod) {
   AnyModule any;
-  const auto text = [](auto f) {
-    try {
-      f();
-    } catch (const Error& e) {
-      return std::string(e.what());
-    }
-    return std::string();
-  };
-  EXPECT_EQ(text([&] { any.ptr(); }), "Cannot call ptr() on an empty AnyModule");
-  EXPECT_EQ(text([&] { any.get<Linear>(); }), "Cannot call get() on an empty AnyModule");
-  EXPECT_EQ(text([&] { any.forward(zeros({1})); }), "Cannot call forward() on an empty AnyModule");
+  EXPECT_EQ(error_of([&] { any.ptr(); }), "Cannot call ptr() on an empty AnyModule");
+  EXPECT_EQ(error_of([&] { any.get<Linear>(); }), "Cannot call get() on an empty AnyModule");
+  EXPECT_EQ(error_of([&] { any.forward(zeros({1})); }), "Cannot call forward() on an empty AnyModule");
 }
 
 TEST(Sequential, ChainsModulesOfAnyTypes) {

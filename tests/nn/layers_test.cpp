@@ -232,6 +232,7 @@ TEST(Activations, AgreeWithPyTorch) {
               {0.001237843, 0.009074965, 0.063464, 0.3465736, 1.063464, 2, 3});
   expect_near(Softsign()(z), {-0.75, -0.6666667, -0.5, 0, 0.5, 0.6666667, 0.75});
   expect_near(Hardtanh(HardtanhOptions().min_val(-1.5).max_val(2))(z), {-1.5, -1.5, -1, 0, 1, 2, 2});
+  EXPECT_THROW(Hardtanh(HardtanhOptions().min_val(0.5).max_val(0.5)), ValueError);
   expect_near(Hardswish()(z), {0, -0.3333333, -0.3333333, 0, 0.6666667, 1.666667, 3});
   expect_near(Hardsigmoid()(z), {0, 0.1666667, 0.3333333, 0.5, 0.6666667, 0.8333333, 1});
   expect_near(Threshold(0.5, 9.)(z), {9, 9, 9, 9, 1, 2, 3});

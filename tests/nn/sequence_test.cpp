@@ -8,7 +8,6 @@ namespace {
 
 namespace F = functional;
 using test::error_of;
-using test::expect_near;
 using test::text_of;
 using utils::rnn::PackedSequence;
 using Values = std::vector<double>;

@@ -4,7 +4,6 @@ namespace athanor {
 namespace {
 
 using test::error_of;
-using test::expect_close;
 using test::gradcheck;
 using test::gradgradcheck;
 using test::list;

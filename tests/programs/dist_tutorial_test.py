@@ -3,10 +3,13 @@
 import os
 import re
 import subprocess
+import sys
 import unittest
 
+sys.dont_write_bytecode = True
+from program_test import DEADLINE_S  # noqa: E402
+
 BIN = os.environ["ATHANOR_BIN"]
-DEADLINE_S = 600 if "TSAN_OPTIONS" in os.environ else 120
 
 
 def lines_of(program: str, ranks: int) -> list:

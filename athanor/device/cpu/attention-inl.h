@@ -23,7 +23,7 @@ namespace athanor::HWY_NAMESPACE {
 namespace {  // each kernel file has its own
 
 /// Tiles of narrow vectors are smaller: blocks of more of them cost the same cache.
-inline constexpr bool kNarrowVectors = kVector<float> <= 8;
+inline constexpr bool kNarrowVectors = HWY_MAX_BYTES < 64;
 /// Columns looked at together: scores of a block stay in the second-level cache, those of a tile's rows in the first.
 template <class T>
 inline constexpr std::int64_t kAttentionCols = (kNarrowVectors ? 32 : 8) * kTileCols<T>;
@@ -36,7 +36,7 @@ void plan_attention(cpu::AttentionShape& s) {
   s.packed_v = packed_b_size<T>(s.cols, s.depth_v);
   // With few heads the columns are shared out; each part then has sums of dq of its own.
   const std::int64_t heads = std::max<std::int64_t>(s.batch * s.groups, 1);
-  const std::int64_t wanted = (7 + heads) / heads, most = std::max<std::int64_t>(s.cols / (4 * kAttentionCols<T>), 1);
+  const std::int64_t wanted = (7 + heads) / heads, most = std::max<std::int64_t>(s.cols / (32 * kTileCols<T>), 1);
   const std::int64_t parts = std::min(wanted, most), blocks = (s.cols + kAttentionCols<T> - 1) / kAttentionCols<T>;
   s.columns_part = std::max<std::int64_t>((blocks + parts - 1) / parts, 1) * kAttentionCols<T>;
   s.parts = std::max<std::int64_t>((s.cols + s.columns_part - 1) / s.columns_part, 1);
