@@ -5,6 +5,7 @@
 
 #include "athanor/ops/activation.h"
 #include "athanor/ops/compare.h"
+#include "athanor/ops/create.h"
 #include "athanor/ops/pointwise_op.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/unary.h"
@@ -164,6 +165,18 @@ struct SoftsignBackward : FusedBackward<SoftsignBackward, BinaryOp::SoftsignBack
   Tensor slope(const Tensor& x) const {
     const Tensor over = reciprocal(add(abs(x), 1));
     return mul(mul(sign(x), mul(over, mul(over, over))), -2);
+  }
+};
+
+/// eps: as logit's.
+struct LogitBackward : FusedBackward<LogitBackward, BinaryOp::LogitBackward> {
+  ATHANOR_OP("logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor | function");
+  std::optional<double> eps;
+  Scalar p0() const { return eps.value_or(-1.0); }
+  Tensor again(const Tensor& g, const Tensor& x) const { return logit_backward(g, x, eps); }
+  Tensor slope(const Tensor& x) const {
+    const Tensor over = logit_backward(ones(x.sizes(), x.options()), x, eps);
+    return mul(sub(mul(x, 2), 1), mul(over, over));
   }
 };
 

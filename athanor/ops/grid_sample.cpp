@@ -7,8 +7,8 @@
 #include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
-#include "athanor/ops/index.h"
 #include "athanor/ops/join.h"
+#include "athanor/ops/kernels/sample.h"
 #include "athanor/ops/matmul.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
@@ -18,6 +18,86 @@
 #include "athanor/ops/view.h"
 
 namespace athanor::ops {
+
+// Three products of (values, taps), each the gradient of the others. An index below 0 is a tap outside the source.
+
+/// (N, C, P): for each point the sum of its K taps, weight times the element of source (N, C, S) that index names;
+/// index and weight are (N, K, P).
+struct SamplePoints {
+  ATHANOR_OP("_sample_points(Tensor source, Tensor index, Tensor weight) -> Tensor | function");
+  static constexpr const char* grad_name = "GridSamplerBackward0";
+  SavedTensor kept_source, kept_index, kept_weight;
+  std::int64_t size;
+  void prepare(Tensor& source, Tensor& index, Tensor& weight) {
+    source = contiguous(source), index = contiguous(index), weight = contiguous(weight);
+  }
+  Meta infer(const Tensor& source, const Tensor& index, const Tensor&) {
+    size = source.size(2);
+    return {{source.size(0), source.size(1), index.size(2)}, source.dtype(), source.device(), {}};
+  }
+  void run(const Tensor& out, const Tensor& source, const Tensor& index, const Tensor& weight) {
+    launch(sample_points_kernel, out, source, index, weight);
+  }
+  void save(const Node& n, const Tensor& source, const Tensor& index, const Tensor& weight) {
+    kept_index.save(index);
+    if (n.needs(2)) kept_source.save(source);
+    if (n.needs(0)) kept_weight.save(weight);
+  }
+  void grad(GradCall& g) {
+    const Tensor index = g.get(kept_index);
+    if (g.needs(0)) g.set(0, _sample_points_scatter(g.grad(), index, g.get(kept_weight), size));
+    if (g.needs(2)) g.set(2, _sample_points_weight(g.grad(), g.get(kept_source), index));
+  }
+};
+
+/// (N, C, size): grad (N, C, P) times weight, added up at the places of index.
+struct SamplePointsScatter {
+  ATHANOR_OP("_sample_points_scatter(Tensor grad, Tensor index, Tensor weight, int size) -> Tensor | function");
+  std::int64_t size;
+  SavedTensor kept_grad, kept_index, kept_weight;
+  void prepare(Tensor& grad, Tensor& index, Tensor& weight) {
+    grad = contiguous(grad), index = contiguous(index), weight = contiguous(weight);
+  }
+  Meta infer(const Tensor& grad, const Tensor&, const Tensor&) {
+    return {{grad.size(0), grad.size(1), size}, grad.dtype(), grad.device(), {}};
+  }
+  void run(const Tensor& out, const Tensor& grad, const Tensor& index, const Tensor& weight) {
+    launch(sample_points_scatter_kernel, out, grad, index, weight);
+  }
+  void save(const Node&, const Tensor& grad, const Tensor& index, const Tensor& weight) {
+    kept_grad.save(grad), kept_index.save(index), kept_weight.save(weight);
+  }
+  void grad(GradCall& g) {
+    const Tensor index = g.get(kept_index);
+    if (g.needs(0)) g.set(0, _sample_points(g.grad(), index, g.get(kept_weight)));
+    if (g.needs(2)) g.set(2, _sample_points_weight(g.get(kept_grad), g.grad(), index));
+  }
+};
+
+/// (N, K, P): grad (N, C, P) times the elements of source (N, C, S) that index names, added up over channels.
+struct SamplePointsWeight {
+  ATHANOR_OP("_sample_points_weight(Tensor grad, Tensor source, Tensor index) -> Tensor | function");
+  SavedTensor kept_grad, kept_source, kept_index;
+  std::int64_t size;
+  void prepare(Tensor& grad, Tensor& source, Tensor& index) {
+    grad = contiguous(grad), source = contiguous(source), index = contiguous(index);
+  }
+  Meta infer(const Tensor& grad, const Tensor& source, const Tensor& index) {
+    size = source.size(2);
+    return {DimVector(index.sizes()), grad.dtype(), grad.device(), {}};
+  }
+  void run(const Tensor& out, const Tensor& grad, const Tensor& source, const Tensor& index) {
+    launch(sample_points_weight_kernel, out, grad, source, index);
+  }
+  void save(const Node&, const Tensor& grad, const Tensor& source, const Tensor& index) {
+    kept_grad.save(grad), kept_source.save(source), kept_index.save(index);
+  }
+  void grad(GradCall& g) {
+    const Tensor index = g.get(kept_index);
+    if (g.needs(0)) g.set(0, _sample_points(g.get(kept_source), index, g.grad()));
+    if (g.needs(1)) g.set(1, _sample_points_scatter(g.get(kept_grad), index, g.grad(), size));
+  }
+};
 
 namespace {
 
@@ -130,10 +210,10 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, std::int64_t interp
     const Axis axis{input.size(2 + d), align_corners, padding_mode};
     taps.push_back(taps_of(axis, select(points, 2, spatial - 1 - d), interpolation_mode));
   }
-  Tensor out;
   const std::size_t each = taps[0].size();
   std::size_t combinations = 1;
   for (std::int64_t d = 0; d < spatial; ++d) combinations *= each;
+  std::vector<Tensor> indices, weights;
   for (std::size_t k = 0; k < combinations; ++k) {
     Tensor inside, index, weight;
     std::size_t rest = k;
@@ -143,11 +223,10 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, std::int64_t interp
       index = index.defined() ? add(mul(index, input.size(2 + d)), tap.index) : tap.index;
       if (tap.weight.defined()) weight = weight.defined() ? mul(weight, tap.weight) : tap.weight;
     }
-    const Tensor valid = weight.defined() ? where(inside, weight, Scalar(0)) : cast(inside, input.dtype());
-    const Tensor values = gather(source, 2, expand(unsqueeze(index, 1), {n, channels, count}));
-    const Tensor part = mul(values, unsqueeze(valid, 1));
-    out = out.defined() ? add(out, part) : part;
+    indices.push_back(where(inside, index, Scalar(-1)));
+    weights.push_back(weight.defined() ? weight : ones(index.sizes(), input.options()));
   }
+  const Tensor out = _sample_points(source, stack(indices, 1), stack(weights, 1));
   DimVector sizes{n, channels};
   for (std::int64_t d = 1; d <= spatial; ++d) sizes.push_back(grid.size(d));
   return reshape(out, sizes);

@@ -309,23 +309,17 @@ Tensor l1_loss(const Tensor& self_, const Tensor& target_, std::int64_t reductio
 
 namespace {
 
-/// With d = |self - target| and m = min(d * factor, top): m (d - half m), a parabola that goes on as a straight line.
-template <class Derived>
-struct KneeLoss : BinaryPointwise<Derived, BinaryOp::Sub> {
+/// A loss of d = |self - target|: a parabola up to `knee`, and a straight line from there on. Its slope in self is
+/// clamp(factor (self - target), -top, top).
+template <class Derived, BinaryOp kOp>
+struct KneeLoss : BinaryPointwise<Derived, kOp> {
   static constexpr bool accepts_hidden = false;
-  double factor, top, half;
+  double knee, factor, top;
   SavedTensor x, t;
-  KneeLoss(double factor, double top, double half) : factor(factor), top(top), half(half) {}
+  KneeLoss(double knee, double factor, double top) : knee(knee), factor(factor), top(top) {}
 
   void run(const Tensor& out, const Tensor& self, const Tensor& target) {
-    // In place as far as possible: memory is what these passes wait for.
-    launch(binary_kernel, BinaryOp::Sub, out, self, target, Scalar(1), Scalar(0));
-    launch(unary_kernel, UnaryOp::Abs, out, out, Scalar(0), Scalar(0));
-    const Tensor m = detail::empty_tensor(out.sizes(), out.dtype(), out.device(), out.strides());
-    scale_to(m, out);
-    launch(unary_kernel, UnaryOp::ClampMax, m, factor == 1 ? out : m, Scalar(top), Scalar(0));
-    launch(binary_kernel, BinaryOp::Sub, out, out, m, Scalar(half), Scalar(0));
-    launch(binary_kernel, BinaryOp::Mul, out, out, m, Scalar(1), Scalar(0));
+    launch(binary_kernel, kOp, out, self, target, Scalar(knee), Scalar(0));
   }
   void save(const Node&, const Tensor& self, const Tensor& target) {
     x.save(self);
@@ -337,7 +331,7 @@ struct KneeLoss : BinaryPointwise<Derived, BinaryOp::Sub> {
     if (GradMode::is_enabled()) {
       into_self = mul(g.grad(), clamp(factor == 1 ? d : mul(d, factor), -top, top));
     } else {
-      scale_to(d, d);
+      if (factor != 1) launch(binary_scalar_kernel, BinaryOp::Mul, d, d, Scalar(factor), false, Scalar(1), Scalar(0));
       launch(unary_kernel, UnaryOp::Clamp, d, d, Scalar(-top), Scalar(top));
       launch(binary_kernel, BinaryOp::Mul, d, d, g.grad(), Scalar(1), Scalar(0));
       into_self = d;
@@ -345,21 +339,15 @@ struct KneeLoss : BinaryPointwise<Derived, BinaryOp::Sub> {
     if (g.needs(0)) g.set(0, into_self);
     if (g.needs(1)) g.set(1, neg(into_self));
   }
-
- private:
-  /// out = in * factor, unless that is `in` as it is.
-  void scale_to(const Tensor& out, const Tensor& in) const {
-    if (factor != 1) launch(binary_scalar_kernel, BinaryOp::Mul, out, in, Scalar(factor), false, Scalar(1), Scalar(0));
-  }
 };
 
-struct SmoothL1Loss : KneeLoss<SmoothL1Loss> {
+struct SmoothL1Loss : KneeLoss<SmoothL1Loss, BinaryOp::SmoothL1> {
   static constexpr const char* schema = "smooth_l1_loss(Tensor self, Tensor target) -> Tensor";
-  explicit SmoothL1Loss(double beta) : KneeLoss(1 / beta, 1, 0.5 * beta) {}
+  explicit SmoothL1Loss(double beta) : KneeLoss(beta, 1 / beta, 1) {}
 };
-struct HuberLoss : KneeLoss<HuberLoss> {
+struct HuberLoss : KneeLoss<HuberLoss, BinaryOp::Huber> {
   static constexpr const char* schema = "huber_loss(Tensor self, Tensor target) -> Tensor";
-  explicit HuberLoss(double delta) : KneeLoss(1, delta, 0.5) {}
+  explicit HuberLoss(double delta) : KneeLoss(delta, 1, delta) {}
 };
 
 /// Whether a KneeLoss fits: its numbers are ones of the tensors' dtypes too, and these no integers.

@@ -4,6 +4,8 @@
 #include "athanor/ops/copy.h"
 #include "athanor/ops/index.h"
 #include "athanor/ops/kernels/copy.h"
+#include "athanor/ops/kernels/index.h"
+#include "athanor/ops/kernels/pointwise.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/spatial.h"
 #include "athanor/ops/view.h"
@@ -83,6 +85,101 @@ namespace {
 
 enum class PadMode { Reflect, Replicate, Circular };
 
+/// What lies on one side of a dim of a padded tensor, and the part of the same tensor that it repeats.
+struct Border {
+  Tensor there, source;
+};
+
+/// The borders of `padded`, whose middle has `inner` sizes; of both sides of dim d, across all of the dims after it and
+/// the middle of those before it. `pad` is not negative.
+std::array<Border, 2> borders_of(const Tensor& padded, IntArrayRef inner, IntArrayRef pad, std::size_t d,
+                                 PadMode mode) {
+  const auto before_of = [&](std::size_t e) {
+    const std::size_t i = inner.size() - 1 - e;
+    return i < pad.size() / 2 ? pad[2 * i] : 0;
+  };
+  DimVector start(inner.size()), sizes(padded.sizes());
+  for (std::size_t e = 0; e < d; ++e) start[e] = before_of(e), sizes[e] = inner[e];
+  const auto part = [&](std::int64_t from, std::int64_t length) {
+    start[d] = from, sizes[d] = length;
+    return part_alias(padded, start, sizes);
+  };
+  const std::int64_t n = inner[d], before = before_of(d), after = padded.sizes()[d] - n - before, end = before + n;
+  if (mode == PadMode::Reflect)
+    return {Border{part(0, before), part(before + 1, before)}, {part(end, after), part(end - 1 - after, after)}};
+  if (mode == PadMode::Replicate)
+    return {Border{part(0, before), part(before, 1)}, {part(end, after), part(end - 1, 1)}};
+  return {Border{part(0, before), part(n, before)}, {part(end, after), part(before, after)}};
+}
+
+}  // namespace
+
+/// self with what PadMode says around it. `pad` is not negative, and `mode` is known.
+struct PadByMode {
+  ATHANOR_OP("_pad_by_mode(Tensor self, int[] pad, int mode) -> Tensor | function");
+  static constexpr const char* grad_name = "PadBackward0";
+  DimVector pad;
+  std::int64_t mode;
+  DimVector inner;
+  Meta infer(const Tensor& self) {
+    inner = DimVector(self.sizes());
+    DimVector sizes = inner;
+    for (std::size_t i = 0; i < pad.size(); ++i) sizes[sizes.size() - 1 - i / 2] += pad[i];
+    return {sizes, self.dtype(), self.device(), layout_like(self, sizes)};
+  }
+  void run(const Tensor& out, const Tensor& self) {
+    const Overlap o = overlap_of(inner, pad);
+    launch(copy_kernel, part_alias(out, o.outer_start, o.sizes), self);
+    for (std::size_t i = 0; i < pad.size() / 2; ++i) {
+      const std::size_t d = inner.size() - 1 - i;
+      for (const Border& b : borders_of(out, inner, pad, d, static_cast<PadMode>(mode))) {
+        if (b.there.numel() == 0) continue;
+        if (mode == static_cast<std::int64_t>(PadMode::Reflect))
+          launch(flip_kernel, b.there, b.source, IntArrayRef{static_cast<std::int64_t>(d)});
+        else
+          launch(copy_kernel, b.there, b.source);
+      }
+    }
+  }
+  void grad(GradCall& g) { g.set(0, _pad_by_mode_backward(g.grad(), inner, pad, mode)); }
+};
+
+/// Gradients of the borders are added to those of what they repeat.
+struct PadByModeBackward {
+  ATHANOR_OP("_pad_by_mode_backward(Tensor grad, int[] size, int[] pad, int mode) -> Tensor | function");
+  DimVector size, pad;
+  std::int64_t mode;
+  Meta infer(const Tensor& grad) { return {size, grad.dtype(), grad.device(), layout_like(grad, size)}; }
+  void run(const Tensor& out, const Tensor& grad) {
+    const Tensor sum = detail::empty_tensor(grad.sizes(), grad.dtype(), grad.device(), layout_like(grad, grad.sizes()));
+    launch(copy_kernel, sum, grad);
+    for (std::size_t d = size.size() - pad.size() / 2; d < size.size(); ++d)
+      for (const Border& b : borders_of(sum, size, pad, d, static_cast<PadMode>(mode)))
+        if (b.there.numel() > 0) add_border(b, static_cast<std::int64_t>(d));
+    const Overlap o = overlap_of(size, pad);
+    launch(copy_kernel, out, part_alias(sum, o.outer_start, o.sizes));
+  }
+  void grad(GradCall& g) { g.set(0, _pad_by_mode(g.grad(), pad, mode)); }
+
+ private:
+  void add_border(const Border& b, std::int64_t d) const {
+    const auto add = [](const Tensor& to, const Tensor& what) {
+      launch(binary_kernel, BinaryOp::Add, to, to, what, Scalar(1), Scalar(0));
+    };
+    if (mode == static_cast<std::int64_t>(PadMode::Reflect)) {
+      const Tensor turned = detail::empty_tensor(b.there.sizes(), b.there.dtype(), b.there.device());
+      launch(flip_kernel, turned, b.there, IntArrayRef{d});
+      return add(b.source, turned);
+    }
+    if (mode == static_cast<std::int64_t>(PadMode::Circular)) return add(b.source, b.there);
+    DimVector start(b.there.sizes().size());
+    for (auto& i = start[static_cast<std::size_t>(d)]; i < b.there.size(d); ++i)
+      add(b.source, part_alias(b.there, start, b.source.sizes()));
+  }
+};
+
+namespace {
+
 /// Where in 0 … n - 1 position i outside it reads, unless positions wrap around.
 std::int64_t source_of(std::int64_t i, std::int64_t n, PadMode mode) {
   if (mode == PadMode::Replicate) return std::clamp<std::int64_t>(i, 0, n - 1);
@@ -105,14 +202,20 @@ void check_room(const Tensor& self, std::int64_t d, std::int64_t before, std::in
       "pad: padding (", before, ", ", after, ") leaves nothing of dimension ", d, " of input ", self.sizes());
 }
 
-Tensor pad_by_index(const Tensor& self, IntArrayRef pad, PadMode mode) {
+Tensor pad_by_mode(const Tensor& self, IntArrayRef pad, PadMode mode) {
   check_pad("pad", self, pad);
+  bool cuts = false, adds = false;
+  for (std::size_t i = 0; i < pad.size() / 2; ++i) {
+    const std::int64_t before = pad[2 * i], after = pad[2 * i + 1];
+    cuts = cuts || before < 0 || after < 0, adds = adds || before > 0 || after > 0;
+    if (before != 0 || after != 0) check_room(self, self.dim() - 1 - static_cast<std::int64_t>(i), before, after, mode);
+  }
+  if (adds && !cuts) return _pad_by_mode(self, pad, static_cast<std::int64_t>(mode));
   Tensor out;
   for (std::size_t i = 0; i < pad.size() / 2; ++i) {
     const std::int64_t d = self.dim() - 1 - static_cast<std::int64_t>(i), n = self.size(d);
     const std::int64_t before = pad[2 * i], after = pad[2 * i + 1];
     if (before == 0 && after == 0) continue;
-    check_room(self, d, before, after, mode);
     std::vector<std::int64_t> from;
     // Negative padding takes away first; what is left wraps around.
     const std::int64_t start = std::max<std::int64_t>(0, -before);
@@ -131,9 +234,9 @@ ATHANOR_FUNCTION("pad(Tensor self, int[] pad, str mode='constant', float? value=
 Tensor pad(const Tensor& self, IntArrayRef pad, std::string_view mode, std::optional<double> value) {
   if (mode == "constant") return constant_pad_nd(self, pad, value.value_or(0));
   ATHANOR_CHECK(!value || *value == 0, "Padding mode \"", mode, "\" doesn't take in value argument");
-  if (mode == "reflect") return pad_by_index(self, pad, PadMode::Reflect);
-  if (mode == "replicate") return pad_by_index(self, pad, PadMode::Replicate);
-  if (mode == "circular") return pad_by_index(self, pad, PadMode::Circular);
+  if (mode == "reflect") return pad_by_mode(self, pad, PadMode::Reflect);
+  if (mode == "replicate") return pad_by_mode(self, pad, PadMode::Replicate);
+  if (mode == "circular") return pad_by_mode(self, pad, PadMode::Circular);
   ATHANOR_THROW(NotImplementedError, "pad: Unrecognised padding mode ", mode,
                 "; known: constant, reflect, replicate, circular");
 }

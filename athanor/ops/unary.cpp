@@ -2,7 +2,6 @@
 #include "athanor/ops/unary.h"
 
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "athanor/ops/activation_backward.h"
@@ -300,14 +299,7 @@ struct Logit : UnaryOfInput<Logit, UnaryOp::Logit> {
   ATHANOR_OP("logit(Tensor self, float? eps=None) -> Tensor | inplace out");
   std::optional<double> eps;
   Scalar p0() const { return eps.value_or(-1.0); }
-  Tensor slope(const Tensor& g, const Tensor& v) const {
-    const double low = eps.value_or(0.0);
-    const Tensor product = mul(v, rsub(v, 1));
-    // Negative exactly where v is outside [0, 1].
-    const Tensor inside = eps ? logical_and(ge(v, low), le(v, 1 - low)) : ge(product, 0);
-    const Scalar outside = eps ? 0.0 : std::numeric_limits<double>::quiet_NaN();
-    return where(inside, div(g, product), outside);
-  }
+  Tensor slope(const Tensor& g, const Tensor& v) const { return logit_backward(g, v, eps); }
 };
 
 /// Degrees to radians.

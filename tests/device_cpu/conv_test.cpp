@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <random>
 
 #include "athanor/base/parallel.h"
@@ -85,50 +87,63 @@ struct Tensors {
   }
 };
 
-/// Calls fn(in index, weight index, out index) for every product of the convolution.
-template <class F>
-void each_product(const Case& c, Tensors& x, F&& fn) {
-  const std::int64_t in_group = c.in_channels / c.groups, out_group = c.out_channels / c.groups;
-  // For a transposed convolution the roles of in and out swap.
-  const StridedArray& from = c.transposed ? x.out : x.in;
-  const StridedArray& to = c.transposed ? x.in : x.out;
-  const std::int64_t to_group = c.transposed ? in_group : out_group, from_group = c.transposed ? out_group : in_group;
-  std::int64_t taps = 1;
-  for (const std::int64_t k : c.kernel) taps *= k;
-  const std::size_t dims = 2 + static_cast<std::size_t>(c.spatial);
-  Index i(dims), w(dims);  // made once: this loop is most of the time of the tests
-  to.each_index([&](const Index& o) {
-    const std::int64_t first = o[1] / to_group * from_group;
-    i[0] = o[0], w[0] = o[1];
-    for (std::int64_t tap = 0; tap < taps; ++tap) {
-      bool inside = true;
-      for (std::int64_t e = c.spatial - 1, rest = tap; e >= 0; rest /= c.kernel[e--]) {
-        w[2 + e] = rest % c.kernel[e];
-        i[2 + e] = o[2 + e] * c.stride[e] - c.padding[e] + w[2 + e] * c.dilation[e];
-        inside = inside && i[2 + e] >= 0 && i[2 + e] < from.sizes()[2 + e];
-      }
-      if (!inside) continue;
-      for (std::int64_t ch = 0; ch < from_group; ++ch) {
-        i[1] = first + ch, w[1] = ch;
-        c.transposed ? fn(o, w, i) : fn(i, w, o);
-      }
-    }
-  });
-}
-
-/// A plain array of doubles with the shape of another.
-struct Sums {
-  explicit Sums(const StridedArray& like) : shape(like.sizes()), value(like.values().size()) {}
-  double& operator[](const Index& i) {
+/// A row-major array of doubles with the shape of another.
+struct Plain {
+  explicit Plain(const StridedArray& like)
+      : shape(like.sizes()),
+        value(static_cast<std::size_t>(
+            std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()))) {}
+  std::size_t place(const Index& i) const {
     std::int64_t at = 0;
     for (std::size_t d = 0; d < i.size(); ++d) at = at * shape[d] + i[d];
-    return value[at];
+    return static_cast<std::size_t>(at);
   }
+  double& operator[](const Index& i) { return value[place(i)]; }
   Index shape;
   std::vector<double> value;
 };
 
-void expect_equal(StridedArray& got, Sums& want, DType t, double terms, const char* what) {
+Plain copy_of(const StridedArray& array) {
+  Plain copy(array);
+  array.each_index([&](const Index& i) { copy[i] = array.at(i); });
+  return copy;
+}
+
+std::size_t plane(const Index& shape) {
+  std::int64_t n = 1;
+  for (std::size_t d = 2; d < shape.size(); ++d) n *= shape[d];
+  return static_cast<std::size_t>(n);
+}
+
+/// Calls fn(in, weight, out) with the places in Plain arrays of the factors of every product of the convolution.
+template <class F>
+void each_product(const Case& c, const Tensors& x, F&& fn) {
+  const std::int64_t in_group = c.in_channels / c.groups, out_group = c.out_channels / c.groups;
+  // For a transposed convolution the roles of in and out swap.
+  const Plain from(c.transposed ? x.out : x.in), to(c.transposed ? x.in : x.out), weight(x.weight);
+  const std::int64_t to_group = c.transposed ? in_group : out_group, from_group = c.transposed ? out_group : in_group;
+  const std::size_t from_plane = plane(from.shape), taps = plane(weight.shape);
+  Index i(from.shape.size()), w(i.size());
+  (c.transposed ? x.in : x.out).each_index([&](const Index& o) {
+    const std::size_t here = to.place(o);
+    i[0] = o[0], i[1] = o[1] / to_group * from_group;
+    w[0] = o[1], w[1] = 0;
+    for (std::size_t tap = 0; tap < taps; ++tap) {
+      bool inside = true;
+      for (std::int64_t e = c.spatial - 1, rest = static_cast<std::int64_t>(tap); e >= 0; rest /= c.kernel[e--]) {
+        w[2 + e] = rest % c.kernel[e];
+        i[2 + e] = o[2 + e] * c.stride[e] - c.padding[e] + w[2 + e] * c.dilation[e];
+        inside = inside && i[2 + e] >= 0 && i[2 + e] < from.shape[2 + e];
+      }
+      if (!inside) continue;
+      std::size_t there = from.place(i), factor = weight.place(w);
+      for (std::int64_t ch = 0; ch < from_group; ++ch, there += from_plane, factor += taps)
+        c.transposed ? fn(here, factor, there) : fn(there, factor, here);
+    }
+  });
+}
+
+void expect_equal(StridedArray& got, Plain& want, DType t, double terms, const char* what) {
   ASSERT_TRUE(got.margins_intact()) << what;
   const double rounding = t == DType::Half ? 5e-4 : t == DType::BFloat16 ? 4e-3 : t == DType::Float ? 6e-8 : 1e-15;
   got.each_index([&](const Index& i) {
@@ -149,9 +164,10 @@ void check(DType t, const Case& c, bool channels_last = false, std::int64_t gap 
                std::to_string(c.groups) + (c.transposed ? " transposed" : ""));
   Tensors x(t, c, channels_last, gap);
 
-  Sums y(x.out);
+  const Plain in = copy_of(x.in), weight = copy_of(x.weight), gradient = copy_of(x.out);
+  Plain y(x.out);
   if (with_bias) x.out.each_index([&](const Index& i) { y[i] = x.bias.at({i[1]}); });
-  each_product(c, x, [&](const Index& i, const Index& w, const Index& o) { y[o] += x.in.at(i) * x.weight.at(w); });
+  each_product(c, x, [&](std::size_t i, std::size_t w, std::size_t o) { y.value[o] += in.value[i] * weight.value[w]; });
   if (epilogue == Epilogue::Relu)
     for (double& v : y.value) v = std::max(v, 0.0);
   const double terms = static_cast<double>(std::max(c.in_channels, c.out_channels) * c.kernel[0] * c.kernel[0]);
@@ -160,10 +176,10 @@ void check(DType t, const Case& c, bool channels_last = false, std::int64_t gap 
                                 epilogue);
   expect_equal(out, y, t, terms, "forward");
 
-  Sums dx(x.in), dw(x.weight), db(x.bias);
-  each_product(c, x, [&](const Index& i, const Index& w, const Index& o) {
-    dx[i] += x.out.at(o) * x.weight.at(w);
-    dw[w] += x.out.at(o) * x.in.at(i);
+  Plain dx(x.in), dw(x.weight), db(x.bias);
+  each_product(c, x, [&](std::size_t i, std::size_t w, std::size_t o) {
+    dx.value[i] += gradient.value[o] * weight.value[w];
+    dw.value[w] += gradient.value[o] * in.value[i];
   });
   x.out.each_index([&](const Index& o) { db[{o[1]}] += x.out.at(o); });
   StridedArray din = x.in;
@@ -177,7 +193,7 @@ void check(DType t, const Case& c, bool channels_last = false, std::int64_t gap 
   if (!channels_last && gap == 0 && !is_half(t)) {
     StridedArray sum = x.weight;
     conv_backward_weight_kernel.get(kCPU)(sum.view(), kNone, x.out.view(), x.in.view(), x.params, sum.view());
-    Sums total = dw;
+    Plain total = dw;
     x.weight.each_index([&](const Index& i) { total[i] += x.weight.at(i); });
     expect_equal(sum, total, t, positions, "gradient added to another");
   }
@@ -279,17 +295,18 @@ TEST(Conv, ThreeByThreeErrorStaysSmall) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
   for (StridedArray* a : {&x.in, &x.weight, &x.out}) a->each_index([&](const Index& i) { a->put(i, normal(random)); });
-  Sums y(x.out), dx(x.in), dw(x.weight);
-  each_product(c, x, [&](const Index& i, const Index& w, const Index& o) {
-    y[o] += x.in.at(i) * x.weight.at(w);
-    dx[i] += x.out.at(o) * x.weight.at(w);
-    dw[w] += x.out.at(o) * x.in.at(i);
+  const Plain in = copy_of(x.in), weight = copy_of(x.weight), gradient = copy_of(x.out);
+  Plain y(x.out), dx(x.in), dw(x.weight);
+  each_product(c, x, [&](std::size_t i, std::size_t w, std::size_t o) {
+    y.value[o] += in.value[i] * weight.value[w];
+    dx.value[i] += gradient.value[o] * weight.value[w];
+    dw.value[w] += gradient.value[o] * in.value[i];
   });
   StridedArray out = x.out, din = x.in, dweight = x.weight;
   conv_forward_kernel.get(kCPU)(out.view(), x.in.view(), x.weight.view(), kNone, x.params, Epilogue::None);
   conv_backward_input_kernel.get(kCPU)(din.view(), x.out.view(), x.weight.view(), x.params);
   conv_backward_weight_kernel.get(kCPU)(dweight.view(), kNone, x.out.view(), x.in.view(), x.params, kNone);
-  auto expect_close = [](StridedArray& got, Sums& want) {
+  auto expect_close = [](StridedArray& got, Plain& want) {
     double square = 0, error = 0, top = 0, worst = 0;
     got.each_index([&](const Index& i) {
       const double e = std::fabs(got.at(i) - want[i]);

@@ -132,6 +132,16 @@ return a == b ? a + 0.69314718055994530942L : std::fmax(a, b) + std::log1p(std::
 }
 , 1, 0, 0
 }
+, {BinaryOp::SmoothL1, REF{const Real d = std::fabs(a - b);
+return d < p ? d * d / (2 * p) : d - p / 2;
+}
+, 0.75, 0, 4, 2e-7
+}
+, {BinaryOp::Huber, REF{const Real d = std::fabs(a - b);
+return d < p ? d * d / 2 : p * (d - p / 2);
+}
+, 1.5, 0, 4, 2e-7
+}
 ,
 }
 ;
@@ -201,6 +211,14 @@ return a * (t + b * (1 - t * t) * sigmoid(b));
 }
 , {BinaryOp::SoftsignBackward, REF{return a / ((1 + std::fabs(b)) * (1 + std::fabs(b)));
 }
+}
+, {BinaryOp::LogitBackward, REF{return b < 0 || b > 1 ? kNaN : a / (b * (1 - b));
+}
+, -1, 0, 4, 2e-7
+}
+, {BinaryOp::LogitBackward, REF{return b < p || b > 1 - p ? 0 : a / (b * (1 - b));
+}
+, 0.125, 0, 4, 2e-7
 }
 , {BinaryOp::SigmoidBackward, REF{return a * b * (1 - b);
 }
@@ -287,6 +305,26 @@ TEST(Binary, GradientsAreAccurateOnEveryInstructionSet) {
       check_random<float>(c);
       check_random<double>(c);
     }
+  });
+}
+
+TEST(Binary, InPlaceIsTheSameAtEveryLength) {
+  on_each_target([] {
+    for (const DType t : {kFloat, kDouble, kBFloat16})
+      for (std::int64_t n = 1; n < 70; ++n) {
+        const auto box = [&](int seed) {
+          return Box(t, {n}).fill([&](std::int64_t i) { return (i * 37 + seed) % 19 - 9; });
+        };
+        const Box a = box(1), b = box(5), one = Box(t, {1}).fill([](auto) { return 3; }), want(t, {n}), scaled(t, {n});
+        run(BinaryOp::Sub, want, a, b, 1);
+        run(BinaryOp::Sub, a, a, b, 1);
+        run(BinaryOp::Mul, scaled, want, one);
+        run(BinaryOp::Mul, want, want, one);
+        for (std::int64_t i = 0; i < n; ++i) {
+          ASSERT_EQ(a.get(i) * 3, want.get(i)) << dtype_name(t) << ' ' << i << " of " << n;
+          ASSERT_EQ(scaled.get(i), want.get(i)) << dtype_name(t) << ' ' << i << " of " << n;
+        }
+      }
   });
 }
 

@@ -118,6 +118,15 @@ TEST(GridSample, NothingLiesAtNaN) {
     EXPECT_EQ(list(F::grid_sample(squares(), grid, options)), (Doubles{0, 0}));
 }
 
+TEST(GridSample, PointsOutsideTakeNothingOfAnInfiniteImage) {
+  const Tensor image = full({1, 2, 3, 3}, std::numeric_limits<double>::infinity());
+  const Tensor grid = full({1, 1, 2, 2}, 3.0).set_requires_grad(true);
+  const Tensor y = F::grid_sample(image, grid);
+  EXPECT_EQ(list(y), Doubles(4, 0));
+  y.sum().backward();
+  EXPECT_EQ(list(grid.grad()), Doubles(4, 0));
+}
+
 TEST(LocalNorms, AgreeWithPyTorch) {
   const Tensor x = squares().reshape({1, 4, 6}) / 4;
   auto options = [](std::int64_t n) { return LocalResponseNormOptions(n).alpha(0.5); };

@@ -135,6 +135,19 @@ struct SoftsignBackward {
   }
 };
 
+/// g / (x (1 - x)); outside [p0, 1 - p0] 0, or NaN outside [0, 1] if p0 < 0.
+struct LogitBackward {
+  template <class D, class V, class P>
+  static HWY_INLINE V apply(D d, V g, V x, const P& p) {
+    using T = hn::TFromD<D>;
+    const bool clamps = p.p0 >= 0;
+    const T low = clamps ? p.p0 : T{0};
+    const auto outside = hn::Or(hn::Lt(x, hn::Set(d, low)), hn::Gt(x, hn::Set(d, T{1} - low)));
+    const V beyond = hn::Set(d, clamps ? T{0} : std::numeric_limits<T>::quiet_NaN());
+    return hn::IfThenElse(outside, beyond, hn::Div(g, hn::Mul(x, hn::Sub(hn::Set(d, T{1}), x))));
+  }
+};
+
 template <class T>
 void add_all(PointwiseTables& t, DType dtype) {
   t.at(BinaryOp::HardtanhBackward, dtype) = &binary_vectors<T, HardtanhBackward>;
@@ -152,6 +165,7 @@ void add_all(PointwiseTables& t, DType dtype) {
   t.at(BinaryOp::HardswishBackward, dtype) = &binary_vectors<T, HardswishBackward>;
   t.at(BinaryOp::ShrinkBackward, dtype) = &binary_vectors<T, ShrinkBackward>;
   t.at(BinaryOp::SoftsignBackward, dtype) = &binary_vectors<T, SoftsignBackward>;
+  t.at(BinaryOp::LogitBackward, dtype) = &binary_vectors<T, LogitBackward>;
   t.at(BinaryOp::SigmoidBackward, dtype) = &binary_vectors<T, SigmoidBackward>;
   t.at(BinaryOp::TanhBackward, dtype) = &binary_vectors<T, TanhBackward>;
   t.at(BinaryOp::SqrtBackward, dtype) = &binary_vectors<T, SqrtBackward>;

@@ -38,6 +38,25 @@ struct Lerp {
   }
 };
 
+/// d (d / p0) / 2 up to d = |a - b| = p0, a straight line from there on.
+struct SmoothL1 {
+  template <class D, class V, class P>
+  static HWY_INLINE V apply(D d, V a, V b, const P& p) {
+    using T = hn::TFromD<D>;
+    const V far = hn::Abs(hn::Sub(a, b));
+    const V bent = hn::Min(hn::Set(d, T{1}), hn::Mul(far, hn::Set(d, T{1} / p.p0)));
+    return hn::Mul(bent, hn::NegMulAdd(bent, hn::Set(d, p.p0 / 2), far));
+  }
+};
+
+struct Huber {
+  template <class D, class V, class P>
+  static HWY_INLINE V apply(D d, V a, V b, const P& p) {
+    const V far = hn::Abs(hn::Sub(a, b)), bent = hn::Min(hn::Set(d, p.p0), far);
+    return hn::Mul(bent, hn::NegMulAdd(bent, hn::Set(d, static_cast<hn::TFromD<D>>(0.5)), far));
+  }
+};
+
 /// 0 for a < 0 and NaN, b for a = 0, else 1.
 struct Heaviside {
   template <class D, class V, class P>
@@ -120,6 +139,8 @@ void add_all(PointwiseTables& t, DType dtype) {
   t.at(BinaryOp::Copysign, dtype) = &binary_vectors<T, Copysign>;
   t.at(BinaryOp::Prelu, dtype) = &binary_vectors<T, Prelu>;
   t.at(BinaryOp::Heaviside, dtype) = &binary_vectors<T, Heaviside>;
+  t.at(BinaryOp::SmoothL1, dtype) = &binary_vectors<T, SmoothL1>;
+  t.at(BinaryOp::Huber, dtype) = &binary_vectors<T, Huber>;
 }
 
 void binary_float(PointwiseTables& t) {

@@ -87,25 +87,26 @@ HWY_INLINE void store(D d, hn::Vec<D> v, T* to) {
   }
 }
 
-/// The first n < lanes elements at `from`, zeros after them.
-template <class T, class D>
-HWY_INLINE hn::Vec<D> load_some(D d, const T* from, std::int64_t n) {
-#if HWY_TARGET == HWY_AVX3
-  if constexpr (!is_half_v<T>) return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(n)), d, from);
-#endif
-  alignas(64) T lanes[hn::MaxLanes(d)] = {};
-  for (std::int64_t i = 0; i < n; ++i) lanes[i] = from[i];
-  return load(d, lanes);
+// What a line's length leaves over is a last vector that overlaps the one before it; a line of less than a vector goes
+// through a buffer of one. The inputs of the last vector are read first: the output may be one of them.
+
+/// Where a vector can be read whose last, or if there are less than lanes only, elements are those of from[0 … n).
+template <class T, std::size_t kLanes>
+HWY_INLINE const T* last_vector(T (&lanes)[kLanes], const T* from, std::int64_t n) {
+  constexpr auto kAll = static_cast<std::int64_t>(kLanes);
+  if (n > kAll) return from + n - kAll;
+  std::memset(static_cast<void*>(lanes), 0, sizeof lanes);
+  std::memcpy(static_cast<void*>(lanes), from, static_cast<std::size_t>(n) * sizeof(T));
+  return lanes;
 }
 
 template <class T, class D>
-HWY_INLINE void store_some(D d, hn::Vec<D> v, T* to, std::int64_t n) {
-#if HWY_TARGET == HWY_AVX3
-  if constexpr (!is_half_v<T>) return hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(n)), d, to);
-#endif
+HWY_INLINE void store_last(D d, hn::Vec<D> v, T* to, std::int64_t n) {
+  constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  if (n > kLanes) return store(d, v, to + n - kLanes);
   alignas(64) T lanes[hn::MaxLanes(d)];
   store(d, v, lanes);
-  for (std::int64_t i = 0; i < n; ++i) to[i] = lanes[i];
+  std::memcpy(static_cast<void*>(to), lanes, static_cast<std::size_t>(n) * sizeof(T));
 }
 
 /// Op::apply(d, x, parameters) on dense memory of a floating type T.
@@ -116,9 +117,12 @@ void unary_vectors(char* const* ptrs, const std::int64_t*, std::int64_t n, const
   const Parameters<Computing<T>> p(params);
   T* out = reinterpret_cast<T*>(ptrs[0]);
   const T* in = reinterpret_cast<const T*>(ptrs[1]);
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(d, Op::apply(d, load(d, in + i), p), out + i);
-  if (i < n) store_some(d, Op::apply(d, load_some(d, in + i, n - i), p), out + i, n - i);
+  const std::int64_t whole = n / kLanes * kLanes;
+  alignas(64) T lanes[hn::MaxLanes(d)];
+  hn::Vec<decltype(d)> last = hn::Zero(d);
+  if (whole < n) last = Op::apply(d, load(d, last_vector(lanes, in, n)), p);
+  for (std::int64_t i = 0; i < whole; i += kLanes) store(d, Op::apply(d, load(d, in + i), p), out + i);
+  if (whole < n) store_last(d, last, out, n);
 }
 
 /// Defines a struct for unary_vectors: `expression` in d (the tag), x (a vector), p (Parameters<T>) and T.
@@ -162,15 +166,15 @@ void binary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t
     in[k] = copies[k];
     step[k] = 0;
   }
+  const std::int64_t whole = n / kLanes * kLanes;
+  hn::Vec<decltype(d)> last = hn::Zero(d);
+  if (whole < n)
+    last = Op::apply(d, load(d, step[0] ? last_vector(copies[0], in[0], n) : in[0]),
+                     load(d, step[1] ? last_vector(copies[1], in[1], n) : in[1]), p);
   const T *a = in[0], *b = in[1];
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes, a += step[0], b += step[1])
+  for (std::int64_t i = 0; i < whole; i += kLanes, a += step[0], b += step[1])
     store(d, Op::apply(d, load(d, a), load(d, b), p), out + i);
-  if (i < n) {
-    const auto va = step[0] ? load_some(d, a, n - i) : load(d, a);
-    const auto vb = step[1] ? load_some(d, b, n - i) : load(d, b);
-    store_some(d, Op::apply(d, va, vb, p), out + i, n - i);
-  }
+  if (whole < n) store_last(d, last, out, n);
 }
 
 /// out[i] = f(in[i]...) for arithmetic types, left to the compiler to vectorize. An input of stride 0 is spread over a

@@ -62,7 +62,8 @@ namespace athanor {
 /// for a negative exponent only in the op layer; here x^-n of an integer is 1 for x = 1, ±1 for x = -1, else 0.
 /// Maximum, Minimum (bool too) propagate NaN, Fmax, Fmin prefer the number. Bitwise: integers and bool; shifts:
 /// integers. Lerp: a + p0 * (b - a), floating. Prelu: a > 0 ? a : a * b. Heaviside: b where a is 0. Floating only:
-/// Atan2, Hypot, Copysign, Nextafter, Xlogy, LogAddExp, LogAddExp2. Integers only: Gcd, Lcm.
+/// Atan2, Hypot, Copysign, Nextafter, Xlogy, LogAddExp, LogAddExp2, and with d = |a - b| SmoothL1 (d < p0 ?
+/// d² / (2 p0) : d - p0 / 2) and Huber (d < p0 ? d² / 2 : p0 (d - p0 / 2)). Integers only: Gcd, Lcm.
 #define ATHANOR_BINARY_VALUE_OPS(X)                                                                                    \
   X(Add, "add") X(Sub, "sub") X(Mul, "mul") X(Div, "div") X(DivFloor, "floor_divide") X(DivTrunc, "div")               \
   X(Remainder, "remainder") X(Fmod, "fmod") X(Pow, "pow") X(Maximum, "maximum") X(Minimum, "minimum")                  \
@@ -70,7 +71,7 @@ namespace athanor {
   X(Nextafter, "nextafter") X(Xlogy, "xlogy") X(LogAddExp, "logaddexp") X(LogAddExp2, "logaddexp2") X(Lerp, "lerp")    \
   X(Prelu, "prelu") X(Heaviside, "heaviside") X(BitwiseAnd, "bitwise_and") X(BitwiseOr, "bitwise_or")                  \
   X(BitwiseXor, "bitwise_xor") X(LeftShift, "bitwise_left_shift") X(RightShift, "bitwise_right_shift") X(Gcd, "gcd")   \
-  X(Lcm, "lcm")
+  X(Lcm, "lcm") X(SmoothL1, "smooth_l1_loss") X(Huber, "huber_loss")
 
 /// Any dtype in, bool out.
 #define ATHANOR_BINARY_BOOL_OPS(X)                                                                                     \
@@ -81,8 +82,9 @@ namespace athanor {
 /// (x > p0 ? grad : 0, NaN passes; relu is p0 = 0), HardtanhBackward(p0 = min, p1 = max), LeakyReluBackward(slope),
 /// EluBackward(alpha), SeluBackward, CeluBackward(alpha), GeluBackward, GeluTanhBackward, SiluBackward, MishBackward,
 /// SoftplusBackward(beta, threshold), LogSigmoidBackward, HardsigmoidBackward, HardswishBackward,
-/// ShrinkBackward(lambda; hardshrink and softshrink), SoftsignBackward. With b = the result y: SigmoidBackward,
-/// TanhBackward, SqrtBackward (grad / 2y), RsqrtBackward (-grad y^3 / 2), ReciprocalBackward (-grad y^2).
+/// ShrinkBackward(lambda; hardshrink and softshrink), SoftsignBackward, LogitBackward(eps, or -1 for none). With b = the
+/// result y: SigmoidBackward, TanhBackward, SqrtBackward (grad / 2y), RsqrtBackward (-grad y^3 / 2), ReciprocalBackward
+/// (-grad y^2).
 #define ATHANOR_BINARY_BACKWARD_OPS(X)                                                                                 \
   X(ThresholdBackward, "threshold_backward") X(HardtanhBackward, "hardtanh_backward")                                  \
   X(LeakyReluBackward, "leaky_relu_backward") X(EluBackward, "elu_backward") X(SeluBackward, "selu_backward")          \
@@ -91,7 +93,8 @@ namespace athanor {
   X(LogSigmoidBackward, "log_sigmoid_backward") X(HardsigmoidBackward, "hardsigmoid_backward")                         \
   X(HardswishBackward, "hardswish_backward") X(ShrinkBackward, "hardshrink_backward")                                  \
   X(SoftsignBackward, "softsign_backward") X(SigmoidBackward, "sigmoid_backward") X(TanhBackward, "tanh_backward")     \
-  X(SqrtBackward, "sqrt_backward") X(RsqrtBackward, "rsqrt_backward") X(ReciprocalBackward, "reciprocal_backward")
+  X(SqrtBackward, "sqrt_backward") X(RsqrtBackward, "rsqrt_backward") X(ReciprocalBackward, "reciprocal_backward")     \
+  X(LogitBackward, "logit_backward")
 
 /// Where: a is a bool condition, b and c any dtype. Lerp: a + c * (b - a), floating. Addcmul: a + p0 * b * c. Addcdiv:
 /// a + p0 * b / c, floating. Clamp: a within [b, c] (c wins if b > c), NaN propagates.
