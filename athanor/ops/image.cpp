@@ -1,10 +1,14 @@
 // Rearrangements of images: pixel and channel shuffles, windows to columns and back.
 #include "athanor/ops/image.h"
 
+#include <algorithm>
+
 #include "athanor/ops/copy.h"
 #include "athanor/ops/kept_strides.h"
+#include "athanor/ops/kernels/copy.h"
+#include "athanor/ops/kernels/pointwise.h"
 #include "athanor/ops/op.h"
-#include "athanor/ops/pad.h"
+#include "athanor/ops/promote.h"
 #include "athanor/ops/reshape.h"
 #include "athanor/ops/spatial.h"
 #include "athanor/ops/view.h"
@@ -108,7 +112,93 @@ struct Windows {
   }
 };
 
+/// Calls fn(columns' part, image's part) for each element of a window: what all windows that have it in the image read
+/// there. columns (N, C kh kw, windows) is row-major, image (N, C, H, W) has any strides.
+template <class F>
+void each_tap(const Windows& win, const Tensor& columns, const Tensor& image, F&& fn) {
+  const std::int64_t windows = columns.size(2), taps = win.kernel[0] * win.kernel[1], channels = image.size(1);
+  for (std::int64_t tap = 0; tap < taps; ++tap) {
+    const std::int64_t at[2] = {tap / win.kernel[1], tap % win.kernel[1]};
+    DimVector sizes{image.size(0), channels}, column_strides{channels * taps * windows, taps * windows};
+    DimVector image_strides{image.stride(0), image.stride(1)};
+    std::int64_t column = columns.storage_offset() + tap * windows, pixel = image.storage_offset();
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto d = static_cast<std::int64_t>(i) + 2;
+      // Window k reads line k * step + first.
+      const std::int64_t step = win.stride[i], first = at[i] * win.dilation[i] - win.padding[i];
+      const std::int64_t begin = first < 0 ? (-first + step - 1) / step : 0, room = image.size(d) - 1 - first;
+      const std::int64_t end = room < 0 ? 0 : std::min(win.count[i], room / step + 1);
+      const std::int64_t line = i == 0 ? win.count[1] : 1;
+      sizes.push_back(std::max<std::int64_t>(end - begin, 0));
+      column_strides.push_back(line), image_strides.push_back(step * image.stride(d));
+      column += begin * line, pixel += (begin * step + first) * image.stride(d);
+    }
+    if (sizes[2] > 0 && sizes[3] > 0)
+      fn(detail::alias(columns, sizes, column_strides, column), detail::alias(image, sizes, image_strides, pixel));
+  }
+}
+
 }  // namespace
+
+/// im2col of a batch; the windows fit.
+struct Im2Col {
+  ATHANOR_OP(
+      "_im2col(Tensor self, int[] kernel_size, int[] dilation, int[] padding, int[] stride) -> Tensor | function");
+  static constexpr const char* grad_name = "Im2ColBackward0";
+  DimVector kernel_size, dilation, padding, stride, size;
+  Meta infer(const Tensor& self) {
+    const Windows win = windows(self);
+    size = DimVector(self.sizes().slice(2));
+    return {{self.size(0), self.size(1) * win.kernel[0] * win.kernel[1], win.count[0] * win.count[1]},
+            self.dtype(),
+            self.device(),
+            {}};
+  }
+  void run(const Tensor& out, const Tensor& self) {
+    const Windows win = windows(self);
+    if (win.padding[0] > 0 || win.padding[1] > 0) launch(fill_kernel, out, Scalar(0));
+    each_tap(win, out, self, [](const Tensor& columns, const Tensor& image) { launch(copy_kernel, columns, image); });
+  }
+  void grad(GradCall& g) { g.set(0, col2im(g.grad(), size, kernel_size, dilation, padding, stride)); }
+
+ private:
+  Windows windows(const Tensor& self) const {
+    Windows win("im2col", kernel_size, dilation, padding, stride);
+    win.place("im2col", self.size(2), self.size(3));
+    return win;
+  }
+};
+
+/// col2im of a batch; the windows fit.
+struct Col2Im {
+  ATHANOR_OP(
+      "_col2im(Tensor self, int[] output_size, int[] kernel_size, int[] dilation, int[] padding, int[] stride) -> "
+      "Tensor | function");
+  static constexpr const char* grad_name = "Col2ImBackward0";
+  DimVector output_size, kernel_size, dilation, padding, stride;
+  void prepare(Tensor& self) { self = contiguous(self); }
+  Meta infer(const Tensor& self) {
+    const Windows win = windows();
+    return {{self.size(0), self.size(1) / (win.kernel[0] * win.kernel[1]), output_size[0], output_size[1]},
+            self.dtype(),
+            self.device(),
+            {}};
+  }
+  void run(const Tensor& out, const Tensor& self) {
+    launch(fill_kernel, out, Scalar(0));
+    each_tap(windows(), self, out, [](const Tensor& columns, const Tensor& image) {
+      launch(binary_kernel, BinaryOp::Add, image, image, columns, Scalar(1), Scalar(0));
+    });
+  }
+  void grad(GradCall& g) { g.set(0, im2col(g.grad(), kernel_size, dilation, padding, stride)); }
+
+ private:
+  Windows windows() const {
+    Windows win("col2im", kernel_size, dilation, padding, stride);
+    win.place("col2im", output_size[0], output_size[1]);
+    return win;
+  }
+};
 
 /// Every window of an image (N, C, H, W) as a column: (N, C kh kw, windows). Without batch likewise.
 ATHANOR_FUNCTION(
@@ -123,16 +213,7 @@ Tensor im2col(const Tensor& self, IntArrayRef kernel_size, IntArrayRef dilation,
       "for input, but got: ", self.sizes());
   if (self.dim() == 3) return squeeze(im2col(unsqueeze(self, 0), kernel_size, dilation, padding, stride), 0);
   win.place("im2col", self.size(2), self.size(3));
-  Tensor x = self;
-  if (win.padding[0] > 0 || win.padding[1] > 0)
-    x = constant_pad_nd(x, {win.padding[1], win.padding[1], win.padding[0], win.padding[0]}, 0);
-  // (N, C, oh, ow, kh, kw): windows as views, then one copy.
-  for (std::size_t i = 0; i < 2; ++i) {
-    x = unfold(x, 2 + static_cast<std::int64_t>(i), win.reach(i), win.stride[i]);
-    if (win.dilation[i] > 1) x = slice(x, -1, std::nullopt, std::nullopt, win.dilation[i]);
-  }
-  const std::int64_t rows = self.size(1) * win.kernel[0] * win.kernel[1];
-  return reshape(permute(x, {0, 1, 4, 5, 2, 3}), {self.size(0), rows, win.count[0] * win.count[1]});
+  return _im2col(self, kernel_size, dilation, padding, stride);
 }
 
 /// The sum of the columns (N, C kh kw, windows), each put back where im2col would read it, as (N, C, H, W) with
@@ -151,8 +232,7 @@ Tensor col2im(const Tensor& self, IntArrayRef output_size, IntArrayRef kernel_si
   if (self.dim() == 2)
     return squeeze(col2im(unsqueeze(self, 0), output_size, kernel_size, dilation, padding, stride), 0);
   win.place("col2im", size[0], size[1]);
-  const std::int64_t taps = win.kernel[0] * win.kernel[1], n = self.size(0), channels = self.size(1) / taps;
-  ATHANOR_CHECK(self.size(1) % taps == 0,
+  ATHANOR_CHECK(self.size(1) % (win.kernel[0] * win.kernel[1]) == 0,
                 "col2im: Expected size of input's dimension 1 to be divisible by the product ",
                 "of kernel_size, but got input.size(1)=", self.size(1), " and kernel_size=", kernel_size);
   ATHANOR_CHECK(self.size(2) == win.count[0] * win.count[1], "col2im: Given output_size=", output_size,
@@ -160,21 +240,9 @@ Tensor col2im(const Tensor& self, IntArrayRef output_size, IntArrayRef kernel_si
                 ", expected size of input's dimension 2 to match the calculated number of sliding blocks ",
                 win.count[0], " * ", win.count[1], " = ", win.count[0] * win.count[1],
                 ", but got input.size(2)=", self.size(2), ".");
-  Tensor x = reshape(self, {n, channels, win.kernel[0], win.kernel[1], win.count[0], win.count[1]});
-  x = permute(x, {0, 1, 4, 5, 2, 3});  // (N, C, oh, ow, kh, kw)
-  for (std::size_t i = 2; i-- > 0;) {
-    if (win.dilation[i] > 1) {
-      DimVector sizes(x.sizes());
-      sizes.back() = win.reach(i);
-      x = slice_backward(x, sizes, static_cast<std::int64_t>(sizes.size()) - 1, 0, win.reach(i), win.dilation[i]);
-    }
-    // Windows along this axis are added up: the last dim goes, the axis gets its padded size.
-    DimVector sizes(x.sizes());
-    sizes.pop_back();
-    sizes[2 + i] = size[i] + 2 * win.padding[i];
-    x = unfold_backward(x, sizes, 2 + static_cast<std::int64_t>(i), win.reach(i), win.stride[i]);
-  }
-  return contiguous(narrow(narrow(x, 2, win.padding[0], size[0]), 3, win.padding[1], size[1]));
+  // Halves are rounded once.
+  const Tensor x = is_half(self.dtype()) ? cast(self, DType::Float) : self;
+  return cast(_col2im(x, spatial_ref(size, 2), kernel_size, dilation, padding, stride), self.dtype());
 }
 
 }  // namespace athanor::ops
