@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "athanor/models/mnist.h"
@@ -78,6 +79,16 @@ inline Body one_thread_step(std::int64_t batch) {
   return BodyWith{one, body};
 }
 
+/// What two devices could do at best: a training of its own on each half of the batch, by a thread each, at once.
+inline Body independent_halves(std::int64_t batch) {
+  auto one = std::make_shared<Threads>(1);
+  return BodyWith{one, [first = one_thread_step(batch / 2), second = one_thread_step(batch / 2)] {
+                    std::thread other(second);
+                    first();
+                    other.join();
+                  }};
+}
+
 /// A step of ResNet-50 in two halves; with one micro-batch they take turns.
 inline Body pipeline_step(std::int64_t batch, std::int64_t size, std::int64_t micro_batches) {
   auto devices = std::make_shared<TwoDevices>();
@@ -105,6 +116,8 @@ inline void add_device_rows(Program& program, int threads, bool otherwise) {
   const std::int64_t images = 512, photos = 32, size = 128;
   program.add("data_parallel.step/mnist.b512/one_thread", "image", images,
               [=] { return otherwise ? one_thread_step(images) : data_parallel_step(images); });
+  program.add("data_parallel.step/mnist.b512/independent_halves", "image", images,
+              [=] { return otherwise ? independent_halves(images) : data_parallel_step(images); });
   const std::string pipeline = "pipeline.step/resnet50.b32s128m8/";
   program.add(pipeline + "in_turns", "image", photos, [=] { return pipeline_step(photos, size, otherwise ? 1 : 8); });
   program.add(pipeline + "one_device", "image", photos, [=] {

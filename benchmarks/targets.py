@@ -39,6 +39,7 @@ TARGETS = [
     (r"loader\..*", 10.0, ""),
     # Against another way of Athanor's own, with which the row's name ends.
     (r"data_parallel\.step/.*/one_thread", 1.8, "athanor otherwise"),
+    (r"data_parallel\.step/.*/independent_halves", SHARE_OF_LIMIT, "athanor otherwise"),
     (r"pipeline\.step/.*/in_turns", 1.45, "athanor otherwise"),
     (r"pipeline\.step/.*/one_device", 0.78, "athanor otherwise"),
 ]

@@ -224,7 +224,9 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, std::int64_t interp
       if (tap.weight.defined()) weight = weight.defined() ? mul(weight, tap.weight) : tap.weight;
     }
     indices.push_back(where(inside, index, Scalar(-1)));
-    weights.push_back(weight.defined() ? weight : ones(index.sizes(), input.options()));
+    // The nearest element counts once wherever the point lies, so the gradient of the grid is zeros, not absent.
+    if (!weight.defined()) weight = add(mul(nan_to_num(select(points, 2, 0), 0.0, 0.0, 0.0), 0), 1);
+    weights.push_back(weight);
   }
   const Tensor out = _sample_points(source, stack(indices, 1), stack(weights, 1));
   DimVector sizes{n, channels};

@@ -361,6 +361,14 @@ bool has_knee(const Tensor& self, const Tensor& target, double at) {
   return true;
 }
 
+/// A dtype with room for a knee that the tensors' own have no number for, if there is one.
+std::optional<DType> wider_for_knee(const Tensor& self, const Tensor& target) {
+  if (!self.defined() || !target.defined()) return std::nullopt;
+  const DType both = promote_types(self.dtype(), target.dtype());
+  if (both == DType::Half || both == DType::BFloat16) return DType::Float;
+  return both == DType::Float ? std::optional(DType::Double) : std::nullopt;
+}
+
 }  // namespace
 
 /// |d| - beta / 2, or d² / (2 beta) where |d| < beta.
@@ -370,6 +378,10 @@ Tensor smooth_l1_loss(const Tensor& self_, const Tensor& target_, std::int64_t r
   ATHANOR_CHECK(beta >= 0, "smooth_l1_loss does not support negative values for beta, got ", beta);
   if (beta == 0) return l1_loss(self, target, reduction);
   if (has_knee(self, target, beta)) return reduced("smooth_l1_loss", call(SmoothL1Loss(beta), self, target), reduction);
+  if (const auto wide = wider_for_knee(self, target)) {
+    const Tensor loss = smooth_l1_loss(to_dtype(self, *wide), to_dtype(target, *wide), reduction, beta);
+    return to_dtype(loss, promote_types(self.dtype(), target.dtype()));
+  }
   const Tensor d = abs(sub(self, target));
   const Tensor loss = where(lt(d, beta), div(mul(square(d), 0.5), beta), sub(d, 0.5 * beta));
   return reduced("smooth_l1_loss", loss, reduction);
@@ -381,6 +393,10 @@ Tensor huber_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduc
   const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
   ATHANOR_CHECK(delta > 0, "huber_loss does not support non-positive values for delta, got ", delta);
   if (has_knee(self, target, delta)) return reduced("huber_loss", call(HuberLoss(delta), self, target), reduction);
+  if (const auto wide = wider_for_knee(self, target)) {
+    const Tensor loss = huber_loss(to_dtype(self, *wide), to_dtype(target, *wide), reduction, delta);
+    return to_dtype(loss, promote_types(self.dtype(), target.dtype()));
+  }
   const Tensor d = abs(sub(self, target));
   const Tensor loss = where(le(d, delta), mul(square(d), 0.5), mul(sub(d, 0.5 * delta), delta));
   return reduced("huber_loss", loss, reduction);

@@ -353,9 +353,6 @@ void add_sampling() {
         if (mode != 2)
           samples.push_back(
               {{uniform({1, 2, 2, 3, 2}, -2, 2), uniform({1, 2, 2, 2, 3}, -1.6, 1.6, 4)}, true, {kFloat, kDouble}});
-        // Nearest has no slope in the grid.
-        if (mode == 1)
-          for (Sample& s : samples) s.gradient = false;
         samples.push_back({{uniform({2, 1, 2, 2}, -2, 2), Array({2, 0, 3, 2})}, false});
         samples.push_back(
             {{Array({1, 1, 2, 2}, {1, 2, 3, 4}), Array({1, 1, 3, 2}, {-0.9, -0.7, 0, 0.1, 0.6, 0.7})}, false});

@@ -135,6 +135,12 @@ TEST(ElementwiseLosses, KneesHoldForExtremeNumbersBroadcastsAndMixedDtypes) {
   const Tensor half = tensor({-2.0, 0.0, 1.0}, kHalf);
   EXPECT_EQ(list(smooth_l1_loss(half, zero.to(kHalf), 0, 1e-6)), (std::vector<double>{2, 0, 1}));
   EXPECT_EQ(list(smooth_l1_loss(half.to(kFloat), zero, 0, 1e-42)), (std::vector<double>{2, 0, 1}));
+  for (const DType dtype : {kHalf, kBFloat16, kFloat}) {
+    Tensor ends = tensor({inf, -inf, -2.0, 0.0, 1.0}, dtype).requires_grad_();
+    smooth_l1_loss(ends, zero.to(dtype), 2, dtype == kFloat ? 1e-42 : 1e-8).backward();
+    EXPECT_EQ(list(ends.grad()), (std::vector<double>{1, -1, -1, 0, 1})) << dtype_name(dtype);
+    EXPECT_EQ(huber_loss(ends, zero.to(dtype), 0, 1e-42).dtype(), dtype);
+  }
   // Rows against a column of another dtype, and no elements.
   Tensor rows = values({2, 3}, kDouble, 1).requires_grad_(), column = values({2, 1}, kDouble, 2).requires_grad_();
   gradcheck([](const std::vector<Tensor>& in) { return smooth_l1_loss(in[0], in[1], 1, 0.3); }, {rows, column});
