@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "athanor/athanor.h"
+#include "athanor/tensor/device_memory.h"
 
 namespace torch = athanor;
 namespace bench {
@@ -67,6 +68,8 @@ int main(int argc, char** argv) {
   athanor::set_num_threads(threads);
   athanor::manual_seed(0);
   bench::Program program("athanor", "", athanor::get_num_threads());
+  program.meter_memory([] { athanor::reset_peak_memory_stats(athanor::kCPU); },
+                       [] { return static_cast<double>(athanor::max_memory_allocated(athanor::kCPU)); });
   bench::add_device_rows(program, threads, otherwise);
   if (otherwise) return program.serve();
   bench::add_overhead_rows(program);

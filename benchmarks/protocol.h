@@ -4,11 +4,12 @@
 ///
 /// A program holds named rows. It greets with one JSON line that lists them, then answers lines on standard input:
 ///   run NAME SAMPLES MIN_SECONDS   times the row: SAMPLES figures, each over at least MIN_SECONDS and one call
+///   memory NAME CALLS              calls the row CALLS times, then once more: how many bytes its tensors took at most
 ///   forget                         drops what the last row allocated
 ///   quit                           ends the program (as end of input does)
 /// The answer to `run` is {"name", "unit", "items_per_iter", "seconds": [one per sample, for one call]} or
-/// {"name", "error"}. A row's data stays alive between runs of the same row, so that rounds of several programs can be
-/// interleaved.
+/// {"name", "error"}; to `memory` {"name", "live"} or an error. A row's data stays alive between runs of the same row,
+/// so that rounds of several programs can be interleaved.
 
 #include <chrono>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <functional>
 #include <iostream>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +37,12 @@ class Program {
  public:
   Program(std::string side, std::string version, int threads)
       : side_(std::move(side)), version_(std::move(version)), threads_(threads) {}
+
+  /// Bytes that tensors took at most since the last call of `reset`, for `memory`.
+  void meter_memory(std::function<void()> reset, std::function<double()> peak) {
+    reset_peak_ = std::move(reset);
+    peak_ = std::move(peak);
+  }
 
   void add(std::string name, std::string unit, double items, std::function<Body()> prepare) {
     rows_.push_back({std::move(name), std::move(unit), items, std::move(prepare)});
@@ -58,7 +66,9 @@ class Program {
       }
       words >> name >> samples >> min_seconds;
       if (word == "run")
-        answer(name, samples, min_seconds);
+        answer(name, [=, this](const Row& row) { return timings(row, samples, min_seconds); });
+      else if (word == "memory")
+        answer(name, [=, this](const Row&) { return live_bytes(samples); });
       else
         print("{\"error\": \"unknown request " + word + "\"}");
     }
@@ -97,7 +107,8 @@ class Program {
           ", \"threads\": " + std::to_string(threads_) + ", \"rows\": [" + names + "]}");
   }
 
-  void answer(const std::string& name, int samples, double min_seconds) {
+  /// What `fields` says of the row, whose body it finds prepared.
+  void answer(const std::string& name, const std::function<std::string(const Row&)>& fields) {
     const Row* row = nullptr;
     for (const Row& candidate : rows_)
       if (candidate.name == name) row = &candidate;
@@ -109,13 +120,25 @@ class Program {
         body_ = row->prepare();
         prepared_name_ = name;
       }
-      std::string list;
-      for (const double s : measure(body_, samples, min_seconds)) list += (list.empty() ? "" : ", ") + number(s);
-      print("{\"name\": " + quoted(name) + ", \"unit\": " + quoted(row->unit) +
-            ", \"items_per_iter\": " + number(row->items) + ", \"seconds\": [" + list + "]}");
+      print("{\"name\": " + quoted(name) + ", " + fields(*row) + "}");
     } catch (const std::exception& error) {
       print("{\"name\": " + quoted(name) + ", \"error\": " + quoted(error.what()) + "}");
     }
+  }
+
+  std::string timings(const Row& row, int samples, double min_seconds) const {
+    std::string list;
+    for (const double s : measure(body_, samples, min_seconds)) list += (list.empty() ? "" : ", ") + number(s);
+    return "\"unit\": " + quoted(row.unit) + ", \"items_per_iter\": " + number(row.items) + ", \"seconds\": [" + list +
+           "]";
+  }
+
+  std::string live_bytes(int calls) const {
+    if (!peak_) throw std::runtime_error("this program does not meter memory");
+    for (int i = 0; i < calls; ++i) body_();
+    reset_peak_();
+    body_();
+    return "\"live\": " + number(peak_());
   }
 
   static double time_calls(const Body& body, long calls) {
@@ -144,6 +167,8 @@ class Program {
   std::vector<Row> rows_;
   std::string prepared_name_;
   Body body_;
+  std::function<void()> reset_peak_;
+  std::function<double()> peak_;
 };
 
 }  // namespace bench
