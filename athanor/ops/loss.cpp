@@ -355,7 +355,8 @@ bool has_knee(const Tensor& self, const Tensor& target, double at) {
   if (!self.defined() || !target.defined()) return false;
   for (const Tensor* t : {&self, &target}) {
     if (!is_floating_point(t->dtype())) return false;
-    const double most = t->dtype() == DType::Half || t->dtype() == DType::BFloat16 ? 1e3 : 1e30;
+    const bool half = t->dtype() == DType::Half || t->dtype() == DType::BFloat16;
+    const double most = half ? 1e3 : t->dtype() == DType::Float ? 1e30 : 1e300;
     if (at < 1 / most || at > most) return false;
   }
   return true;
