@@ -130,13 +130,8 @@ struct Axis {
     if (padding == kReflection) x = align_corners ? reflected(x, 0, n - 1) : reflected(x, -0.5, n - 0.5);
     return clamp(x, 0, n - 1);
   }
-  /// 1 where a whole-numbered place lies in the input, else 0; NaN lies nowhere.
-  Tensor inside(const Tensor& whole) const {
-    return logical_and(ge(whole, 0), le(whole, static_cast<double>(size - 1)));
-  }
-  Tensor index(const Tensor& whole) const {
-    return to_dtype(clamp(nan_to_num(whole, 0.0, 0.0, 0.0), 0, static_cast<double>(size - 1)), DType::Long);
-  }
+  /// Whether an integer place lies in the input.
+  Tensor inside(const Tensor& at) const { return logical_and(ge(at, 0), le(at, size - 1)); }
 };
 
 /// A place along one axis that is read, and how much it counts.
@@ -145,8 +140,10 @@ struct Tap {
 };
 
 Tap tap_at(const Axis& axis, const Tensor& whole, const Tensor& weight) {
-  const Tensor at = detach(whole);
-  return {axis.inside(at), axis.index(at), weight};
+  // Bounds are compared as integers: size - 1 need not be a number of the dtype. NaN and what is too large for an
+  // integer become the least one, which lies outside.
+  const Tensor at = to_dtype(detach(whole), DType::Long);
+  return {axis.inside(at), clamp(at, 0, axis.size - 1), weight};
 }
 
 /// The cubic convolution weight of distance x (Keys, 1981) with a = -3/4, for |x| <= 1 and 1 < |x| < 2.
@@ -203,7 +200,9 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, std::int64_t interp
   const std::int64_t spatial = input.dim() - 2, n = input.size(0), channels = input.size(1);
   std::int64_t count = 1;  // -1 would not tell it where there are no examples
   for (std::int64_t d = 1; d <= spatial; ++d) count *= grid.size(d);
-  const Tensor points = reshape(grid, {n, count, spatial}), source = flatten(input, 2, -1);
+  // Halves have too few digits for places in an image.
+  const Tensor points = reshape(is_half(grid.dtype()) ? cast(grid, DType::Float) : grid, {n, count, spatial});
+  const Tensor source = flatten(input, 2, -1);
   std::vector<std::vector<Tap>> taps;
   for (std::int64_t d = 0; d < spatial; ++d) {
     // The last coordinate belongs to the first spatial dim.
@@ -228,7 +227,7 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, std::int64_t interp
     if (!weight.defined()) weight = add(mul(nan_to_num(select(points, 2, 0), 0.0, 0.0, 0.0), 0), 1);
     weights.push_back(weight);
   }
-  const Tensor out = _sample_points(source, stack(indices, 1), stack(weights, 1));
+  const Tensor out = _sample_points(source, stack(indices, 1), cast(stack(weights, 1), input.dtype()));
   DimVector sizes{n, channels};
   for (std::int64_t d = 1; d <= spatial; ++d) sizes.push_back(grid.size(d));
   return reshape(out, sizes);

@@ -87,6 +87,7 @@ namespace {
 struct Windows {
   SpatialArray kernel, dilation, padding, stride;
   std::int64_t count[2] = {0, 0};  ///< of windows along each axis
+  std::int64_t taps;               ///< elements of a window
 
   Windows(const char* op, IntArrayRef k, IntArrayRef d, IntArrayRef p, IntArrayRef s)
       : kernel(spatial_values(k, 2, op, "kernel_size")),
@@ -97,18 +98,28 @@ struct Windows {
       ATHANOR_CHECK(kernel[i] > 0 && dilation[i] > 0 && stride[i] > 0 && padding[i] >= 0, op,
                     ": kernel_size, dilation and stride should be greater than zero and padding not negative, got ",
                     "kernel_size=", k, ", dilation=", d, ", stride=", s, ", padding=", p);
+    taps = checked_numel({kernel[0], kernel[1]}, op);
   }
-  std::int64_t reach(std::size_t i) const { return dilation[i] * (kernel[i] - 1) + 1; }
   void place(const char* op, std::int64_t h, std::int64_t w) {
     const std::int64_t sizes[2] = {h, w};
     for (std::size_t i = 0; i < 2; ++i) {
-      const std::int64_t room = sizes[i] + 2 * padding[i] - reach(i);
+      std::int64_t reach, room;
+      ATHANOR_CHECK(!__builtin_mul_overflow(dilation[i], kernel[i] - 1, &reach) &&
+                        !__builtin_mul_overflow(padding[i], 2, &room) && !__builtin_add_overflow(room, sizes[i], &room),
+                    op, ": no image can be as large as size ", sizes[i], ", padding ", padding[i], ", kernel_size ",
+                    kernel[i], " and dilation ", dilation[i], " make it");
+      room -= reach + 1;
       count[i] = room < 0 ? 0 : room / stride[i] + 1;
     }
     ATHANOR_CHECK(count[0] > 0 && count[1] > 0, op, ": with spatial size (", h, ", ", w,
                   "), the windows of kernel_size=(", kernel[0], ", ", kernel[1], "), dilation=(", dilation[0], ", ",
                   dilation[1], "), padding=(", padding[0], ", ", padding[1], ") do not fit: their number is (",
                   count[0], ", ", count[1], "), and must be at least one");
+    checked_numel({count[0], count[1]}, op);
+  }
+  /// Of the columns of n examples with these channels.
+  DimVector columns(const char* op, std::int64_t n, std::int64_t channels) const {
+    return {n, checked_numel({channels, taps}, op), count[0] * count[1]};
   }
 };
 
@@ -116,7 +127,7 @@ struct Windows {
 /// there. columns (N, C kh kw, windows) is row-major, image (N, C, H, W) has any strides.
 template <class F>
 void each_tap(const Windows& win, const Tensor& columns, const Tensor& image, F&& fn) {
-  const std::int64_t windows = columns.size(2), taps = win.kernel[0] * win.kernel[1], channels = image.size(1);
+  const std::int64_t windows = columns.size(2), taps = win.taps, channels = image.size(1);
   for (std::int64_t tap = 0; tap < taps; ++tap) {
     const std::int64_t at[2] = {tap / win.kernel[1], tap % win.kernel[1]};
     DimVector sizes{image.size(0), channels}, column_strides{channels * taps * windows, taps * windows};
@@ -125,8 +136,9 @@ void each_tap(const Windows& win, const Tensor& columns, const Tensor& image, F&
     for (std::size_t i = 0; i < 2; ++i) {
       const auto d = static_cast<std::int64_t>(i) + 2;
       // Window k reads line k * step + first.
-      const std::int64_t step = win.stride[i], first = at[i] * win.dilation[i] - win.padding[i];
-      const std::int64_t begin = first < 0 ? (-first + step - 1) / step : 0, room = image.size(d) - 1 - first;
+      const std::int64_t step = win.count[i] > 1 ? win.stride[i] : 1;  // a single window's stride may be of any size
+      const std::int64_t first = at[i] * win.dilation[i] - win.padding[i];
+      const std::int64_t begin = first < 0 ? (-first - 1) / step + 1 : 0, room = image.size(d) - 1 - first;
       const std::int64_t end = room < 0 ? 0 : std::min(win.count[i], room / step + 1);
       const std::int64_t line = i == 0 ? win.count[1] : 1;
       sizes.push_back(std::max<std::int64_t>(end - begin, 0));
@@ -149,10 +161,7 @@ struct Im2Col {
   Meta infer(const Tensor& self) {
     const Windows win = windows(self);
     size = DimVector(self.sizes().slice(2));
-    return {{self.size(0), self.size(1) * win.kernel[0] * win.kernel[1], win.count[0] * win.count[1]},
-            self.dtype(),
-            self.device(),
-            {}};
+    return {win.columns("im2col", self.size(0), self.size(1)), self.dtype(), self.device(), {}};
   }
   void run(const Tensor& out, const Tensor& self) {
     const Windows win = windows(self);
@@ -179,10 +188,7 @@ struct Col2Im {
   void prepare(Tensor& self) { self = contiguous(self); }
   Meta infer(const Tensor& self) {
     const Windows win = windows();
-    return {{self.size(0), self.size(1) / (win.kernel[0] * win.kernel[1]), output_size[0], output_size[1]},
-            self.dtype(),
-            self.device(),
-            {}};
+    return {{self.size(0), self.size(1) / win.taps, output_size[0], output_size[1]}, self.dtype(), self.device(), {}};
   }
   void run(const Tensor& out, const Tensor& self) {
     launch(fill_kernel, out, Scalar(0));
@@ -232,7 +238,7 @@ Tensor col2im(const Tensor& self, IntArrayRef output_size, IntArrayRef kernel_si
   if (self.dim() == 2)
     return squeeze(col2im(unsqueeze(self, 0), output_size, kernel_size, dilation, padding, stride), 0);
   win.place("col2im", size[0], size[1]);
-  ATHANOR_CHECK(self.size(1) % (win.kernel[0] * win.kernel[1]) == 0,
+  ATHANOR_CHECK(self.size(1) % win.taps == 0,
                 "col2im: Expected size of input's dimension 1 to be divisible by the product ",
                 "of kernel_size, but got input.size(1)=", self.size(1), " and kernel_size=", kernel_size);
   ATHANOR_CHECK(self.size(2) == win.count[0] * win.count[1], "col2im: Given output_size=", output_size,

@@ -172,9 +172,14 @@ struct PadByModeBackward {
       return add(b.source, turned);
     }
     if (mode == static_cast<std::int64_t>(PadMode::Circular)) return add(b.source, b.there);
-    DimVector start(b.there.sizes().size());
-    for (auto& i = start[static_cast<std::size_t>(d)]; i < b.there.size(d); ++i)
-      add(b.source, part_alias(b.there, start, b.source.sizes()));
+    // Halves of the border are added up until one line is left: no call per line, and sums of few terms.
+    DimVector start(b.there.sizes().size()), later = start, sizes(b.there.sizes());
+    const auto at = static_cast<std::size_t>(d);
+    for (std::int64_t lines = b.there.size(d); lines > 1; lines -= sizes[at]) {
+      sizes[at] = lines / 2, later[at] = lines - lines / 2;
+      add(part_alias(b.there, start, sizes), part_alias(b.there, later, sizes));
+    }
+    add(b.source, part_alias(b.there, start, b.source.sizes()));
   }
 };
 
@@ -195,6 +200,10 @@ void check_room(const Tensor& self, std::int64_t d, std::int64_t before, std::in
   else if (mode == PadMode::Circular)
     ATHANOR_CHECK(before <= n && after <= n, "Padding value causes wrapping around more than once, got padding (",
                   before, ", ", after, ") at dimension ", d, " of input ", self.sizes());
+  constexpr std::int64_t kMost = std::int64_t{1} << 60;  // sums of three stay in range
+  ATHANOR_CHECK(std::max({n, before, after}) < kMost && std::min(before, after) > -kMost,
+                "pad: no tensor can be as large as size ", n, " and padding ", before, " and ", after, " of dimension ",
+                d, " make it");
   ATHANOR_CHECK(n > 0, "pad: Expected a non-empty dimension ", d, " to pad, got input of size ", self.sizes());
   ATHANOR_CHECK(
       n + before + after > 0 &&
@@ -217,6 +226,7 @@ Tensor pad_by_mode(const Tensor& self, IntArrayRef pad, PadMode mode) {
     const std::int64_t before = pad[2 * i], after = pad[2 * i + 1];
     if (before == 0 && after == 0) continue;
     std::vector<std::int64_t> from;
+    from.reserve(static_cast<std::size_t>(n + before + after));
     // Negative padding takes away first; what is left wraps around.
     const std::int64_t start = std::max<std::int64_t>(0, -before);
     const std::int64_t length = n - start + std::min<std::int64_t>(0, after);

@@ -118,6 +118,24 @@ TEST(GridSample, NothingLiesAtNaN) {
     EXPECT_EQ(list(F::grid_sample(squares(), grid, options)), (Doubles{0, 0}));
 }
 
+TEST(GridSample, PlacesInALargeImageOfHalvesAreThoseOfFloats) {
+  for (const auto& [dtype, size] : {std::pair{kBFloat16, 512}, std::pair{kHalf, 4096}}) {
+    // 1 is the outer edge, half of the last element; what rounds to it may be meant to lie inside.
+    for (const bool border : {false, true}) {
+      Tensor x = arange(2 * size, kFloat).fmod(64).reshape({1, 1, 2, size}).to(dtype).requires_grad_();
+      Tensor grid = tensor({1.0F, 0.5F, -1.0F, -0.5F, 0.998F, 1.0F}).reshape({1, 1, 3, 2}).to(dtype).requires_grad_();
+      auto options = F::GridSampleFuncOptions().align_corners(false);
+      if (border) options.padding_mode(kBorder);
+      const Tensor y = F::grid_sample(x, grid, options);
+      const Tensor expected = F::grid_sample(x.detach().to(kFloat), grid.detach().to(kFloat), options);
+      expect_near(y, list(expected), 0.5);
+      y.sum().backward();
+      EXPECT_EQ(x.grad().sizes(), x.sizes());
+      EXPECT_EQ(grid.grad().dtype(), dtype);
+    }
+  }
+}
+
 TEST(GridSample, PointsOutsideTakeNothingOfAnInfiniteImage) {
   const Tensor image = full({1, 2, 3, 3}, std::numeric_limits<double>::infinity());
   const Tensor grid = full({1, 1, 2, 2}, 3.0).set_requires_grad(true);

@@ -54,6 +54,24 @@ TEST(Overflow, OfSizesIsRefused) {
   EXPECT_THAT(error_of([] { constant_pad_nd(ones({4}), {kHuge, kHuge}); }), HasSubstr("constant_pad_nd: no tensor"));
   EXPECT_NE(error_of([] { upsample_nearest1d(ones({1, 1, 4}), {1'000'000'000'000}); }), "");
   EXPECT_NE(error_of([] { upsample_linear1d(ones({1, 1, 4}), {kHuge}, false); }), "");
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+  for (const char* mode : {"replicate", "circular", "reflect"})
+    for (const std::int64_t huge : {kHuge, kLargest})
+      EXPECT_NE(error_of([&] { pad(ones({1, 1, 4}), {huge, huge}, mode); }), "") << mode << huge;
+  EXPECT_THAT(error_of([] { pad(ones({1, 1, 4}), {kLargest, kLargest}, "replicate"); }), HasSubstr("pad: no tensor"));
+  EXPECT_THAT(error_of([] { pad(ones({1, 1, 4}), {-kLargest - 1, kLargest}, "replicate"); }), HasSubstr("no tensor"));
+  const Tensor image = ones({1, 1, 3, 3});
+  EXPECT_NE(error_of([&] { im2col(image, {1, 1}, {1, 1}, {kHuge / 2, kHuge / 2}, {1, 1}); }), "");
+  EXPECT_THAT(error_of([&] { im2col(image, {5, 5}, {kHuge, kHuge}, {0, 0}, {1, 1}); }), HasSubstr("no image"));
+  EXPECT_THAT(error_of([&] { im2col(image, {1, 1}, {1, 1}, {kLargest, 0}, {1, 1}); }), HasSubstr("no image"));
+  EXPECT_NE(error_of([&] { col2im(ones({1, 1, 4}), {2, 2}, {1, 1}, {1, 1}, {kHuge / 2, kHuge / 2}, {1, 1}); }), "");
+}
+
+TEST(Overflow, OfTheStrideOfASingleWindowIsNone) {
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+  const Tensor image = arange(9, kDouble).reshape({1, 1, 3, 3});
+  EXPECT_TRUE(equal(im2col(image, {1, 1}, {1, 1}, {2, 2}, {kLargest, kLargest}), zeros({1, 1, 1}, kDouble)));
+  EXPECT_TRUE(equal(im2col(image, {3, 3}, {1, 1}, {0, 0}, {kLargest, 3}), image.reshape({1, 9, 1})));
 }
 
 }  // namespace

@@ -29,6 +29,17 @@ TEST(Pad, LastDimComesFirst) {
   EXPECT_EQ(list(pad(x, {1, 0, 0, 1}, "reflect")), (std::vector<double>{2, 1, 2, 4, 3, 4, 2, 1, 2}));
 }
 
+TEST(Pad, AWideBorderGivesItsGradientsToTheLineItRepeats) {
+  for (const std::int64_t width : {1, 2, 3, 7, 1000}) {
+    Tensor x = values({2, 3}).requires_grad_();
+    const Tensor weight = arange(2 * (3 + 2 * width), kDouble).reshape({2, -1});
+    (pad(x, {width, width}, "replicate") * weight).sum().backward();
+    const Tensor ends[] = {weight.narrow(1, 0, width + 1).sum(1), weight.select(1, width + 1),
+                           weight.narrow(1, width + 2, width + 1).sum(1)};
+    EXPECT_TRUE(equal(x.grad(), stack({ends[0], ends[1], ends[2]}, 1))) << width;
+  }
+}
+
 TEST(Pad, GradientsToSecondOrder) {
   Tensor x = values({2, 3, 4}).requires_grad_();
   for (const char* mode : {"constant", "reflect", "replicate", "circular"}) {
