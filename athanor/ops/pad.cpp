@@ -151,7 +151,8 @@ struct PadByModeBackward {
   std::int64_t mode;
   Meta infer(const Tensor& grad) { return {size, grad.dtype(), grad.device(), layout_like(grad, size)}; }
   void run(const Tensor& out, const Tensor& grad) {
-    const Tensor sum = detail::empty_tensor(grad.sizes(), grad.dtype(), grad.device(), layout_like(grad, grad.sizes()));
+    const DType wide = is_half(grad.dtype()) ? DType::Float : grad.dtype();  // halves are rounded once
+    const Tensor sum = detail::empty_tensor(grad.sizes(), wide, grad.device(), layout_like(grad, grad.sizes()));
     launch(copy_kernel, sum, grad);
     for (std::size_t d = size.size() - pad.size() / 2; d < size.size(); ++d)
       for (const Border& b : borders_of(sum, size, pad, d, static_cast<PadMode>(mode)))

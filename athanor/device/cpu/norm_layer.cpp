@@ -1,4 +1,5 @@
 // layer_norm and rms_norm.
+#include <algorithm>
 #include <cmath>
 
 #include "athanor/base/parallel.h"
@@ -12,6 +13,7 @@ namespace athanor::cpu {
 namespace {
 
 constexpr std::int64_t kGrain = 16384;  // elements for which a second thread pays
+constexpr std::int64_t kGroupRows = 8, kGroupBytes = 16384;
 
 std::int64_t row_grain(std::int64_t n) { return std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, n)); }
 
@@ -24,28 +26,38 @@ class RowStatistics {
         reducer_(centred              ? moments_reducer(t)
                  : t == DType::Double ? double_reducer(Fold::SumSquares)
                                       : float_reducer(Fold::SumSquares)) {}
-  void operator()(const void* row, std::int64_t n, double& mean, double& rstd) const {
-    if (centred_) {
-      MomentsState s{0, 0, 0};
-      reducer_.rows(&s, row, 0, 1, n, 0);
-      mean = s.mean;
-      rstd = 1 / std::sqrt(s.m2 / static_cast<double>(n) + eps_);
-    } else {
-      double sum = 0;
-      reducer_.rows(&sum, row, 0, 1, n, 0);
-      mean = 0;
-      rstd = 1 / std::sqrt(sum / static_cast<double>(n) + eps_);
+  /// Of `count` rows of n elements, one after the other in memory.
+  void operator()(const void* first, std::int64_t n, std::int64_t count, double* mean, double* rstd) const {
+    if (!centred_) {
+      std::fill_n(mean, count, 0.0);
+      std::fill_n(rstd, count, 0.0);
+      reducer_.rows(rstd, first, n, count, n, 0);
+      for (std::int64_t k = 0; k < count; ++k) rstd[k] = one_over_deviation(rstd[k], n);
+      return;
     }
+    MomentsState states[kGroupRows];
+    for (std::int64_t k = 0; k < count; ++k) states[k] = {0, 0, 0};
+    reducer_.rows(states, first, n, count, n, 0);
+    for (std::int64_t k = 0; k < count; ++k) rstd[k] = one_over_deviation(states[k].m2, n);
+    for (std::int64_t k = 0; k < count; ++k) mean[k] = states[k].mean;
   }
 
  private:
+  double one_over_deviation(double sum_of_squares, std::int64_t n) const {
+    return 1 / std::sqrt(sum_of_squares / static_cast<double>(n) + eps_);
+  }
+
   bool centred_;
   double eps_;
   Reducer reducer_;
 };
 
-void store_statistic(const View& v, std::int64_t i, double x) {
-  if (v.defined()) store_range(v, i, &x, DType::Double, 1);
+void store_statistics(const View& v, std::int64_t first, const double* from, std::int64_t count) {
+  if (!v.defined()) return;
+  if (v.dtype != DType::Float || !v.contiguous) return store_range(v, first, from, DType::Double, count);
+  // A wide load of numbers just stored would wait until the streamed results before them have left.
+  auto* to = static_cast<float*>(v.data) + first;
+  for (std::int64_t k = 0; k < count; ++k) to[k] = static_cast<float>(from[k]);
 }
 double load_statistic(const View& v, std::int64_t i) {
   double x = 0;
@@ -64,15 +76,23 @@ void normalise_rows(const char* op, const View& out, const View& mean, const Vie
   const auto row_bytes = std::max<std::int64_t>(1, n * static_cast<std::int64_t>(in.item_size()));
   const bool backwards = !stream && begins_at_end(2 * rows * row_bytes);
   const std::int64_t stretch = std::max<std::int64_t>(1, kStretchBytes / row_bytes);
+  // What a row's statistics wait for, one thing after the other, goes on side by side for a few rows in the first
+  // cache.
+  const std::int64_t group = native && !stream ? std::clamp<std::int64_t>(kGroupBytes / row_bytes, 1, kGroupRows) : 1;
   const auto normalise = [&](std::int64_t first, std::int64_t last, void* room) {
-    for (std::int64_t r = first; r < last; ++r) {
+    double m[kGroupRows], s[kGroupRows];
+    for (std::int64_t r = first; r < last; r += group) {
+      const std::int64_t count = std::min(group, last - r);
       const void* x = dense_input(in, r * n, n, t, room);
-      double m, s;
-      statistics(x, n, m, s);
-      store_statistic(mean, r, m);
-      store_statistic(rstd, r, s);
-      norm_fns(t).layer_row(dense_output(out, r * n, t, room), x, w.get(), b.get(), n, m, s, stream);
-      finish_output(out, r * n, n, t, room);
+      statistics(x, n, count, m, s);
+      store_statistics(mean, r, m, count);
+      store_statistics(rstd, r, s, count);
+      for (std::int64_t k = r; k < r + count; ++k) {
+        if (k > r) x = dense_input(in, k * n, n, t, room);
+        norm_fns(t).layer_row(dense_output(out, k * n, t, room), x, w.get(), b.get(), n, m[k - r], s[k - r], group * n,
+                              stream);
+        finish_output(out, k * n, n, t, room);
+      }
     }
   };
   parallel_for(0, rows, row_grain(n), [&](std::int64_t first, std::int64_t last) {

@@ -154,7 +154,7 @@ void dot_columns(void* sum_g, void* sum_gx, const void* grad, const void* in, co
 
 template <class T, bool kWeight, bool kBias>
 HWY_INLINE void layer_loop(T* out, const T* x, const T* weight, const T* bias, std::int64_t n, T mean, T rstd,
-                           bool stream) {
+                           std::int64_t ahead, bool stream) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t L = hn::MaxLanes(d);
   const auto m = hn::Set(d, mean), r = hn::Set(d, rstd);
@@ -166,7 +166,7 @@ HWY_INLINE void layer_loop(T* out, const T* x, const T* weight, const T* bias, s
   };
   const auto at = [&](bool given, const T* p, std::int64_t i) HWY_ATTR { return given ? hn::LoadU(d, p + i) : m; };
   const auto result = [&](std::int64_t i) HWY_ATTR {
-    hwy::Prefetch(x + n + i);  // the next row: the memory would be idle while its mean is worked out
+    hwy::Prefetch(x + ahead + i);  // the memory would be idle while the mean of what is there is worked out
     return value(hn::LoadU(d, x + i), at(kWeight, weight, i), at(kBias, bias, i));
   };
   std::int64_t i = 0;
@@ -182,18 +182,18 @@ HWY_INLINE void layer_loop(T* out, const T* x, const T* weight, const T* bias, s
 
 template <class T>
 void layer_row(void* to, const void* from, const void* weight, const void* bias, std::int64_t n, double mean,
-               double rstd, bool stream) {
+               double rstd, std::int64_t ahead, bool stream) {
   auto* out = static_cast<T*>(to);
   const auto *x = static_cast<const T*>(from), *w = static_cast<const T*>(weight), *b = static_cast<const T*>(bias);
   const auto m = static_cast<T>(mean), r = static_cast<T>(rstd);
   if (w && b)
-    layer_loop<T, true, true>(out, x, w, b, n, m, r, stream);
+    layer_loop<T, true, true>(out, x, w, b, n, m, r, ahead, stream);
   else if (w)
-    layer_loop<T, true, false>(out, x, w, b, n, m, r, stream);
+    layer_loop<T, true, false>(out, x, w, b, n, m, r, ahead, stream);
   else if (b)
-    layer_loop<T, false, true>(out, x, w, b, n, m, r, stream);
+    layer_loop<T, false, true>(out, x, w, b, n, m, r, ahead, stream);
   else
-    layer_loop<T, false, false>(out, x, w, b, n, m, r, stream);
+    layer_loop<T, false, false>(out, x, w, b, n, m, r, ahead, stream);
 }
 
 template <class T>

@@ -31,9 +31,10 @@ struct NormFns {
   /// The same per column, for `rows` rows at a distance of `stride` elements: sum_g, sum_gx are vectors of T.
   void (*dot_columns)(void* sum_g, void* sum_gx, const void* g, const void* x, const void* y, std::int64_t stride,
                       std::int64_t rows, std::int64_t n, const void* center);
-  /// out = (x - mean) * rstd * weight + bias; weight and bias may be null.
+  /// out = (x - mean) * rstd * weight + bias; weight and bias may be null. What lies `ahead` elements after x is
+  /// fetched.
   void (*layer_row)(void* out, const void* x, const void* weight, const void* bias, std::int64_t n, double mean,
-                    double rstd, bool stream);
+                    double rstd, std::int64_t ahead, bool stream);
   /// With h = (x - mean) * rstd and q = g * weight: dx = rstd * (q - mean(q) - h * mean(q h)), where mean(q) counts as
   /// 0 unless `centred`; dweight += g h; dbias += g. Each of weight, dx, dweight, dbias may be null; dx may be g.
   void (*layer_gradient_row)(void* dx, void* dweight, void* dbias, const void* g, const void* x, const void* weight,
