@@ -2,15 +2,15 @@
 start on several, with the variables that they set; mpirun is the real one."""
 
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from ports import free_port  # noqa: E402
 from deploy_test import BUILD, DEADLINE_S, DEPLOY, DeployTest, main  # noqa: E402
 
 # Starts SLURM_NTASKS_PER_NODE tasks for each of SLURM_JOB_NUM_NODES nodes, as srun does in a batch script.
@@ -56,17 +56,6 @@ class SchedulersTest(DeployTest):
         path = ":".join([self.path("bin"), os.path.join(BUILD, "bin"), os.environ["PATH"]])
         return {**keep, "PATH": path, "ATHANOR_DATA": self.data, "ATHANOR_OFFLINE": "1", **variables}
 
-    def free_port(self) -> int:
-        """In the range that job numbers lead to."""
-        while True:
-            with socket.socket() as taken:
-                port = random.randrange(20000, 32000)
-                try:
-                    taken.bind(("", port))
-                    return port
-                except OSError:
-                    continue
-
     def run_script(self, script: str, *words: str, **variables: str):
         return self.run_command(os.path.join(DEPLOY, script), *words, env=self.environment(**variables),
                                 cwd=self.folder)
@@ -84,7 +73,7 @@ MNIST = ("mnist", "--net", "tutorial", "--epochs", "1", "--threads", "1", "--no-
 class Slurm(SchedulersTest):
     def job(self, nodes: int, per_node: int) -> dict:
         self.stand_in("srun", SRUN)
-        return {"SLURM_JOB_ID": str(self.free_port() - 20000), "SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NNODES": str(nodes),
+        return {"SLURM_JOB_ID": str(free_port() - 20000), "SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NNODES": str(nodes),
                 "SLURM_JOB_NODELIST": "localhost,node[2-9]", "SLURM_NTASKS_PER_NODE": str(per_node), "SLURM_NODEID": "0",
                 "SLURM_NTASKS": str(nodes * per_node), "SLURM_PROCID": "0", "SLURM_CPUS_PER_TASK": "1"}
 
@@ -125,12 +114,12 @@ class Mpirun(SchedulersTest):
         self.options = {**self.root, "MPIRUN": "mpirun --oversubscribe"}
 
     def test_slots_are_ranks(self):
-        done = self.run_script("mpirun.sh", "localhost:3", *MNIST, MASTER_PORT=str(self.free_port()), **self.options)
+        done = self.run_script("mpirun.sh", "localhost:3", *MNIST, MASTER_PORT=str(free_port()), **self.options)
         self.assert_trained(done, 3)
 
     def test_slots_are_agents(self):
         done = self.run_script("mpirun.sh", "localhost:2", "athanor", "run", "--nproc-per-node", "2", *MNIST,
-                               MASTER_PORT=str(self.free_port()), **self.options)
+                               MASTER_PORT=str(free_port()), **self.options)
         self.assert_trained(done, 4)
 
     def test_on_one_host_no_script_is_needed(self):
@@ -151,16 +140,16 @@ class Pdsh(SchedulersTest):
         self.stand_in("pdsh", PDSH)
 
     def test_agents_of_all_hosts_meet(self):
-        done = self.run_script("pdsh.sh", "127.0.0.1,localhost", *MNIST, WORKERS="2", MASTER_PORT=str(self.free_port()))
+        done = self.run_script("pdsh.sh", "127.0.0.1,localhost", *MNIST, WORKERS="2", MASTER_PORT=str(free_port()))
         self.assert_trained(done, 4)
 
     def test_words_arrive_as_they_are(self):
         done = self.run_script("pdsh.sh", "localhost", "sh", "-c", 'for w in "$@"; do echo "<$w>"; done', "sh", "a b", "$HOME",
-                               "'", MASTER_PORT=str(self.free_port()))
+                               "'", MASTER_PORT=str(free_port()))
         self.assertEqual(done.stdout, "<a b>\n<$HOME>\n<'>\n", done.stderr)
 
     def test_the_programs_status_comes_back(self):
-        done = self.run_script("pdsh.sh", "localhost,127.0.0.1", "sh", "-c", "exit 7", MASTER_PORT=str(self.free_port()))
+        done = self.run_script("pdsh.sh", "localhost,127.0.0.1", "sh", "-c", "exit 7", MASTER_PORT=str(free_port()))
         self.assertEqual(done.returncode, 7, done.stderr)
 
     def test_mistakes_are_named(self):

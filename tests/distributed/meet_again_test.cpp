@@ -6,6 +6,7 @@
 #include "athanor/distributed/net/socket.h"
 #include "athanor/ops/tensor.h"
 #include "distributed/helpers.h"
+#include "distributed/ports.h"
 #include "tests/distributed/processes.h"
 
 namespace athanor::distributed {
@@ -26,7 +27,7 @@ class MeetAgain : public testing::TestWithParam<Case> {};
 TEST_P(MeetAgain, OneRankBeingFaster) {
   const Case& c = GetParam();
   const TemporaryFolder folder;
-  const int port = Listener::on_port(0).port();
+  const int port = free_port();
   const std::string scheme = c.scheme;
   std::string url = "env://";
   if (scheme == "tcp") url = str("tcp://127.0.0.1:", port);
@@ -81,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(All, MeetAgain,
 
 // After a failure, too: rank 1 comes too late for the first meeting, and both try again.
 TEST(MeetAgain, AfterAMeetingThatFailed) {
-  const int port = Listener::on_port(0).port();
+  const int port = free_port();
   int failed[2];
   ASSERT_EQ(::pipe(failed), 0);
   const auto ends = run_processes(2, [&](int rank) {

@@ -24,6 +24,7 @@
 #include "athanor/distributed/store/hash_store.h"
 #include "athanor/distributed/store/tcp_store.h"
 #include "distributed/helpers.h"
+#include "distributed/ports.h"
 
 namespace athanor::distributed {
 namespace {
@@ -77,8 +78,6 @@ void expect_whole(const std::vector<Outcome>& outcomes) {
   outcomes.front().result.store->set("shared", "yes");
   EXPECT_EQ(outcomes.back().result.store->get_text("shared"), "yes");
 }
-
-int free_port() { return Listener::on_port(0).port(); }
 
 class TcpHosts : public testing::TestWithParam<const char*> {};
 

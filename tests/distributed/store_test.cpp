@@ -15,6 +15,7 @@
 #include "athanor/distributed/store/hash_store.h"
 #include "athanor/distributed/store/tcp_store.h"
 #include "distributed/helpers.h"
+#include "distributed/ports.h"
 
 namespace athanor::distributed {
 namespace {
@@ -346,8 +347,7 @@ TEST(TCPStore, StoppedServerHoldsNobodyBeyondTheThreadsDeadline) {
 }
 
 TEST(TCPStore, NobodyListeningIsAnErrorAtTheTimeout) {
-  int port = 0;
-  { port = Listener::on_port(0).port(); }
+  const int port = free_port();
   TCPStoreOptions options;
   options.port = port;
   options.timeout = milliseconds(100);

@@ -10,6 +10,7 @@
 #include "athanor/base/error.h"
 #include "athanor/distributed/net/socket.h"
 #include "athanor/distributed/store/tcp_store.h"
+#include "distributed/ports.h"
 
 namespace athanor::distributed {
 namespace {
@@ -57,7 +58,7 @@ TEST_F(TorchStore, ServesPyTorchsClients) {
 }
 
 TEST_F(TorchStore, IsServedByPyTorch) {
-  const int port = Listener::on_port(0).port();
+  const int port = free_port();
   std::string text;
   std::thread python([&] {
     text =

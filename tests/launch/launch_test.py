@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -115,13 +114,6 @@ class LaunchTest(unittest.TestCase):
         status, out, err = self.run_agent(*arguments, **variables)
         self.assertEqual(status, 0, out + err)
         return out
-
-    def free_port(self):
-        """One that no one listens on now; the test's agents are told to meet there."""
-        with socket.socket(socket.AF_INET6) as listener:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            listener.bind(("::", 0))
-            return listener.getsockname()[1]
 
     def variables_of(self, *arguments, **variables):
         """The environment of each rank, by rank."""

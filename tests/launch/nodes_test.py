@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from ports import free_port  # noqa: E402
 from launch_test import DEADLINE_S, LaunchTest, main  # noqa: E402
 
 QUICK = "keep_alive_interval=0.1,keep_alive_max_attempt=3,join_timeout=60,last_call_timeout=60"
@@ -19,7 +21,7 @@ def lines(text, pattern):
 class NodesTest(LaunchTest):
     def setUp(self):
         super().setUp()
-        self.port = self.free_port()
+        self.port = free_port()
 
     def node(self, rank, *arguments, nodes=2, **variables):
         return self.start("--nnodes", nodes, "--node-rank", rank, "--master-port", self.port, *arguments, **variables)
@@ -59,7 +61,7 @@ class StaticNodes(NodesTest):
     def test_workers_meet_across_nodes(self):
         for address in ("127.0.0.1", "[::1]", "localhost"):
             with self.subTest(address):
-                self.port = self.free_port()
+                self.port = free_port()
                 jobs = [self.node(i, "--master-addr", address, "--nproc-per-node=2", self.worker, "meet")
                         for i in (1, 0)]
                 self.all_end(jobs, 0)
@@ -81,7 +83,7 @@ class StaticNodes(NodesTest):
     def test_agents_and_workers_share_a_secret(self):
         jobs = [self.node(i, self.worker, "meet", ATHANOR_JOB_SECRET="open sesame") for i in (0, 1)]
         self.all_end(jobs, 0)
-        self.port = self.free_port()
+        self.port = free_port()
         host = self.node(0, self.worker, "meet", ATHANOR_JOB_SECRET="open sesame")
         other = self.node(1, self.worker, "meet", ATHANOR_JOB_SECRET="wrong")
         self.assertEqual(other.wait(), 1)
@@ -173,7 +175,7 @@ class StaticNodes(NodesTest):
 
     def test_a_signal_to_one_node_ends_all(self):
         for stopped in (0, 1):
-            self.port = self.free_port()
+            self.port = free_port()
             jobs = [self.node(i, self.worker, "polite", "out", "up", "hang") for i in (0, 1)]
             for job in jobs:
                 job.await_lines("up")
@@ -281,7 +283,7 @@ class ElasticNodes(NodesTest):
         self.all_end([*jobs, spare], 0)
         self.assertNotIn("world", spare.out)
         os.remove(self.path("go"))
-        self.port = self.free_port()
+        self.port = free_port()
         jobs = [self.elastic("--max-restarts=1", *self.worker_until(), nodes="2:2", host=i == 0) for i in range(2)]
         for job in jobs:
             job.await_lines("world 2")
@@ -345,37 +347,37 @@ class Schedulers(LaunchTest):
                                          for i in range(3))), [(0, 3, 0, 3), (1, 3, 1, 3), (2, 3, 2, 3)])
 
     def test_mpich(self):
-        common = {"PMI_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port())}
+        common = {"PMI_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         found = self.world_of(*({**common, "PMI_RANK": str(i), "MPI_LOCALRANKID": str(i)} for i in (0, 1)))
         self.assertEqual([f[:3] for f in found], [(0, 2, 0), (1, 2, 1)])
 
     def test_kubeflow_pytorchjob(self):
         # WORLD_SIZE counts processes there, RANK counts pods.
-        port = str(self.free_port())
+        port = str(free_port())
         common = {"PYTHONUNBUFFERED": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": port, "PET_MASTER_ADDR": "localhost",
                   "PET_MASTER_PORT": port, "WORLD_SIZE": "4", "PET_NNODES": "2", "PET_NPROC_PER_NODE": "2"}
         found = self.world_of(*({**common, "RANK": str(i), "PET_NODE_RANK": str(i)} for i in (0, 1)))
         self.assertEqual([f[1] for f in found], [4, 4])
 
     def test_kubeflow_elastic_pytorchjob(self):
-        common = {"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": f"localhost:{self.free_port()}", "PET_NNODES": "2:3",
+        common = {"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": f"localhost:{free_port()}", "PET_NNODES": "2:3",
                   "PET_RDZV_ID": "job", "PET_RDZV_CONF": "last_call_timeout=0.2,keep_alive_interval=0.2",
                   "PET_MAX_RESTARTS": "3", "PET_STANDALONE": "", "PET_NPROC_PER_NODE": "1"}
         self.assertEqual(sorted(f[:2] for f in self.world_of(common, common)), [(0, 2), (1, 2)])
 
     def test_kubeflow_trainjob(self):
         common = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "localhost",
-                  "PET_MASTER_PORT": str(self.free_port())}
+                  "PET_MASTER_PORT": str(free_port())}
         self.assertEqual([f[:2] for f in self.world_of(*({**common, "PET_NODE_RANK": str(i)} for i in (0, 1)))],
                          [(0, 2), (1, 2)])
 
     def test_operators_that_know_no_launcher(self):
-        common = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(self.free_port()), "WORLD_SIZE": "2"}
+        common = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
         self.assertEqual([f[:2] for f in self.world_of(*({**common, "RANK": str(i)} for i in (0, 1)))],
                          [(0, 2), (1, 2)])
 
     def test_an_indexed_job_of_kubernetes(self):
-        port = str(self.free_port())
+        port = str(free_port())
         variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
         for common, flags in ((variables, ()), ({}, ("--nnodes=2", f"--master-port={port}")),
                               ({"PET_NNODES": "2", "PET_MASTER_PORT": port}, ())):

@@ -11,6 +11,8 @@ import time
 import unittest
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from ports import free_port  # noqa: E402
 from launch_test import DEADLINE_S, LaunchTest, main  # noqa: E402
 
 
@@ -57,7 +59,7 @@ class Variables(LaunchTest):
     def test_address_and_port_of_the_flags_reach_the_workers(self):
         for given, seen in (("[::1]", "::1"), ("localhost", "localhost")):
             with self.subTest(given):
-                port = str(self.free_port())
+                port = str(free_port())
                 got = self.variables_of("--master-addr", given, "--master-port", port)[0]
                 self.assertEqual((got["MASTER_ADDR"], got["MASTER_PORT"]), (seen, port))
                 shutil.rmtree(self.path("env"))

@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from ports import free_port  # noqa: E402
 from launch_test import DEADLINE_S, Job, LaunchTest, main  # noqa: E402
 
 ALL_REDUCE = """
@@ -48,7 +50,7 @@ class PyTorchsWorkers(PeersTest):
 
     def test_they_meet_across_nodes_and_after_a_restart(self):
         script = self.write("all_reduce.py", ALL_REDUCE)
-        port = self.free_port()
+        port = free_port()
         for backend in (("--master-port", port), ("--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}")):
             jobs = [self.start("--nnodes=2", "--node-rank", i, *backend, "--max-restarts=1", script, "--fail")
                     for i in (0, 1)]
@@ -88,7 +90,7 @@ class UnderTorchrun(PeersTest):
         return Job(self, command, self.environment(**variables))
 
     def test_our_workers_meet(self):
-        for flags in (("--standalone",), ("--master-port", self.free_port())):
+        for flags in (("--standalone",), ("--master-port", free_port())):
             job = self.torchrun(*flags, "--nproc-per-node=3", "--no-python", self.worker, "meet")
             self.assertEqual(job.wait(), 0, job.out + job.err)
             self.assertEqual(sorted(job.out.splitlines()), [f"rank {r} of 3 met" for r in range(3)])

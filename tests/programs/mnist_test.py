@@ -12,6 +12,8 @@ import time
 import unittest
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from ports import free_port  # noqa: E402
 from program_test import DEADLINE_S, ProgramTest, find_mnist, idx, main  # noqa: E402
 
 TEST_LINE = re.compile(r"^Test set: Average loss: (\d+\.\d{4}), Accuracy: (\d+)/(\d+) \((\d+\.\d{2})%\)$", re.MULTILINE)
@@ -322,11 +324,6 @@ class Ranks(ProgramTest):
     def command(self, *arguments: str):
         return [self.program, "--data", self.data, *arguments]
 
-    def free_port(self) -> int:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            return taken.getsockname()[1]
-
     def test_ranks_started_by_hand_train_the_same_as_those_it_starts(self):
         output = self.run_well(*self.BASE, "--ranks", "2", "--log-path", self.path("log"), "--save-model",
                                self.path("m1"))
@@ -334,7 +331,7 @@ class Ranks(ProgramTest):
         self.assertIn("[2048/2048 (100%)]", output)
         for name in ("log", "log.rank1"):
             self.assertEqual(self.read(name).decode().count("Test set:"), 2, name)
-        port = self.free_port()
+        port = free_port()
         ranks = [self.start(rank, port, "--epochs", "2", "--save-model", self.path("m2")) for rank in (0, 1)]
         outputs = [rank.communicate(timeout=DEADLINE_S)[0] for rank in ranks]
         self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
@@ -371,7 +368,7 @@ class Ranks(ProgramTest):
         os.mkdir(elsewhere)
         flags = ("--checkpoint", "ckpt", "--resume", "--save-model", "rest")
         for epochs, resumes in (("1", False), ("2", True)):
-            port = self.free_port()
+            port = free_port()
             ranks = [self.start(rank, port, *flags, "--epochs", epochs, folder=(self.folder, elsewhere)[rank])
                      for rank in (0, 1)]
             outputs = [rank.communicate(timeout=DEADLINE_S)[0] for rank in ranks]

@@ -2,9 +2,13 @@
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 import time
 import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from ports import free_port  # noqa: E402, F401
 
 DEADLINE = 90.0
 
@@ -58,15 +62,6 @@ def run(fn, size=2, args=(), setup=True, start_method="fork"):
     return results
 
 
-def free_port():
-    """A port that nothing listened on a moment ago, for programs that need one named."""
-    import socket
-
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def package_environment(**more):
     """The environment in which another Python finds the package."""
     import athanor
@@ -81,7 +76,6 @@ def run_program(text, *arguments, devices=0, prefix=(), timeout=120, **more):
     """What a program prints, run by a Python of its own in a folder of its own; with `devices` virtual CUDA devices.
     AssertionError with its stderr if it fails."""
     import subprocess
-    import sys
 
     if devices:
         more["ATHANOR_CUDA_ON_CPU"] = str(devices)
