@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <numeric>
 #include <random>
 
 #include "athanor/base/parallel.h"
+#include "athanor/device/cpu/copy_blocks.h"
+#include "athanor/device/cpu/simd_targets.h"
 #include "pointwise_util.h"
 
 namespace athanor {
@@ -223,6 +226,23 @@ TEST(Fill, KeepsBigIntegersExactAndLargeOutputsWhole) {
   fill(large, 2.5);
   const auto* p = large.view().ptr<float>();
   for (std::int64_t i = 0; i < large.numel(); ++i) ASSERT_EQ(p[i], 2.5F);
+}
+
+TEST(Transpose, OfAnyNumberOfRowsAndColumnsOnEveryInstructionSet) {
+  for (int target = 0; cpu::use_simd_target(target); ++target)
+    for (const std::int64_t rows : {1, 3, 4, 7, 8, 12, 15, 16, 23, 24, 40})
+      for (const std::int64_t cols : {1, 3, 4, 5, 8, 9, 16, 27}) {
+        std::vector<float> from(static_cast<std::size_t>(rows * (cols + 2))),
+            to(static_cast<std::size_t>(cols * (rows + 3)), -1);
+        std::iota(from.begin(), from.end(), 1.0F);
+        cpu::block_ops().transpose[2](to.data(), rows + 3, from.data(), cols + 2, rows, cols, false);
+        for (std::int64_t c = 0; c < cols; ++c)
+          for (std::int64_t r = 0; r < rows + 3; ++r)
+            ASSERT_EQ(to[static_cast<std::size_t>(c * (rows + 3) + r)],
+                      r < rows ? from[static_cast<std::size_t>(r * (cols + 2) + c)] : -1)
+                << rows << " x " << cols << " at " << r << ", " << c;
+      }
+  cpu::use_simd_target(0);
 }
 
 }  // namespace

@@ -82,8 +82,9 @@ void stream(void* to, const void* from, std::int64_t bytes) {
     for (std::int64_t k = 0; k < kLine; k += lanes) hn::Stream(hn::LoadU(d, in + at + k), d, out + at + k);
   };
   std::int64_t i = head;
-  // The hardware fetches ahead within a page only: a few pages in step keep it busy.
-  constexpr std::int64_t kPage = 4096, kPages = 4;
+  // The hardware fetches ahead within a page only: a few pages in step keep it busy. Lines that take two stores each
+  // may leave half-written then, which costs four fifths of the speed on AMD's Zen 3.
+  constexpr std::int64_t kPage = 4096, kPages = hn::MaxLanes(d) == kLine ? 4 : 1;
   for (; i + kPages * kPage <= bytes; i += kPages * kPage)
     for (std::int64_t at = i; at < i + kPage; at += kLine)
       for (std::int64_t page = 0; page < kPages; ++page) line(at + page * kPage);
@@ -208,6 +209,12 @@ void transpose_tiles(T* to, std::int64_t ts, const T* from, std::int64_t fs, std
     }
     for (; c < cols; ++c)
       for (std::int64_t k = 0; k < kLine; ++k) to[c * ts + r + k] = from[(r + k) * fs + c];
+  }
+  for (; r + kRows <= rows; r += kRows) {
+    std::int64_t c = 0;
+    for (; c + kCols <= cols; c += kCols) transpose_strip<false>(d, to + c * ts + r, ts, from + r * fs + c, fs);
+    for (; c < cols; ++c)
+      for (std::int64_t k = r; k < r + kRows; ++k) to[c * ts + k] = from[k * fs + c];
   }
   for (std::int64_t c = 0; c < cols; ++c)
     for (std::int64_t k = r; k < rows; ++k) to[c * ts + k] = from[k * fs + c];

@@ -84,8 +84,8 @@ Layout layout_for(const ConvCall& call, Pass pass) {
 /// Everything a primitive depends on.
 using Key = std::array<std::int64_t, 24>;
 
-/// Weights in tiles of 16 × 16, which oneDNN's reorders move far below the memory's speed: the gradient that
-/// backward_weights makes, and what the other two passes read.
+/// Weights in tiles of 16 × 16 or, without AVX-512, 8 × 8, which oneDNN's reorders move far below the memory's speed:
+/// the gradient that backward_weights makes, and what the other two passes read.
 enum class Tiles { None, Gradient, Input, Forward };
 
 struct Primitive {
@@ -94,6 +94,7 @@ struct Primitive {
   memory::desc given_x, given_y, given_w;  ///< as the tensors have them
   dnnl::reorder in_x, in_y, in_w, out;     ///< between the two, where they differ
   Tiles tiles = Tiles::None;               ///< instead of in_w or out
+  int side = 0;                            ///< of tiles: channels
   bool input_major = false;                ///< of tiles: those of one input channel lie together
   std::int64_t form = 0;                   ///< number of (given_w, w)
   bool usable = false;
@@ -171,7 +172,7 @@ void choose_weight(Primitive& p, const Geometry& g) {
   p.run = dnnl::convolution_backward_weights(made);
 }
 
-constexpr std::int64_t kTile = 16, kTileGrain = 8;
+constexpr std::int64_t kTileGrain = 128;  // channels
 
 dnnl::reorder reorder_between(const memory::desc& from, const memory::desc& to) {
   if (from == to) return {};
@@ -184,79 +185,90 @@ void choose_tiles(Primitive& p, const ConvCall& call, const Geometry& g, Pass pa
   const bool dense =
       w.step[2] == 1 && w.step[1] == s.kernel[2] && w.x_step == s.taps() && w.y_step == s.x_channels * s.taps();
   if (s.groups != 1 || s.kernel[0] != 1 || !dense || call.dtype != DType::Float) return;
-  if (s.x_channels % kTile || s.y_channels % kTile) return;
-  const auto is = [&](memory::format_tag tag) { return p.w == memory::desc(g.w, memory::data_type::f32, tag); };
-  if (pass != Pass::Input && is(memory::format_tag::OIhw16i16o))
+  using Tag = memory::format_tag;
+  const auto is = [&](Tag tag, int side) {
+    if (s.x_channels % side || s.y_channels % side || p.w != memory::desc(g.w, memory::data_type::f32, tag))
+      return false;
+    p.side = side;
+    return true;
+  };
+  if (pass == Pass::Input) {
+    p.input_major = is(Tag::IOhw16o16i, 16);
+    if (p.input_major || is(Tag::OIhw16o16i, 16) || is(Tag::OIhw8o8i, 8)) p.tiles = Tiles::Input;
+  } else if (is(Tag::OIhw16i16o, 16) || is(Tag::OIhw8i8o, 8)) {
     p.tiles = pass == Pass::Forward ? Tiles::Forward : Tiles::Gradient;
-  if (pass != Pass::Input) return;
-  p.input_major = is(memory::format_tag::IOhw16o16i);
-  if (p.input_major || is(memory::format_tag::OIhw16o16i)) p.tiles = Tiles::Input;
+  }
 }
 
-/// A weight of y × x channels and `taps` taps, in rows and in tiles.
+/// A weight of y × x channels and `taps` taps, in rows and in tiles of kSide × kSide channels.
 struct TiledWeight {
   float* rows;   ///< (y, x, taps)
-  float* tiles;  ///< (y / 16, x / 16, taps, 16, 16), the first two turned round if input_major
+  float* tiles;  ///< (y / kSide, x / kSide, taps, kSide, kSide), the first two turned round if input_major
   std::int64_t y, x, taps;
   bool input_major;
 
-  /// Calls body(tile, rows, room) for each group of 16 × 16 channels; room has a group's size.
-  template <class F>
+  /// Calls body(tile, rows, room) for each group of kSide × kSide channels; room has a group's size.
+  template <std::int64_t kSide, class F>
   void each(F&& body) const {
-    const std::int64_t size = kTile * kTile * taps, across = x / kTile;
-    parallel_for(0, y / kTile, std::max<std::int64_t>(1, kTileGrain / taps), [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t size = kSide * kSide * taps, across = x / kSide;
+    const std::int64_t grain = std::max<std::int64_t>(1, kTileGrain / kSide / taps);
+    parallel_for(0, y / kSide, grain, [&](std::int64_t begin, std::int64_t end) {
       const cpu::HostBuffer<float> room(size);
       for (; begin < end; ++begin)
         for (std::int64_t i = 0; i < across; ++i) {
-          const std::int64_t at = input_major ? i * (y / kTile) + begin : begin * across + i;
-          body(tiles + at * size, rows + (begin * kTile * x + i * kTile) * taps, room.data());
+          const std::int64_t at = input_major ? i * (y / kSide) + begin : begin * across + i;
+          body(tiles + at * size, rows + (begin * kSide * x + i * kSide) * taps, room.data());
         }
     });
   }
 };
 
-/// Rows (a, b) of 16 to rows (b, a).
+/// Rows (a, b) of kSide to rows (b, a).
+template <std::int64_t kSide>
 void swap_rows(float* to, const float* from, std::int64_t a, std::int64_t b) {
   for (std::int64_t i = 0; i < a; ++i)
     for (std::int64_t j = 0; j < b; ++j)
-      std::memcpy(to + (j * a + i) * kTile, from + (i * b + j) * kTile, kTile * sizeof(float));
+      std::memcpy(to + (j * a + i) * kSide, from + (i * b + j) * kSide, kSide * sizeof(float));
 }
 
-/// From tiles of 16 x by 16 y, which are lost if the rows are to be added to.
+/// From tiles of kSide x by kSide y, which are lost if the rows are to be added to.
+template <std::int64_t kSide>
 void rows_from_tiles(const TiledWeight& w, bool accumulate) {
   const auto transpose = cpu::block_ops().transpose[2];
-  const std::int64_t row = w.x * w.taps, part = kTile * w.taps;
-  w.each([&](float* tile, float* rows, float* room) {
-    if (w.taps > 1) swap_rows(room, tile, w.taps, kTile);
+  const std::int64_t row = w.x * w.taps, part = kSide * w.taps;
+  w.each<kSide>([&](float* tile, float* rows, float* room) {
+    if (w.taps > 1) swap_rows<kSide>(room, tile, w.taps, kSide);
     const float* const from = w.taps > 1 ? room : tile;
-    if (!accumulate) return transpose(rows, row, from, kTile, part, kTile, false);
+    if (!accumulate) return transpose(rows, row, from, kSide, part, kSide, false);
     float* const turned = w.taps > 1 ? tile : room;
-    transpose(turned, part, from, kTile, part, kTile, false);
-    for (std::int64_t r = 0; r < kTile; ++r)
+    transpose(turned, part, from, kSide, part, kSide, false);
+    for (std::int64_t r = 0; r < kSide; ++r)
       for (std::int64_t i = 0; i < part; ++i) rows[r * row + i] += turned[r * part + i];
   });
 }
 
-/// To tiles of 16 x by 16 y.
+/// To tiles of kSide x by kSide y.
+template <std::int64_t kSide>
 void forward_tiles_from_rows(const TiledWeight& w) {
   const auto transpose = cpu::block_ops().transpose[2];
-  w.each([&](float* tile, const float* rows, float* room) {
-    transpose(w.taps > 1 ? room : tile, kTile, rows, w.x * w.taps, kTile, kTile * w.taps, false);
-    if (w.taps > 1) swap_rows(tile, room, kTile, w.taps);
+  w.each<kSide>([&](float* tile, const float* rows, float* room) {
+    transpose(w.taps > 1 ? room : tile, kSide, rows, w.x * w.taps, kSide, kSide * w.taps, false);
+    if (w.taps > 1) swap_rows<kSide>(tile, room, kSide, w.taps);
   });
 }
 
-/// To tiles of 16 y by 16 x.
+/// To tiles of kSide y by kSide x.
+template <std::int64_t kSide>
 void input_tiles_from_rows(const TiledWeight& w) {
   const auto transpose = cpu::block_ops().transpose[2];
-  w.each([&](float* tile, const float* rows, float* room) {
+  w.each<kSide>([&](float* tile, const float* rows, float* room) {
     if (w.taps == 1) {
-      for (std::int64_t r = 0; r < kTile; ++r) std::memcpy(tile + r * kTile, rows + r * w.x, kTile * sizeof(float));
+      for (std::int64_t r = 0; r < kSide; ++r) std::memcpy(tile + r * kSide, rows + r * w.x, kSide * sizeof(float));
       return;
     }
-    transpose(room, kTile, rows, w.x * w.taps, kTile, kTile * w.taps, false);
+    transpose(room, kSide, rows, w.x * w.taps, kSide, kSide * w.taps, false);
     for (std::int64_t t = 0; t < w.taps; ++t)
-      transpose(tile + t * kTile * kTile, kTile, room + t * kTile, w.taps * kTile, kTile, kTile, false);
+      transpose(tile + t * kSide * kSide, kSide, room + t * kSide, w.taps * kSide, kSide, kSide, false);
   });
 }
 
@@ -370,8 +382,10 @@ TiledWeight tiled(const Primitive& p, const ConvCall& call, void* tiles) {
 
 /// Writes the weight in the primitive's order.
 void reorder_weight(dnnl::stream& stream, const Primitive& p, const ConvCall& call, const memory& to) {
-  if (p.tiles == Tiles::Forward) return forward_tiles_from_rows(tiled(p, call, to.get_data_handle()));
-  if (p.tiles == Tiles::Input) return input_tiles_from_rows(tiled(p, call, to.get_data_handle()));
+  const bool narrow = p.side == 8;
+  const auto weight = [&] { return tiled(p, call, to.get_data_handle()); };
+  if (p.tiles == Tiles::Forward) return (narrow ? forward_tiles_from_rows<8> : forward_tiles_from_rows<16>)(weight());
+  if (p.tiles == Tiles::Input) return (narrow ? input_tiles_from_rows<8> : input_tiles_from_rows<16>)(weight());
   move(stream, p.in_w, memory(p.given_w, cpu_engine(), call.w.data), to);
 }
 
@@ -409,7 +423,8 @@ void execute_weight(dnnl::stream& stream, const Primitive& p, const ConvCall& ca
   arguments.emplace(DNNL_ARG_DIFF_WEIGHTS, w.get());
   p.run.execute(stream, arguments);
   if (p.tiles == Tiles::Gradient)
-    rows_from_tiles(tiled(p, call, w.get().get_data_handle()), call.accumulate);
+    (p.side == 8 ? rows_from_tiles<8> : rows_from_tiles<16>)(tiled(p, call, w.get().get_data_handle()),
+                                                             call.accumulate);
   else
     move(stream, p.out, w.get(), memory(p.given_w, cpu_engine(), call.w.data));
 }

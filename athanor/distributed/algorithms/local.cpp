@@ -51,7 +51,7 @@ void LocalCollectives::broadcast(const Call& call, Span data, int root) {
     const std::size_t now = std::min(piece, bytes - offset);
     const std::uint64_t step = arena_.next_step();
     if (sends) {
-      std::memcpy(arena_.room(root, arena_.claim_room(call)), bytes_of(data) + offset, now);
+      stager_.copy(arena_.room(root, arena_.claim_room(call)), bytes_of(data) + offset, now);
       arena_.publish(step, call);
     } else {
       const int room = arena_.next_room();
@@ -74,7 +74,7 @@ void LocalCollectives::reduce(const Call& call, Span data, const Reduction& redu
     const std::uint64_t step = arena_.next_step();
     if (arena_.me() != root) {
       const int room = arena_.claim_room(call);
-      cpu::copy_bytes(arena_.room(arena_.me(), room), bytes_of(data) + offset, now);
+      stager_.copy(arena_.room(arena_.me(), room), bytes_of(data) + offset, now);
       arena_.publish(step, call);
     } else {
       const int room = arena_.next_room();
@@ -99,7 +99,7 @@ void LocalCollectives::all_gather(const Call& call, Parts out, Span in) {
     const std::uint64_t step = arena_.next_step();
     const std::size_t mine = piece_of(bytes, offset, kPiece);
     const int room = arena_.claim_room(call);
-    if (mine > 0) std::memcpy(arena_.room(me, room), bytes_of(in) + offset, mine);
+    if (mine > 0) stager_.copy(arena_.room(me, room), bytes_of(in) + offset, mine);
     arena_.publish(step, call);
     if (offset == 0) copy_own(out[static_cast<std::size_t>(me)], in, stream);
     for (int k = 1; k < n; ++k) {
@@ -125,7 +125,7 @@ void LocalCollectives::gather(const Call& call, Parts out, Span in, int root) {
     const std::size_t now = std::min(kPiece, bytes - offset);
     if (me != root) {
       const int room = arena_.claim_room(call);
-      if (now > 0) std::memcpy(arena_.room(me, room), bytes_of(in) + offset, now);
+      if (now > 0) stager_.copy(arena_.room(me, room), bytes_of(in) + offset, now);
       arena_.publish(step, call);
     } else {
       const int room = arena_.next_room();
@@ -154,8 +154,8 @@ void LocalCollectives::scatter(const Call& call, Span out, Parts in, int root) {
       char* room = arena_.room(me, arena_.claim_room(call));
       for (int place = 0; place < n; ++place)
         if (place != me && now > 0)
-          std::memcpy(room + static_cast<std::size_t>(place) * piece,
-                      bytes_of(in[static_cast<std::size_t>(place)]) + offset, now);
+          stager_.copy(room + static_cast<std::size_t>(place) * piece,
+                       bytes_of(in[static_cast<std::size_t>(place)]) + offset, now);
       arena_.publish(step, call);
       if (offset == 0) copy_own(out, in[static_cast<std::size_t>(me)], false);
     } else {
@@ -184,7 +184,7 @@ void LocalCollectives::reduce_scatter(const Call& call, Span out, Parts in, cons
       const int place = (me + k) % n;
       const Span& from = in[static_cast<std::size_t>(place)];
       if (const std::size_t now = piece_of(from.bytes(), offset, piece); now > 0)
-        std::memcpy(arena_.room(me, room) + static_cast<std::size_t>(place) * piece, bytes_of(from) + offset, now);
+        stager_.copy(arena_.room(me, room) + static_cast<std::size_t>(place) * piece, bytes_of(from) + offset, now);
     }
     arena_.publish(step, call);
     arena_.await_all(step, call);
@@ -238,7 +238,7 @@ void LocalCollectives::all_to_all(const Call& call, Parts out, Parts in) {
       const int place = (me + k) % n;
       const Span& from = in[static_cast<std::size_t>(place)];
       if (const std::size_t now = piece_of(from.bytes(), offset, piece); now > 0)
-        std::memcpy(arena_.room(me, room) + static_cast<std::size_t>(place) * piece, bytes_of(from) + offset, now);
+        stager_.copy(arena_.room(me, room) + static_cast<std::size_t>(place) * piece, bytes_of(from) + offset, now);
     }
     arena_.publish(step, call);
     for (int k = 1; k < n; ++k) {

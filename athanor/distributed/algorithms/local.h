@@ -6,6 +6,7 @@
 
 #include "athanor/distributed/algorithms/reduction.h"
 #include "athanor/distributed/transport/peer_memory.h"
+#include "athanor/distributed/transport/stager.h"
 
 namespace athanor::distributed {
 
@@ -63,6 +64,7 @@ class LocalCollectives {
 
   Arena arena_;
   PeerMemory peers_;
+  Stager stager_;
   std::vector<char> scratch_;
   std::vector<std::weak_ptr<Shared>> shared_;
   std::uint64_t last_shared_ = 0;

@@ -10,9 +10,15 @@ namespace athanor::distributed {
 namespace {
 
 constexpr std::size_t kOnePhase = std::size_t{256} << 10;  // bytes that a rank reads
+// What a rank adds up of a chunk: in its second cache, together with what it reads for it.
+constexpr std::size_t kChunkShare = std::size_t{256} << 10;
+constexpr std::size_t kSumBlock = std::size_t{32} << 10;  // passed on while it is in the first cache
 constexpr int kFewRanks = 16;
 // Staged sums of less are in the caches all the time.
 constexpr std::size_t kDirectAllReduce = std::size_t{4} << 20;
+
+// To read another's memory takes a call for every few pages, which costs more than staging where that is done well.
+bool staging_is_slow() { return !Stager::bypassing_may_pay(); }
 
 // A list of one pointer per rank, without an allocation where ranks are few.
 class Sources {
@@ -36,7 +42,7 @@ void LocalCollectives::all_reduce(const Call& call, Span data, const Reduction& 
   if (bytes * static_cast<std::size_t>(arena_.ranks() - 1) <= kOnePhase)
     return one_phase_all_reduce(call, data, reduction);
   if (last_shared_ > 0 && in_place_all_reduce(call, data, reduction)) return;
-  if (bytes >= kDirectAllReduce && direct(bytes)) return direct_all_reduce(call, data, reduction);
+  if (bytes >= kDirectAllReduce && staging_is_slow() && direct(bytes)) return direct_all_reduce(call, data, reduction);
   two_phase_all_reduce(call, data, reduction);
 }
 
@@ -56,7 +62,7 @@ void LocalCollectives::one_phase_all_reduce(const Call& call, Span data, const R
   const int n = arena_.ranks(), me = arena_.me();
   const std::uint64_t step = arena_.next_step();
   const int room = arena_.claim_room(call);
-  std::memcpy(arena_.room(me, room), data.data, data.bytes());
+  stager_.copy(arena_.room(me, room), data.data, data.bytes());
   arena_.publish(step, call);
   Sources in(n);
   for (int place = 0; place < n; ++place) {
@@ -72,7 +78,8 @@ void LocalCollectives::two_phase_all_reduce(const Call& call, Span data, const R
   const int n = arena_.ranks(), me = arena_.me();
   const std::size_t bytes = data.bytes(), item = item_size(data.dtype);
   // As few as there can be, all alike but for the last.
-  const std::size_t fewest = (bytes + Arena::kRoom - 1) / Arena::kRoom;
+  const std::size_t most = std::min(Arena::kRoom, kChunkShare * static_cast<std::size_t>(n));
+  const std::size_t fewest = (bytes + most - 1) / most;
   const std::size_t chunk = ((bytes + fewest - 1) / fewest + 63) / 64 * 64;
   const std::size_t chunks = (bytes + chunk - 1) / chunk;
   const bool stream = bytes > kBeyondCache;
@@ -93,7 +100,7 @@ void LocalCollectives::two_phase_all_reduce(const Call& call, Span data, const R
     for (int place = 0; place < n; ++place) {
       const Share share = share_of(k, place);
       if (place != me && share.size > 0)
-        std::memcpy(arena_.room(me, room) + share.begin, base + k * chunk + share.begin, share.size);
+        stager_.copy(arena_.room(me, room) + share.begin, base + k * chunk + share.begin, share.size);
     }
     room_of[k % 2] = room;
     copied[k % 2] = arena_.next_step();
@@ -104,12 +111,16 @@ void LocalCollectives::two_phase_all_reduce(const Call& call, Span data, const R
     const int room = room_of[k % 2];
     arena_.await_all(copied[k % 2], call);
     char* own = base + k * chunk + share.begin;
-    for (int place = 0; place < n; ++place) in[place] = place == me ? own : arena_.room(place, room) + share.begin;
     char* sum = arena_.room(me, room) + share.begin;
-    reduction(sum, in.data(), n, static_cast<std::int64_t>(share.size / item));
+    for (std::size_t done = 0; done < share.size; done += kSumBlock) {
+      const std::size_t now = std::min(kSumBlock, share.size - done);
+      for (int place = 0; place < n; ++place)
+        in[place] = (place == me ? own : arena_.room(place, room) + share.begin) + done;
+      reduction(own + done, in.data(), n, static_cast<std::int64_t>(now / item));
+      stager_.copy(sum + done, own + done, now);
+    }
     added[k % 2] = arena_.next_step();
     arena_.publish(added[k % 2], call);
-    cpu::copy_bytes(own, sum, share.size, stream);
   };
   const auto copy_out = [&](std::size_t k) {
     for (int i = 1; i < n; ++i) {

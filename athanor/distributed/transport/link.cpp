@@ -25,7 +25,7 @@ std::size_t RingLink::write_some(const char* data, std::size_t size) {
     const std::size_t at = written % capacity_;
     const std::size_t now = std::min({size - done, room, capacity_ - at, kPiece});
     if (now == 0) break;
-    std::memcpy(out_data_ + at, data + done, now);
+    stager_.copy(out_data_ + at, data + done, now);
     written += now;
     done += now;
     out_->written.store(written, std::memory_order_release);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "athanor/distributed/net/socket.h"
+#include "athanor/distributed/transport/stager.h"
 
 namespace athanor::distributed {
 
@@ -40,6 +41,7 @@ class RingLink {
   RingState *out_, *in_;
   char *out_data_, *in_data_;
   std::size_t capacity_;
+  Stager stager_;
 };
 
 /// One TCP connection, or several between the same two ranks that take turns: what one of them may have on its way at
