@@ -8,7 +8,7 @@
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/copy_blocks.h"
-#include "athanor/device/cpu/simd_targets.h"
+#include "athanor/device/cpu/pointwise_tables.h"
 #include "pointwise_util.h"
 
 namespace athanor {
