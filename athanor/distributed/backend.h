@@ -187,7 +187,7 @@ struct BackendOptions {
   std::vector<int> global_ranks;  ///< of the members, for messages
   std::string group_name;
   std::chrono::milliseconds timeout{0};
-  std::string secret;  ///< of the job; see TCPStoreOptions::secret
+  std::string secret;  ///< of the job, from wherever it came; empty if it has none
 };
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendOptions&)>;
 

@@ -6,6 +6,7 @@
 #include "athanor/base/log.h"
 #include "athanor/distributed/early_use.h"
 #include "athanor/distributed/process_group_impl.h"
+#include "athanor/distributed/store/tcp_store.h"
 #include "athanor/tensor/stream.h"
 
 namespace athanor::distributed {
@@ -40,7 +41,7 @@ std::string host_backend(const std::string& text) {
 }
 
 BackendOptions backend_options(const ProcessGroupOptions& options, const std::shared_ptr<Store>& store,
-                               const std::vector<int>& global_ranks) {
+                               const std::vector<int>& global_ranks, const std::string& secret) {
   BackendOptions wanted;
   wanted.store = std::make_shared<PrefixStore>("backend", store);
   wanted.rank = options.rank;
@@ -48,7 +49,7 @@ BackendOptions backend_options(const ProcessGroupOptions& options, const std::sh
   wanted.global_ranks = global_ranks;
   wanted.group_name = options.name;
   wanted.timeout = options.timeout;
-  wanted.secret = options.secret;
+  wanted.secret = secret;
   return wanted;
 }
 
@@ -240,7 +241,7 @@ ProcessGroup::ProcessGroup(std::shared_ptr<Store> store, const ProcessGroupOptio
       size_(options.size),
       name_(options.name),
       backend_name_(host_backend(options.backend)),
-      secret_(options.secret),
+      secret_(job_secret(options.secret)),
       timeout_(std::min<std::chrono::milliseconds>(options.timeout, std::chrono::hours(876'000))),
       global_ranks_(ranks_or_all(options)) {
   ATHANOR_CHECK_VALUE(size_ >= 1 && rank_ >= 0 && rank_ < size_, "process group '", name_, "': rank ", rank_, " of ",
@@ -250,7 +251,7 @@ ProcessGroup::ProcessGroup(std::shared_ptr<Store> store, const ProcessGroupOptio
   ATHANOR_CHECK_VALUE(store != nullptr, "process group '", name_, "': the store is null");
   store_ = std::make_shared<PrefixStore>(name_, std::move(store));
   if (size_ > 1) agree_on_backend(*store_, backend_name_, rank_, timeout_);
-  const BackendOptions wanted = backend_options(options, store_, global_ranks_);
+  const BackendOptions wanted = backend_options(options, store_, global_ranks_, secret_);
   auto backend = make_backend(backend_name_, wanted);
   auto control = control_for(*backend, wanted, store_);
   impl_ = std::make_unique<Impl>(*this, store_, std::move(backend), std::move(control));

@@ -2,9 +2,9 @@
 #include "distributed/conformance.h"
 
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
 #include "distributed/ranks.h"
+#include "distributed/variables.h"
 
 namespace athanor::distributed {
 namespace {
@@ -13,18 +13,6 @@ struct Setting {
   const char* backend;
   int ranks;
   const char* transport = "auto";
-};
-
-// An environment variable for the length of a scope.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~ScopedVariable() { ::unsetenv(name_); }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
-
- private:
-  const char* name_;
 };
 
 class Conformance : public testing::TestWithParam<Setting> {};

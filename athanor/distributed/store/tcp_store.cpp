@@ -137,10 +137,13 @@ class TCPStore::Call {
   bool done_ = false;
 };
 
+std::string job_secret(const std::string& given) {
+  return given.empty() ? env::text("ATHANOR_JOB_SECRET").value_or("") : given;
+}
+
 TCPStore::TCPStore(std::string host, const TCPStoreOptions& options)
-    : Store(options.timeout), host_(std::move(host)), port_(options.port), secret_(options.secret) {
+    : Store(options.timeout), host_(std::move(host)), port_(options.port), secret_(job_secret(options.secret)) {
   const Deadline deadline = Deadline::after(options.timeout);
-  if (secret_.empty()) secret_ = env::text("ATHANOR_JOB_SECRET").value_or("");
   if (options.is_server) {
     const auto listen = [&] { return make_listener(options); };
     server_ = options.multi_tenant ? TCPStoreServer::shared(port_, secret_, listen)

@@ -14,6 +14,9 @@ namespace athanor::distributed {
 
 class TCPStoreServer;
 
+/// The job's secret: what was given, else ATHANOR_JOB_SECRET, else nothing.
+std::string job_secret(const std::string& given);
+
 struct TCPStoreOptions {
   static constexpr int kDefaultPort = 29500;
   /// Of the server; 0 lets it take a free one (see TCPStore::port).
