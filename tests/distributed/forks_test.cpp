@@ -2,13 +2,16 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "athanor/distributed/error.h"
 #include "athanor/distributed/net/socket.h"
 #include "athanor/distributed/process_group.h"
+#include "athanor/distributed/store/file_store.h"
 #include "athanor/distributed/store/tcp_store.h"
 #include "athanor/ops/tensor.h"
+#include "tests/distributed/helpers.h"
 #include "tests/distributed/processes.h"
 
 namespace athanor::distributed {
@@ -150,6 +153,80 @@ TEST(Forks, AChildMayEndWithTheStoreThatItsParentServes) {
   EXPECT_TRUE(ends[0].good()) << ends[0].error;
   store->set("still", "there");
   EXPECT_EQ(store->get_text("still"), "there");
+}
+
+TEST(Forks, ParentAndChildrenChangeAFileStoreOneAfterTheOther) {
+  const TemporaryFolder folder;
+  FileStore store(folder / "store");
+  store.set("from", "parent");
+  constexpr int kTurns = 300;
+  const auto ends = run_processes(
+      2,
+      [&](int rank) {
+        ATHANOR_CHECK(store.get_text("from") == "parent", "wrong value");
+        for (int i = 0; i < kTurns; ++i) store.add("sum", 1);
+        store.set(athanor::detail::str("child ", rank), "was here");
+      },
+      seconds(60),
+      [&](const std::vector<pid_t>&) {
+        for (int i = 0; i < kTurns; ++i) store.add("sum", 1);
+      });
+  for (const RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.error;
+  EXPECT_EQ(store.add("sum", 0), 3 * kTurns);
+  EXPECT_EQ(store.get_text("child 1"), "was here");
+}
+
+TEST(Forks, AChildThatEndsWithItsParentsFileStoreLeavesItAlone) {
+  const TemporaryFolder folder;
+  auto store = std::make_unique<FileStore>(folder / "store");
+  store->set("still", "there");
+  const auto ends = run_processes(1, [&](int) { store.reset(); });
+  EXPECT_TRUE(ends[0].good()) << ends[0].error;
+  ASSERT_TRUE(std::filesystem::exists(folder / "store"));
+  EXPECT_EQ(FileStore(folder / "store").get_text("still"), "there");
+}
+
+TEST(Forks, AChildKeepsTheFileStoreThatItUses) {
+  const TemporaryFolder folder;
+  auto store = std::make_unique<FileStore>(folder / "store");
+  int turn[2];
+  ASSERT_EQ(::pipe(turn), 0);
+  const auto ends = run_processes(
+      1,
+      [&](int) {
+        store->set("from", "child");
+        ATHANOR_CHECK(::write(turn[1], "1", 1) == 1, "write");
+        // The parent's store ends meanwhile.
+        while (std::filesystem::exists(folder / "go") == false) std::this_thread::yield();
+        ATHANOR_CHECK(store->get_text("from") == "child", "wrong value");
+        store.reset();
+        ATHANOR_CHECK(!std::filesystem::exists(folder / "store"), "the last user should remove the file");
+      },
+      seconds(60),
+      [&](const std::vector<pid_t>&) {
+        char word = 0;
+        EXPECT_EQ(::read(turn[0], &word, 1), 1);
+        store.reset();
+        EXPECT_TRUE(std::filesystem::exists(folder / "store"));
+        std::filesystem::create_directory(folder / "go");
+      });
+  EXPECT_TRUE(ends[0].good()) << ends[0].error;
+  ::close(turn[0]);
+  ::close(turn[1]);
+}
+
+TEST(Forks, AChildIsToldThatItsParentsFileStoreIsGone) {
+  const TemporaryFolder folder;
+  auto store = std::make_unique<FileStore>(folder / "store");
+  const auto ends = run_processes(
+      1,
+      [&](int) {
+        while (std::filesystem::exists(folder / "store")) std::this_thread::yield();
+        store->check({"anything"});
+      },
+      seconds(60), [&](const std::vector<pid_t>&) { store.reset(); });
+  EXPECT_NE(ends[0].error.find("this process was forked, and the file has been removed"), std::string::npos)
+      << ends[0].error;
 }
 
 }  // namespace

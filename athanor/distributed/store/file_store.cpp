@@ -30,6 +30,8 @@ constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 30;
 constexpr off_t kChangeLock = off_t{1} << 60;
 constexpr off_t kAliveLock = kChangeLock + 1;
 
+constexpr const char* kRemoved = "this process was forked, and the file has been removed since, by its last user";
+
 flock range(short type, off_t start) {
   flock lock{};
   lock.l_type = type;
@@ -85,13 +87,20 @@ class FileStore::Lock {
  public:
   Lock(FileStore& store, Deadline until) : store_(store) {
     const Deadline deadline = until.sooner(StoreDeadline::of_this_thread());
+    const bool inherited = store.generation_ != fork_generation();
+    if (inherited) store.leave_parents_file();
     Poll poll;
     while (!try_lock(store.fd_.get(), F_WRLCK, kChangeLock)) {
       if (errno != EAGAIN && errno != EACCES && errno != EINTR) store.broken(error_text(errno));
       if (!poll.pause(deadline)) store.broken("another process holds its lock and does not let go");
     }
     try {
+      if (inherited) {
+        if (!try_lock(store.fd_.get(), F_RDLCK, kAliveLock)) store.broken(error_text(errno));
+        if (removed_or_replaced(store.fd_.get(), store.path_)) store.broken(kRemoved);
+      }
       store.read_new_entries();
+      store.generation_ = fork_generation();
     } catch (...) {
       unlock(store.fd_.get(), kChangeLock);
       throw;
@@ -137,8 +146,22 @@ bool FileStore::open_and_join(Deadline deadline) {
   return true;
 }
 
+// A lock belongs to the open file: as long as parent and child share that, it keeps neither from the other.
+void FileStore::leave_parents_file() {
+  Descriptor own(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  struct stat parents {
+  }, found{};
+  if (!own && errno != ENOENT) broken(detail::str("cannot open: ", error_text(errno)));
+  if (!own || ::fstat(fd_.get(), &parents) != 0 || ::fstat(own.get(), &found) != 0 || parents.st_ino != found.st_ino ||
+      parents.st_dev != found.st_dev)
+    broken(kRemoved);
+  fd_ = std::move(own);
+  values_.clear();
+  read_ = 0;
+}
+
 FileStore::~FileStore() {
-  if (!fd_) return;
+  if (!fd_ || generation_ != fork_generation()) return;
   try {
     const Lock lock(*this, Deadline::after(std::chrono::seconds(5)));
     unlock(fd_.get(), kAliveLock);

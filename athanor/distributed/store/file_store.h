@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "athanor/distributed/net/forks.h"
 #include "athanor/distributed/net/socket.h"
 #include "athanor/distributed/store/store.h"
 
@@ -15,7 +16,8 @@ class FileStore final : public Store {
   /// Opens or creates the file. Each open FileStore holds a shared lock on one byte of it for its life; a file that has
   /// content, but that nobody holds, was left by an earlier job, and throws DistStoreError saying so. The last
   /// FileStore to be destroyed removes the file. Locks are fcntl's open file description locks, which a killed process
-  /// drops.
+  /// drops. A forked child may go on with its parent's: it opens the file for itself when it first uses it, and throws
+  /// DistStoreError if the file has been removed by then; a copy that it never uses changes nothing.
   explicit FileStore(std::string path, std::chrono::milliseconds timeout = kStoreTimeout);
   ~FileStore() override;
 
@@ -36,6 +38,7 @@ class FileStore final : public Store {
 
  private:
   class Lock;
+  void leave_parents_file();
   bool open_and_join(Deadline deadline);
   void read_new_entries();
   void write_entry(char kind, const std::string& key, const Value& value);
@@ -47,6 +50,7 @@ class FileStore final : public Store {
   std::mutex mutex_;
   std::map<std::string, Value> values_;
   std::uint64_t read_ = 0;  // bytes of the log that values_ reflects
+  unsigned generation_ = fork_generation();
 };
 
 }  // namespace athanor::distributed
