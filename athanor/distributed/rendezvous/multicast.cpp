@@ -15,7 +15,6 @@
 #include <optional>
 #include <thread>
 
-#include "athanor/base/env.h"
 #include "athanor/base/hash.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
@@ -47,14 +46,22 @@ struct Announcement {
 constexpr std::uint32_t kMagic = 0x41544d31;  // "ATM1"
 constexpr std::chrono::milliseconds kInterval{100};
 /// A process silent for so long before all were there has died.
-constexpr std::chrono::milliseconds kSilence{5000};
+constexpr std::chrono::milliseconds kSilence{2000};
 
 struct Member {
   std::int32_t rank = -1;
   int port = 0;
   std::string host;
-  Deadline::Clock::time_point heard;
+  Deadline::Clock::time_point first_heard, heard;
 };
+
+// Whether all were alive at one time. A process that died and was started again announces itself twice, but its first
+// life ended before the second began.
+bool all_live(const std::map<std::string, Member>& members) {
+  Deadline::Clock::time_point newest{};
+  for (const auto& [id, member] : members) newest = std::max(newest, member.first_heard);
+  return std::all_of(members.begin(), members.end(), [&](const auto& entry) { return entry.second.heard > newest; });
+}
 
 // A group of IPv4 (239.0.0.0/8, of local meaning) in the place of one of IPv6.
 Address stand_in(const Address& v6) {
@@ -86,7 +93,8 @@ class Meeting {
   void join(const Interface& interface);
   bool leads_nowhere() const;
   Sha256Digest tag_of(Announcement announcement) const;
-  void receive(std::map<std::string, Member>& members);
+  /// True if somebody was heard for the first time.
+  bool receive(std::map<std::string, Member>& members);
   std::string what() const { return str("init_method '", url_.text, "'"); }
 
   const RendezvousUrl& url_;
@@ -103,7 +111,7 @@ Meeting::Meeting(const RendezvousUrl& url, const RendezvousOptions& options, con
     : url_(url), options_(options) {
   std::string reason;
   group_ = resolve_host(group.host, group.port, Deadline::after(std::chrono::seconds(1)), reason).at(0);
-  secret_ = options.secret.empty() ? env::text("ATHANOR_JOB_SECRET").value_or("") : options.secret;
+  secret_ = job_secret(options.secret);
   mine_.magic = htonl(kMagic);
   mine_.world_size = htonl(static_cast<std::uint32_t>(options.world_size));
   mine_.rank = static_cast<std::int32_t>(htonl(static_cast<std::uint32_t>(options.rank)));
@@ -200,7 +208,8 @@ void Meeting::announce() {
   }
 }
 
-void Meeting::receive(std::map<std::string, Member>& members) {
+bool Meeting::receive(std::map<std::string, Member>& members) {
+  bool somebody_new = false;
   while (true) {
     Announcement heard{};
     sockaddr_storage from{};
@@ -208,7 +217,7 @@ void Meeting::receive(std::map<std::string, Member>& members) {
     const ssize_t got =
         ::recvfrom(socket_.get(), &heard, sizeof heard, MSG_TRUNC, reinterpret_cast<sockaddr*>(&from), &length);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return;
+    if (got < 0) return somebody_new;
     if (got != sizeof heard || ntohl(heard.magic) != kMagic) continue;
     Sha256Digest tag;
     std::memcpy(tag.data(), heard.tag, tag.size());
@@ -222,11 +231,16 @@ void Meeting::receive(std::map<std::string, Member>& members) {
     ::getnameinfo(reinterpret_cast<const sockaddr*>(&from), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
     const std::string id(reinterpret_cast<const char*>(heard.id), sizeof heard.id);
     Member& member = members[id];
-    if (member.host.empty()) ATHANOR_LOG(Debug, "multicast: heard a process at ", host, ", ", members.size(), " known");
+    const auto now = Deadline::Clock::now();
+    if (member.host.empty()) {
+      ATHANOR_LOG(Debug, "multicast: heard a process at ", host, ", ", members.size(), " known");
+      member.first_heard = now;
+      somebody_new = true;
+    }
     member.rank = static_cast<std::int32_t>(ntohl(static_cast<std::uint32_t>(heard.rank)));
     member.port = static_cast<int>(ntohl(heard.port));
     if (member.host.empty()) member.host = host;
-    member.heard = Deadline::Clock::now();
+    member.heard = now;
   }
 }
 
@@ -241,12 +255,18 @@ std::string Meeting::listed(const std::map<std::string, Member>& members) {
 std::map<std::string, Member> Meeting::collect(Deadline deadline) {
   std::map<std::string, Member> members;
   const auto world = static_cast<std::size_t>(options_.world_size);
+  Deadline next = Deadline::after(std::chrono::milliseconds(0));
   while (true) {
-    announce();
-    static_cast<void>(wait_for(socket_.get(), POLLIN, deadline.sooner(Deadline::after(kInterval))));
-    receive(members);
-    if (members.size() == world) return members;
-    if (members.size() > world)
+    if (next.expired()) {
+      announce();
+      next = Deadline::after(kInterval);
+    }
+    static_cast<void>(wait_for(socket_.get(), POLLIN, deadline.sooner(next)));
+    // Who has just come need not wait for us.
+    if (receive(members)) next = Deadline::after(std::chrono::milliseconds(0));
+    const bool settled = all_live(members);
+    if (settled && members.size() == world) return members;
+    if (settled && members.size() > world)
       throw DistError(str(what(), ": ", members.size(), " processes announce themselves for a world of ", world,
                           ": too many were started, or another job uses this address with the same group_name"),
                       ATHANOR_WHERE);
