@@ -111,6 +111,17 @@ std::string verdict_or_why(const ProcessGroup& parent, const ProcessGroupOptions
   }
 }
 
+// When all have read that they agree, only the list stays, for a rank that comes late with another one.
+void forget_agreement(Store& store, const std::string& key, int me, int size) noexcept {
+  try {
+    const StoreDeadline limit(Deadline::after(std::chrono::seconds(1)));
+    store.delete_key(str(key, "came/", me));
+    if (store.add(key + "read", 1) < size) return;
+    for (const char* name : {"came", "verdict", "read"}) store.delete_key(key + name);
+  } catch (const std::exception&) {  // making the group will tell what is wrong with the store
+  }
+}
+
 // Two members with different ideas of a group would wait for ranks that never come: each shows its list, and all learn
 // whether the lists agree.
 void agree_on_ranks(const ProcessGroup& parent, const ProcessGroupOptions& options) {
@@ -132,6 +143,7 @@ void agree_on_ranks(const ProcessGroup& parent, const ProcessGroupOptions& optio
       verdict = verdict_or_why(parent, options, key);
   }
   if (verdict != "ok") throw DistError(verdict, ATHANOR_WHERE);
+  forget_agreement(store, key, me, options.size);
 }
 
 ProcessGroupPtr make_member(const ProcessGroupPtr& parent, const ProcessGroupOptions& options) {

@@ -18,7 +18,8 @@ void ProcessGroup::Impl::monitored(Call& call, std::chrono::milliseconds patienc
   const Deadline deadline = Deadline::after(patience);
   const std::string key = str("monitored/", monitored_barriers.fetch_add(1) + 1, "/");
   const std::string verdict_key = key + "verdict";
-  store->set(str(key, rank), "here");
+  const std::string here_key = str(key, rank);
+  if (rank != 0) store->set(here_key, "here");
   std::string verdict = "ok";
   if (rank == 0) {
     std::string missing;
@@ -35,7 +36,7 @@ void ProcessGroup::Impl::monitored(Call& call, std::chrono::milliseconds patienc
               " ms", wait_all_ranks ? "" : " (the first that is missing)", ", at ",
               std::string_view(call.where.file_name()).substr(std::string_view(call.where.file_name()).rfind('/') + 1),
               ":", call.where.line());
-    store->set(verdict_key, verdict);
+    if (size > 1) store->set(verdict_key, verdict);
   } else {
     // Rank 0's verdict comes a little after its own deadline.
     constexpr std::chrono::milliseconds kGrace{1000};
@@ -47,6 +48,19 @@ void ProcessGroup::Impl::monitored(Call& call, std::chrono::milliseconds patienc
     }
   }
   if (verdict != "ok") throw DistError(verdict, ATHANOR_WHERE);
+  if (rank != 0) forget_barrier(key, here_key);
+}
+
+// After a barrier that failed everything stays: who comes late must find out.
+void ProcessGroup::Impl::forget_barrier(const std::string& key, const std::string& here_key) noexcept {
+  try {
+    const StoreDeadline limit(Deadline::after(std::chrono::seconds(1)));
+    store->delete_key(here_key);
+    if (store->add(key + "read", 1) < size - 1) return;
+    store->delete_key(key + "verdict");
+    store->delete_key(key + "read");
+  } catch (const std::exception&) {  // rank 0 may have served the store and be gone, which ends its growth
+  }
 }
 
 }  // namespace athanor::distributed

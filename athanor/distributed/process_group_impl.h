@@ -89,6 +89,7 @@ struct ProcessGroup::Impl {
   /// In a handler: what the control channel knows of why the backend failed; nothing if there is none.
   std::string why_failed() const;
   void monitored(Call& call, std::chrono::milliseconds patience, bool wait_all_ranks);
+  void forget_barrier(const std::string& key, const std::string& here_key) noexcept;
   void abort(const std::string& reason) noexcept;
   static std::uint64_t mix(std::uint64_t h, std::uint64_t value) {
     h = (h ^ value) * 0x9e3779b97f4a7c15u;

@@ -5,10 +5,12 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <thread>
 
 #include "athanor/distributed/collectives.h"
 #include "athanor/distributed/spawn.h"
 #include "athanor/distributed/store/tcp_store.h"
+#include "distributed/forwarding_store.h"
 #include "distributed/ranks.h"
 #include "tests/distributed/processes.h"
 
@@ -270,6 +272,68 @@ TEST(MonitoredBarrier, NamesWhoDidNotCome) {
       barrier();
     }
   });
+}
+
+TEST(MonitoredBarrier, LeavesNothingInTheStore) {
+  for (const int size : {1, 3})
+    in_processes(size, [](int) {
+      Store& store = *default_group()->store();
+      barrier();
+      const std::int64_t before = store.num_keys();
+      barrier();
+      for (int i = 0; i < 20; ++i) monitored_barrier();
+      barrier();
+      const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+      while (store.num_keys() > before && !deadline.expired()) std::this_thread::yield();
+      const std::int64_t left = store.num_keys();
+      barrier();
+      ATHANOR_CHECK(left == before, left, " keys after, ", before, " before");
+    });
+}
+
+TEST(Groups, LeaveNoTraceOfTheirAgreementButTheRanks) {
+  in_processes(3, [](int rank) {
+    new_group();
+    new_group({0, 1});
+    for (const char* name : {"group/1", "group/2"}) {
+      Store& store = *default_group()->store();
+      const std::string key = athanor::detail::str("groups/", name, "/");
+      const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+      const auto some = [&] {
+        return store.check({key + "verdict"}) || store.check({key + "came"}) || store.check({key + "read"}) ||
+               store.check({athanor::detail::str(key, "came/", rank)});
+      };
+      while (some() && !deadline.expired()) std::this_thread::yield();
+      REQUIRE(!some());
+      store.wait({key + "ranks"}, std::chrono::seconds(10));
+    }
+    barrier();
+  });
+}
+
+TEST(DefaultGroup, MeetsInAStoreThatTheUserMade) {
+  TCPStoreOptions server;
+  server.port = 0;
+  server.is_server = true;
+  const TCPStore store("127.0.0.1", server);
+  const auto ends = run_processes(2, [&](int rank) {
+    TCPStoreOptions client;
+    client.port = store.port();
+    InitOptions options;
+    options.store = std::make_shared<ForwardingStore>(std::make_shared<TCPStore>("127.0.0.1", client));
+    options.rank = rank;
+    options.world_size = 2;
+    options.timeout = std::chrono::seconds(20);
+    init_process_group(options);
+    const Tensor sum = ones({3});
+    all_reduce(sum);
+    REQUIRE(sum.sum().item<float>() == 6);
+    monitored_barrier();
+    const ProcessGroupPtr one = new_group({1});
+    REQUIRE(get_rank(one) == (rank == 1 ? 0 : -1));
+    destroy_process_group();
+  });
+  for (const RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.error;
 }
 
 TEST(BatchIsendIrecv, ExchangesInWhateverOrderItIsListed) {
