@@ -3,11 +3,14 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <random>
 #include <sstream>
 
 #include "athanor/base/env.h"
@@ -89,6 +92,21 @@ std::vector<Address> reachable_addresses(int port) {
     found.push_back(address);
   }
   return found;
+}
+
+std::string random_name() {
+  std::random_device random;
+  std::ostringstream text;
+  for (int i = 0; i < 4; ++i) text << std::hex << random() << (i < 3 ? "-" : "");
+  return text.str();
+}
+
+std::string network_key(const std::string& boot_id) {
+  std::string boot;
+  std::ifstream(boot_id) >> boot;
+  struct stat info {};
+  if (boot.empty() || ::stat("/proc/self/ns/net", &info) != 0) return "unknown/" + random_name();
+  return detail::str(boot, "/", static_cast<std::uint64_t>(info.st_ino));
 }
 
 }  // namespace athanor::distributed

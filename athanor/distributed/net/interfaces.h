@@ -23,4 +23,12 @@ std::vector<Interface> usable_interfaces();
 /// loopback and link-local ones.
 std::vector<Address> reachable_addresses(int port);
 
+/// Processes with the same one have one network: each reaches the other over loopback and abstract unix sockets, unless
+/// their machines are copies of one. `boot_id`: the file that tells this boot from all others. A process that cannot
+/// read it, or its network's number, gets a key like no other.
+std::string network_key(const std::string& boot_id = "/proc/sys/kernel/random/boot_id");
+
+/// 128 random bits in hexadecimal.
+std::string random_name();
+
 }  // namespace athanor::distributed

@@ -216,8 +216,8 @@ Socket Greeter::call(std::vector<Address> addresses, int to, Line line, int inde
       throw DistNetworkError(str(lost, " while rank ", rank_, " tried to reach rank ", to, ": ", tried), ATHANOR_WHERE);
     // An abstract address ends with its process.
     if (refused && addresses.size() == 1 && addresses[0].family() == AF_UNIX)
-      throw DistNetworkError(str("rank ", to, " is gone: nobody listens where rank ", rank_, " was to find it"),
-                             ATHANOR_WHERE);
+      throw NobodyListens(str("rank ", to, " is gone: nobody listens where rank ", rank_, " was to find it"),
+                          ATHANOR_WHERE);
     waiting_(to);
     check_interrupt();
     std::this_thread::sleep_for(std::min(pause, deadline.remaining()));

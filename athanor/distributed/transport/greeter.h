@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "athanor/base/hash.h"
+#include "athanor/distributed/error.h"
 #include "athanor/distributed/net/socket.h"
 
 namespace athanor::distributed {
@@ -24,6 +25,12 @@ inline constexpr std::chrono::milliseconds kLook{50};
 
 /// What a connection between two ranks is for. Streams are numbered from `Stream` on.
 enum class Line : std::uint32_t { Control, Messages, Descriptors, Stream };
+
+/// Of a unix address, which ends with its process.
+class NobodyListens : public DistNetworkError {
+ public:
+  using DistNetworkError::DistNetworkError;
+};
 
 class Greeter {
  public:
@@ -41,7 +48,7 @@ class Greeter {
   /// when a rank is lost.
   Socket take(int from, Line line, int index, Deadline deadline);
   /// Connects to rank `to`, which listens at one of the addresses, and keeps trying until the deadline, or until a rank
-  /// is lost: `to` itself if nobody listens at its unix address any more.
+  /// is lost. Throws NobodyListens if the one address is a unix one and nobody does.
   Socket call(std::vector<Address> addresses, int to, Line line, int index, Deadline deadline) const;
 
  private:

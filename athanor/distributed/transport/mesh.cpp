@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "athanor/base/interrupt.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/flight_recorder.h"
 
@@ -19,6 +20,7 @@ constexpr std::uint32_t kAbort = 1, kGoodbye = 2, kNote = 3, kWait = 4, kState =
 // A state that was told so long ago belongs to another question.
 constexpr std::chrono::seconds kStateFresh{5};
 constexpr std::size_t kLongestReason = 4096;
+constexpr std::size_t kMostUnsent = 4 * kLongestReason;
 constexpr const char* kNoMatch = "the ranks' calls do not match: ";
 
 std::string frame(std::uint32_t kind, std::string text) {
@@ -27,16 +29,47 @@ std::string frame(std::uint32_t kind, std::string text) {
   return std::string(reinterpret_cast<const char*>(head), sizeof head) + text;
 }
 
-// Control frames are small and rare: what does not fit into the socket's buffer at once is not worth waiting for.
-void send_now(const Socket& socket, const std::string& bytes) noexcept {
-  if (socket) static_cast<void>(!::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
-}
-
 }  // namespace
 
 std::string Mesh::rank_text(int rank) const {
   const int global = global_ranks_.empty() ? rank : global_ranks_[static_cast<std::size_t>(rank)];
   return global == rank ? str("rank ", rank) : str("rank ", rank, " (global rank ", global, ")");
+}
+
+// Control frames are small and rare: what the other side does not take is not worth waiting for. But a frame that has
+// been begun is finished before the next.
+void Mesh::post(int rank, const std::string& bytes, Post kind) noexcept {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (!peer.control || peer.closed.load(std::memory_order_relaxed)) return;
+  if (kind == Post::IfTaken && peer.unsent.size() > kMostUnsent) return;
+  try {
+    peer.unsent += bytes;
+  } catch (const std::exception&) {  // no memory for it
+    return;
+  }
+  send_unsent(rank);
+}
+
+void Mesh::send_unsent(int rank) noexcept {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  const bool waited = peer.waits_to_send;
+  while (!peer.unsent.empty()) {
+    const ssize_t sent = ::send(peer.control.fd(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) peer.unsent.clear();
+    if (sent < 0) break;
+    peer.unsent.erase(0, static_cast<std::size_t>(sent));
+  }
+  peer.waits_to_send = !peer.unsent.empty();
+  if (waited != peer.waits_to_send) watch(rank, EPOLL_CTL_MOD);
+}
+
+void Mesh::watch(int rank, int operation) noexcept {
+  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP | (peer.waits_to_send ? EPOLLOUT : 0U);
+  event.data.u32 = static_cast<std::uint32_t>(rank);
+  ::epoll_ctl(controls_.get(), operation, peer.control.fd(), &event);
 }
 
 void Mesh::throw_broken() const {
@@ -52,8 +85,7 @@ void Mesh::abort(const std::string& reason) noexcept {
     broken_.store(true, std::memory_order_release);
     ATHANOR_LOG(Debug, "process group '", name_, "' is broken: ", reason);
     const std::string bytes = frame(kAbort, reason);
-    for (const Peer& peer : peers_)
-      if (!peer.closed.load(std::memory_order_relaxed)) send_now(peer.control, bytes);
+    for (int r = 0; r < size_; ++r) post(r, bytes, Post::Always);
   }
   ring(rank_, Bell::Collective);
   ring(rank_, Bell::Messages);
@@ -75,14 +107,13 @@ void Mesh::say_goodbye() noexcept {
   const std::lock_guard lock(mutex_);
   if (broken_.load(std::memory_order_relaxed)) return;
   const std::string bytes = frame(kGoodbye, failure_);
-  for (const Peer& peer : peers_) send_now(peer.control, bytes);
+  for (int r = 0; r < size_; ++r) post(r, bytes, Post::Always);
 }
 
 void Mesh::tell_all(std::uint32_t kind, const std::string& text) noexcept {
   const std::lock_guard lock(mutex_);
   const std::string bytes = frame(kind, text);
-  for (const Peer& peer : peers_)
-    if (!peer.closed.load(std::memory_order_relaxed)) send_now(peer.control, bytes);
+  for (int r = 0; r < size_; ++r) post(r, bytes);
 }
 
 void Mesh::tell_wait(const std::string& what) noexcept { tell_all(kWait, what); }
@@ -199,6 +230,7 @@ void Mesh::listen_to(int rank) {
   {
     const std::lock_guard lock(mutex_);
     if (peer.closed.load(std::memory_order_relaxed)) return;
+    send_unsent(rank);
     char buffer[1024];
     ssize_t got = 0;
     while ((got = ::recv(peer.control.fd(), buffer, sizeof buffer, MSG_DONTWAIT)) > 0)
@@ -247,7 +279,7 @@ void Mesh::understand(int rank, std::uint32_t kind, const std::string& text) {
     const std::lock_guard lock(mutex_);
     peer.state = text;
     peer.state_fresh = Deadline::after(kStateFresh);
-    if (!own.empty()) send_now(peer.control, own);
+    if (!own.empty()) post(rank, own);
   }
   if (kind == kNote) {
     const std::lock_guard lock(mutex_);
@@ -276,7 +308,7 @@ void Mesh::mismatch(int rank, const Call& call) {
   {
     const std::lock_guard lock(mutex_);
     finding_ = text({});
-    send_now(peers_[static_cast<std::size_t>(rank)].control, frame(kNote, mine));
+    post(rank, frame(kNote, mine));
   }
   // The other rank has, or will have, the same problem, unless it only sends.
   const Deadline deadline = call.deadline.sooner(Deadline::after(std::chrono::seconds(1)));
@@ -324,8 +356,16 @@ void Mesh::hand_descriptor(int rank, int fd, Deadline deadline) {
 }
 
 Descriptor Mesh::take_descriptor(Deadline deadline) {
+  const int leader = local_ranks_.front();
+  pollfd arrival{peers_[static_cast<std::size_t>(leader)].descriptors.fd(), POLLIN, 0};
+  while (::poll(&arrival, 1, 0) == 0 && !deadline.expired()) {
+    const bool woken = sleep(Bell::Collective, {&arrival, 1}, deadline);
+    if (arrival.revents != 0) break;
+    check();
+    if (!woken) check_interrupt();
+  }
   Descriptor fd;
-  with_peer(local_ranks_.front(), [&](Peer& peer) { fd = peer.descriptors.recv_descriptor(deadline); });
+  with_peer(leader, [&](Peer& peer) { fd = peer.descriptors.recv_descriptor(deadline); });
   return fd;
 }
 

@@ -96,7 +96,8 @@ class Mesh final : public StateTalk {
   void look();
   /// Wakes a rank of this host.
   void ring(int rank, Bell bell) noexcept;
-  /// The lowest rank of a host hands a descriptor to another rank there, which takes it with take_descriptor().
+  /// The lowest rank of a host hands a descriptor to another rank there, which takes it with take_descriptor(). That
+  /// waits, and throws when the group is broken, too: who cannot hand over what others wait for aborts.
   void hand_descriptor(int rank, int fd, Deadline deadline);
   Descriptor take_descriptor(Deadline deadline);
 
@@ -118,10 +119,11 @@ class Mesh final : public StateTalk {
     Socket control, messages, descriptors;
     std::vector<Socket> streams;
     Descriptor bells[kNumBells];
-    std::string unread, note, last_words, waits_for, state;
+    std::string unread, unsent, note, last_words, waits_for, state;
     Deadline waits_for_fresh = Deadline::after(std::chrono::milliseconds(0));
     Deadline state_fresh = Deadline::after(std::chrono::milliseconds(0));
     std::atomic<bool> left{false}, closed{false};
+    bool waits_to_send = false;
   };
   struct Card;
 
@@ -129,6 +131,8 @@ class Mesh final : public StateTalk {
   void connect_controls(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
   void share_segment(const BackendOptions& options, SegmentSize segment_size, Deadline deadline);
   std::string exchange_segment(SegmentSize segment_size, Deadline deadline);
+  Socket call_neighbour(Greeter& greeter, const Card& card, int rank, Deadline deadline);
+  bool is_neighbour(int rank) const;
   void note_hosts();
   void connect_streams(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
   std::vector<Store::Value> all_ranks_values(const BackendOptions& options, const std::string& name,
@@ -141,6 +145,10 @@ class Mesh final : public StateTalk {
   void listen_to(int rank);
   void understand(int rank, std::uint32_t kind, const std::string& text);
   std::string note_of(int rank);
+  enum class Post : std::uint8_t { IfTaken, Always };  // the latter for what is said once
+  void post(int rank, const std::string& bytes, Post kind = Post::IfTaken) noexcept;
+  void send_unsent(int rank) noexcept;
+  void watch(int rank, int operation) noexcept;
   void tell_all(std::uint32_t kind, const std::string& text) noexcept;
   [[noreturn]] void throw_broken() const;
 

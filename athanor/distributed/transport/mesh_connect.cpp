@@ -2,11 +2,8 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <random>
 #include <sstream>
 
 #include "athanor/base/env.h"
@@ -23,19 +20,6 @@ namespace {
 
 constexpr int kStreams = 2, kMaxStreams = 16;
 
-std::string boot_id() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  return id.empty() ? "unknown" : id;
-}
-
-// Two processes with the same one reach each other over loopback and abstract unix sockets.
-std::string network_key() {
-  struct stat info {};
-  const bool known = ::stat("/proc/self/ns/net", &info) == 0;
-  return str(boot_id(), "/", known ? static_cast<std::uint64_t>(info.st_ino) : 0);
-}
-
 enum class Wanted : std::uint8_t { Auto, SharedMemory, Tcp };
 Wanted wanted_transport() {
   const std::string text = env::text("ATHANOR_TRANSPORT").value_or("auto");
@@ -43,13 +27,6 @@ Wanted wanted_transport() {
   if (text == "shm") return Wanted::SharedMemory;
   ATHANOR_CHECK_VALUE(text == "tcp", "ATHANOR_TRANSPORT='", text, "': expected auto, shm or tcp");
   return Wanted::Tcp;
-}
-
-std::string random_token() {
-  std::random_device random;
-  std::ostringstream text;
-  for (int i = 0; i < 4; ++i) text << std::hex << random() << (i < 3 ? "-" : "");
-  return text.str();
 }
 
 // A socket closed with something unread takes back what was sent last.
@@ -76,6 +53,12 @@ struct Mesh::Card {
     std::string all = str(network, " ", host, " ", unix_name, " ", token, " ", port, " ", streams);
     for (const Address& address : addresses) all += " " + address.text();
     return all;
+  }
+  // Where a rank with the other card finds this one.
+  std::vector<Address> seen_from(const Card& other) const {
+    std::vector<Address> found = addresses;
+    if (network == other.network) found.insert(found.begin(), loopback(port));
+    return found;
   }
   static Card parse(const std::string& text, int rank) {
     Card card;
@@ -133,13 +116,9 @@ void Mesh::connect(const BackendOptions& options, SegmentSize segment_size) {
     for (const Peer& peer : peers_) discard_input(peer.control);
     throw;
   }
-  for (int r = 0; r < size_; ++r) {
-    if (r == rank_) continue;
-    epoll_event event{};
-    event.events = EPOLLIN | EPOLLRDHUP;
-    event.data.u32 = static_cast<std::uint32_t>(r);
-    ::epoll_ctl(controls_.get(), EPOLL_CTL_ADD, peers_[static_cast<std::size_t>(r)].control.fd(), &event);
-  }
+  const std::lock_guard lock(mutex_);
+  for (int r = 0; r < size_; ++r)
+    if (r != rank_) watch(r, EPOLL_CTL_ADD);
 }
 
 void Mesh::read_cards(const BackendOptions& options, Greeter& greeter, std::vector<Card>& cards, Deadline deadline) {
@@ -148,7 +127,7 @@ void Mesh::read_cards(const BackendOptions& options, Greeter& greeter, std::vect
   mine.network = network_key();
   mine.host = wanted == Wanted::Tcp ? str(mine.network, "/", rank_) : mine.network;
   mine.unix_name = greeter.unix_name();
-  mine.token = random_token();
+  mine.token = random_name();
   mine.port = greeter.port();
   mine.streams = static_cast<int>(env::integer("ATHANOR_TCP_STREAMS", 1, kMaxStreams).value_or(kStreams));
   mine.addresses = reachable_addresses(greeter.port());
@@ -205,18 +184,31 @@ std::string Mesh::lost_ranks_text() {
   return count == 0 ? lost : str(lost, count == 1 ? " is" : " are", " gone, or gave up,");
 }
 
+// To a rank that says to be of this host; nothing if it is of another one: machines started from one snapshot share
+// what tells machines apart. Unlike a rank that has ended, that one listens at its other addresses.
+Socket Mesh::call_neighbour(Greeter& greeter, const Card& card, int rank, Deadline deadline) {
+  try {
+    return greeter.call({Address::abstract_unix(card.unix_name)}, rank, Line::Control, 0, deadline);
+  } catch (const NobodyListens&) {
+    constexpr std::chrono::seconds kPatience{2};
+    bool elsewhere = true;
+    try {
+      Socket::connect(card.seen_from(card), deadline.sooner(Deadline::after(kPatience)));
+    } catch (const DistNetworkError&) {
+      elsewhere = false;
+    }
+    if (!elsewhere) throw;
+  }
+  return {};
+}
+
 void Mesh::connect_controls(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline) {
   const Card& mine = cards[static_cast<std::size_t>(rank_)];
   for (int r = 0; r < rank_; ++r) {
     const Card& card = cards[static_cast<std::size_t>(r)];
     Socket& control = peers_[static_cast<std::size_t>(r)].control;
-    if (card.host == mine.host) {
-      control = greeter.call({Address::abstract_unix(card.unix_name)}, r, Line::Control, 0, deadline);
-    } else {
-      const std::vector<Address> addresses =
-          card.network == mine.network ? std::vector<Address>{loopback(card.port)} : card.addresses;
-      control = greeter.call(addresses, r, Line::Control, 0, deadline);
-    }
+    if (card.host != mine.host || !(control = call_neighbour(greeter, card, r, deadline)))
+      control = greeter.call(card.seen_from(mine), r, Line::Control, 0, deadline);
     ATHANOR_LOG(Debug, "group '", name_, "': connected to ", rank_text(r), " at ", control.peer_text());
   }
   for (int r = rank_ + 1; r < size_; ++r)
@@ -253,6 +245,11 @@ void Mesh::share_segment(const BackendOptions& options, SegmentSize segment_size
   if (local_ranks_.size() == 1) segment_ = Segment();
 }
 
+// Whether what was taken for a rank of this host is one.
+bool Mesh::is_neighbour(int rank) const {
+  return peers_[static_cast<std::size_t>(rank)].control.local_address().family() == AF_UNIX;
+}
+
 std::string Mesh::exchange_segment(SegmentSize segment_size, Deadline deadline) {
   const int leader = local_ranks_.front();
   const std::size_t bytes = segment_size(static_cast<int>(local_ranks_.size()), size_);
@@ -265,8 +262,11 @@ std::string Mesh::exchange_segment(SegmentSize segment_size, Deadline deadline) 
   const int nothing = bells_[0].get();
   const auto with_others = [&](const std::function<void(int, Peer&)>& act) {
     for (const int r : local_ranks_)
-      if (r != rank_) with_peer(r, [&](Peer& peer) { act(r, peer); });
+      if (r != rank_ && is_neighbour(r)) with_peer(r, [&](Peer& peer) { act(r, peer); });
   };
+  for (const int r : local_ranks_)
+    if (r != rank_ && !is_neighbour(r))
+      problem = str(rank_text(r), " is of another machine that is a copy of this one");
   with_others([&](int, Peer& peer) {
     if (rank_ == leader) peer.control.send_descriptor(segment_ ? segment_.fd() : nothing, deadline);
     for (const Descriptor& bell : bells_) peer.control.send_descriptor(bell.get(), deadline);
@@ -303,11 +303,7 @@ void Mesh::note_hosts() {
 }
 
 void Mesh::connect_streams(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline) {
-  const auto addresses_of = [&](int r) {
-    const Card& card = cards[static_cast<std::size_t>(r)];
-    return card.network == cards[static_cast<std::size_t>(rank_)].network ? std::vector<Address>{loopback(card.port)}
-                                                                          : card.addresses;
-  };
+  const Card& mine = cards[static_cast<std::size_t>(rank_)];
   const int leader = local_ranks_.front();
   for (int r = 0; r < size_; ++r) {
     Peer& peer = peers_[static_cast<std::size_t>(r)];
@@ -319,12 +315,11 @@ void Mesh::connect_streams(Greeter& greeter, const std::vector<Card>& cards, Dea
     }
     if (is_local(r)) continue;
     const auto line = [&](Line kind, int index) {
-      return r < rank_ ? greeter.call(addresses_of(r), r, kind, index, deadline)
+      return r < rank_ ? greeter.call(cards[static_cast<std::size_t>(r)].seen_from(mine), r, kind, index, deadline)
                        : greeter.take(r, kind, index, deadline);
     };
     peer.messages = line(Line::Messages, 0);
-    const int streams =
-        std::min(cards[static_cast<std::size_t>(r)].streams, cards[static_cast<std::size_t>(rank_)].streams);
+    const int streams = std::min(cards[static_cast<std::size_t>(r)].streams, mine.streams);
     for (int i = 0; i < streams; ++i) peer.streams.push_back(line(Line::Stream, i));
   }
 }
