@@ -37,32 +37,35 @@ bool is_ended(Socket& socket) {
   return false;
 }
 
-Socket stranger(const Greeter& greeter, const std::string& says) {
-  Socket socket = Socket::connect(door_of(greeter), Deadline::after(seconds(20)));
+std::vector<Address> unix_door_of(const Greeter& greeter) { return {Address::abstract_unix(greeter.unix_name())}; }
+
+Socket stranger(const std::vector<Address>& door, const std::string& says) {
+  Socket socket = Socket::connect(door, Deadline::after(seconds(20)));
   socket.send_all(says.data(), says.size(), Deadline::after(seconds(20)));
   return socket;
 }
 
-TEST(Greeter, LetsRanksInBesideStrangersThatTalkNonsenseOrSayNothing) {
+void expect_to_let_in_beside_strangers(const std::function<std::vector<Address>(const Greeter&)>& door_of) {
   Greeter host(0, 2), guest(1, 2);
   open(host, "key");
   open(guest, "key");
+  const std::vector<Address> door = door_of(host);
   std::mt19937 random(7);
   std::string noise(100'000, '\0');
   for (char& c : noise) c = static_cast<char>(random());
   const std::string magic = "ATHANOR1";
   std::vector<Socket> silent, loud;
-  for (int i = 0; i < 100; ++i) silent.push_back(stranger(host, i % 2 == 0 ? "" : magic));
-  loud.push_back(stranger(host, "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nConnection: keep-alive\r\n\r\n"));
-  loud.push_back(stranger(host, magic + std::string(200, '\xff')));       // a rank there is not
-  loud.push_back(stranger(host, magic + "\1" + std::string(200, '\0')));  // rank 1, without the proof
+  for (int i = 0; i < 100; ++i) silent.push_back(stranger(door, i % 2 == 0 ? "" : magic));
+  loud.push_back(stranger(door, "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nConnection: keep-alive\r\n\r\n"));
+  loud.push_back(stranger(door, magic + std::string(200, '\xff')));       // a rank there is not
+  loud.push_back(stranger(door, magic + "\1" + std::string(200, '\0')));  // rank 1, without the proof
   try {
-    loud.push_back(stranger(host, noise));
+    loud.push_back(stranger(door, noise));
   } catch (const DistNetworkError&) {  // shown out before it had said all
   }
   const Deadline deadline = Deadline::after(seconds(30));
   auto taken = std::async(std::launch::async, [&] { return host.take(1, Line::Stream, 3, deadline); });
-  Socket called = guest.call(door_of(host), 0, Line::Stream, 3, deadline);
+  Socket called = guest.call(door, 0, Line::Stream, 3, deadline);
   Socket kept = taken.get();
   called.send_all("hello", 5, deadline);
   char heard[5];
@@ -70,6 +73,10 @@ TEST(Greeter, LetsRanksInBesideStrangersThatTalkNonsenseOrSayNothing) {
   EXPECT_EQ(std::string(heard, 5), "hello");
   for (Socket& socket : loud) EXPECT_TRUE(is_ended(socket));
 }
+
+TEST(Greeter, LetsRanksInBesideStrangersThatTalkNonsenseOrSayNothing) { expect_to_let_in_beside_strangers(door_of); }
+
+TEST(Greeter, LetsRanksOfItsHostInBesideStrangersAtTheUnixDoor) { expect_to_let_in_beside_strangers(unix_door_of); }
 
 // For its scope the process can have no further file descriptor.
 class NoDescriptorLeft {
