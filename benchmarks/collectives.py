@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Collectives beside those of Open MPI and of PyTorch with Gloo: the same sizes, the same ranks, in turns, so that a busy
-moment of the machine hits all alike. Prints ratios (how many times as fast as the peer) and, for all_reduce, the share of
-the memory's limit; writes build/bench/collectives.json.
+moment of the machine hits all alike. Prints ratios (how many times as fast as the peer): of the mean time of a call and,
+up to 64 KB, of the median (p50); for all_reduce also the share of the memory's limit. Writes build/bench/collectives.json.
 
     benchmarks/collectives.py                      two ranks on this machine
     benchmarks/collectives.py --ranks 4 --sizes 8,4096,65536
@@ -23,9 +23,11 @@ import subprocess
 import sys
 import tempfile
 
+from peer_pythons import named_pythons, version_of
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PEERS = os.path.join(ROOT, "benchmarks", "peers")
-MEDIUM = 1 << 20
+SMALL, MEDIUM = 1 << 16, 1 << 20
 
 
 def parse_arguments():
@@ -132,11 +134,10 @@ def mpi_side(arguments, program: str) -> list:
 
 def torch_interpreters() -> dict:
     found = {}
-    for python in [*filter(None, os.environ.get("ATHANOR_PEER_PYTHON", "").split(":")), "/usr/bin/python3"]:
-        version = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], text=True, capture_output=True,
-                                 check=False).stdout.strip()
+    for python in dict.fromkeys([*named_pythons(), "/usr/bin/python3"]):
+        version = version_of(python, "torch.distributed")
         if version:
-            found[f"gloo (PyTorch {version.split('+')[0]})"] = python
+            found.setdefault(f"gloo (PyTorch {version})", python)
         else:
             print(f"left out: Gloo through {python}, which has no PyTorch")
     return found
@@ -162,43 +163,61 @@ def sides_of(arguments, namespaces) -> dict:
 
 
 def collect(arguments, namespaces) -> dict:
-    """(op, bytes) -> side -> seconds of each turn."""
+    """(op, bytes) -> side -> "seconds" and, where the side tells, "p50" -> those of each turn."""
     sides = sides_of(arguments, namespaces)
-    table = collections.defaultdict(lambda: collections.defaultdict(list))
+    table = collections.defaultdict(dict)
     for turn in range(arguments.rounds):
         for name, run in sides.items():
             for row in run():
-                table[row["op"], row["bytes"]][name].append(row["seconds"])
+                figures = table[row["op"], row["bytes"]].setdefault(name, {})
+                for figure in ("seconds", "p50"):
+                    if figure in row:
+                        figures.setdefault(figure, []).append(row[figure])
         print(f"# turn {turn + 1} of {arguments.rounds} done", file=sys.stderr)
     return table
 
 
-def print_table(table: dict):
-    medians = {key: {side: statistics.median(seconds) for side, seconds in row.items()} for key, row in table.items()}
-    names = sorted({side for row in medians.values() for side in row if not side.startswith("athanor")})
-    print(f"{'op':15} {'bytes':>10} {'athanor us':>11}", *(f"{'x ' + name:>22}" for name in names), "  of the copy limit")
-    for (op, size), row in medians.items():
+def ratio(row: dict, peer: str, side: str, figure: str) -> str:
+    """How many times as fast as the peer the side is, by medians over the turns; "-" where one does not tell."""
+    if figure not in row.get(peer, {}) or figure not in row[side]:
+        return "-"
+    return f"{statistics.median(row[peer][figure]) / statistics.median(row[side][figure]):.2f}"
+
+
+def table_lines(table: dict) -> list:
+    names = sorted({side for row in table.values() for side in row if not side.startswith("athanor")})
+    heads = [f"{'x ' + name:>22} {'p50':>6}" for name in names]
+    lines = [" ".join([f"{'op':15} {'bytes':>10} {'athanor us':>11} {'p50 us':>9}", *heads, "  of the copy limit"])]
+    for (op, size), row in table.items():
         if op == "copy" or "athanor" not in row:
             continue
-        copy = medians.get(("copy", size), {}).get("athanor")
         for side in ("athanor", "athanor, shared buffers"):
             if side not in row:
                 continue
-            ratios = [f"{row[name] / row[side]:.2f}" if name in row else "-" for name in names]
-            share = f"{copy / row[side]:.0%}" if copy and op == "all_reduce" and size >= MEDIUM else ""
+            own = {figure: statistics.median(values) for figure, values in row[side].items()}
+            p50 = f"{own['p50'] * 1e6:.2f}" if size <= SMALL and "p50" in own else ""
+            ratios = [f"{ratio(row, name, side, 'seconds'):>22} "
+                      f"{ratio(row, name, side, 'p50') if size <= SMALL else '':>6}" for name in names]
+            copy = table.get(("copy", size), {}).get("athanor")
+            share = f"{statistics.median(copy['seconds']) / own['seconds']:.0%}" if copy and op == "all_reduce" and \
+                size >= MEDIUM else ""
             label = op if side == "athanor" else op + " shared"
-            print(f"{label:15} {size:>10} {row[side] * 1e6:>11.2f}", *(f"{ratio:>22}" for ratio in ratios), " ", share)
+            lines.append(" ".join([f"{label:15} {size:>10} {own['seconds'] * 1e6:>11.2f} {p50:>9}", *ratios, " ",
+                                   share]).rstrip())
+    return lines
 
 
 def main():
     arguments = parse_arguments()
     with Namespaces() if arguments.network else contextlib.nullcontext() as namespaces:
         table = collect(arguments, namespaces)
-    print_table(table)
+    print("\n".join(table_lines(table)))
     folder = os.path.join(arguments.build, "bench")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "collectives.json"), "w") as file:
-        json.dump([{"op": op, "bytes": size, "seconds": row} for (op, size), row in table.items()], file, indent=1)
+        json.dump([{"op": op, "bytes": size, "seconds": {side: figures["seconds"] for side, figures in row.items()},
+                    "p50": {side: figures["p50"] for side, figures in row.items() if "p50" in figures}}
+                   for (op, size), row in table.items()], file, indent=1)
 
 
 if __name__ == "__main__":

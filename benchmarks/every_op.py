@@ -16,6 +16,7 @@ import os
 import re
 import sys
 
+from peer_pythons import named_pythons
 from sides import Side
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -64,7 +65,7 @@ def main() -> int:
     parser.add_argument("--build", default=os.path.join(HERE, "..", "build"))
     parser.add_argument("--json", help="also write the seconds of all rows to this file")
     args = parser.parse_args()
-    peer = os.environ.get("ATHANOR_PEER_PYTHON", sys.executable).split(os.pathsep)[0]
+    peer = named_pythons(sys.executable)[0]
     ours = os.path.join(args.build, "python-env", "bin", "python3")
     sides = [start("athanor", ours if os.path.exists(ours) else sys.executable, args.build),
              start("torch", peer, args.build)]

@@ -6,7 +6,8 @@ once, from the launcher's start to the last rank's sum and to the launcher's end
 
 `athanor run` with a C++ program, `python -m athanor.distributed.run` and `python -m torch.distributed.run` (which looks
 at its workers every 0.1 s, and every 0.01 s at its fastest) take turns; so do programs that import the package and time
-it. A ratio below 1 says that this library is quicker. PyTorch runs if $ATHANOR_PEER_PYTHON (or python3) has it.
+it. A ratio below 1 says that this library is quicker than the quickest PyTorch of the interpreters that
+ATHANOR_PEER_PYTHON names (colon-separated; otherwise python3).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from peer_pythons import pythons_with
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("ATHANOR_BUILD", os.path.join(HERE, "..", "build")))
@@ -66,17 +69,17 @@ def launch_once(command: list, name: str, ranks: int, done: str) -> tuple:
     return (max(float(line.split()[-1]) for line in lines) - begin if done == "reduced" else float("nan")), whole
 
 
-def launches(own: str, peer: str, program: str, ranks: int) -> list:
+def launches(own: str, peers: dict, program: str, ranks: int) -> list:
     """(name, package, command, what each rank prints) of each way to start `ranks` ranks."""
     ours = ["--nproc-per-node", str(ranks), program, "athanor"]
     result = [("athanor run, C++", "athanor", [os.path.join(BUILD, "bin", "athanor"), "run", "--nproc-per-node", str(ranks),
                                                os.path.join(BUILD, "bin", "launch_worker"), "reduce"], "sum"),
               ("athanor, Python", "athanor", [own, "-m", "athanor.distributed.run", *ours], "reduced")]
-    if peer:
-        torchrun = [peer, "-m", "torch.distributed.run"]
+    for version, python in peers.items():
+        torchrun = [python, "-m", "torch.distributed.run"]
         theirs = [f"--nproc-per-node={ranks}", program, "torch"]
-        result += [("torchrun", "torch", torchrun + theirs, "reduced"),
-                   ("torchrun 0.01 s", "torch", torchrun + ["--monitor-interval=0.01"] + theirs, "reduced")]
+        result += [(f"torchrun {version}", "torch", torchrun + theirs, "reduced"),
+                   (f"torchrun {version}, 0.01 s", "torch", torchrun + ["--monitor-interval=0.01"] + theirs, "reduced")]
     return result
 
 
@@ -86,7 +89,7 @@ def show(what: str, times: dict) -> None:
     for (name, package), values in times.items():
         middle = statistics.median(values)
         ratio = f"   {middle / min(peers):6.3f} of PyTorch's" if peers and package == "athanor" else ""
-        print(f"{what:22} {name:18} {middle:7.3f} s   ({min(values):.3f} to {max(values):.3f}){ratio}")
+        print(f"{what:22} {name:24} {middle:7.3f} s   ({min(values):.3f} to {max(values):.3f}){ratio}")
 
 
 def main() -> None:
@@ -95,14 +98,13 @@ def main() -> None:
     parser.add_argument("--ranks", default="2,8", help="numbers of ranks, by commas")
     args = parser.parse_args()
     own = os.path.join(BUILD, "python-env", "bin", "python")
-    peer = os.environ.get("ATHANOR_PEER_PYTHON", "python3")
-    if subprocess.run([peer, "-c", "import torch"], capture_output=True).returncode != 0:
+    peers = pythons_with("torch", "python3")
+    if not peers:
         print("SKIP: no Python with PyTorch", file=sys.stderr)
-        peer = ""
     imports: dict = {}
     for _ in range(args.rounds):
-        for python, name in [(own, "athanor")] + ([(peer, "torch")] if peer else []):
-            imports.setdefault((name, name), []).append(import_once(python, name))
+        for name, package, python in [("athanor", "athanor", own), *((f"torch {v}", "torch", p) for v, p in peers.items())]:
+            imports.setdefault((name, package), []).append(import_once(python, package))
     show("import", imports)
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "program.py")
@@ -112,7 +114,7 @@ def main() -> None:
             sums: dict = {}
             wholes: dict = {}
             for _ in range(args.rounds):
-                for name, package, command, done in launches(own, peer, program, ranks):
+                for name, package, command, done in launches(own, peers, program, ranks):
                     reduced, whole = launch_once(command, package, ranks, done)
                     wholes.setdefault((name, package), []).append(whole)
                     if reduced == reduced:

@@ -4,9 +4,10 @@
     benchmarks/python_training.py [--rounds 5] [--filter loader]
 
 Both sides run the same code in processes of their own and take turns; a ratio is of the medians of their rounds, above 1
-where this library is faster. PyTorch runs if $ATHANOR_PEER_PYTHON (or python3) has it. In the MNIST row PyTorch's side
-does with an example what torchvision does: a PIL image of the bytes, an array of it, a tensor, normalized. PyTorch's
-process keeps its memory (glibc's thresholds raised), and its steps are the better of both memory layouts.
+where this library is faster. PyTorch is that of the first interpreter in ATHANOR_PEER_PYTHON (colon-separated; otherwise
+python3) that has it. In the MNIST row PyTorch's side does with an example what torchvision does: a PIL image of the bytes,
+an array of it, a tensor, normalized. PyTorch's process keeps its memory (glibc's thresholds raised), and its steps are the
+better of both memory layouts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from peer_pythons import pythons_with
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(HERE, "..", "build")
@@ -241,11 +244,8 @@ def main() -> None:
         return
     own = os.path.join(BUILD, "python-env", "bin", "python")
     processes = {"athanor": start(own if os.path.exists(own) else sys.executable, "athanor")}
-    peer = os.environ.get("ATHANOR_PEER_PYTHON", "python3")
-    if subprocess.run([peer, "-c", "import torch"], capture_output=True, check=False).returncode == 0:
-        processes["torch"] = start(peer, "torch")
-    else:
-        print(f"{peer} has no torch; set ATHANOR_PEER_PYTHON to compare")
+    for python in list(pythons_with("torch", "python3").values())[:1]:
+        processes["torch"] = start(python, "torch")
     print(f"{'row':46} {'athanor /s':>12} {'torch /s':>12} {'ratio':>7}")
     for name in rows(None, True):
         if args.filter not in name:

@@ -20,6 +20,8 @@ import sys
 import tempfile
 import time
 
+from peer_pythons import named_pythons
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TOLERANCE = 0.01
 # Every figure of the training that both programs are told, and its default.
@@ -127,8 +129,8 @@ def train_torch(arguments) -> None:
 def find_torch(named: str) -> str:
     """An interpreter whose PyTorch has scaled_dot_product_attention, or an empty string."""
     probe = "import torch; torch.nn.functional.scaled_dot_product_attention; torch.frombuffer"
-    for python in [named] if named else os.environ.get("ATHANOR_PEER_PYTHON", "").split(":") + [sys.executable]:
-        if python and subprocess.run([python, "-c", probe], capture_output=True, check=False).returncode == 0:
+    for python in [named] if named else named_pythons() + [sys.executable]:
+        if subprocess.run([python, "-c", probe], capture_output=True, check=False).returncode == 0:
             return python
     return ""
 

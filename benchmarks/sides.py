@@ -13,6 +13,8 @@ import sysconfig
 import tempfile
 import time
 
+from peer_pythons import named_pythons
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = os.path.join(HERE, "peers")
 
@@ -173,8 +175,7 @@ class Torch:
 
 def find_torches(named: list) -> list:
     """Every distinct PyTorch of the interpreters named, of ATHANOR_PEER_PYTHON (colon-separated) and of the system."""
-    pythons = named + [p for p in os.environ.get("ATHANOR_PEER_PYTHON", "").split(":") if p]
-    pythons += [sys.executable, "/usr/bin/python3"]
+    pythons = named + named_pythons() + [sys.executable, "/usr/bin/python3"]
     torches, seen, asked = [], set(), set()
     for python in pythons:
         if python in asked or not os.path.exists(python):

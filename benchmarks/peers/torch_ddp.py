@@ -1,8 +1,12 @@
 """PyTorch's side of benchmarks/ddp_mnist.py: one rank of DistributedDataParallel (gloo) on its MNIST example.
 
-    RANK=… WORLD_SIZE=… MASTER_ADDR=… MASTER_PORT=… python torch_ddp.py BATCH
+    RANK=… WORLD_SIZE=… MASTER_ADDR=… MASTER_PORT=… python torch_ddp.py BATCH [SETTING ...]
+    python torch_ddp.py --sgd                        the kinds of SGD that this PyTorch has, in JSON
+
+SETTINGs: channels_last (model and input), static_graph, gradient_as_bucket_view, bucket_cap_mb=N, foreach, fused.
 """
 
+import inspect
 import json
 import sys
 import time
@@ -26,13 +30,43 @@ class ConvNet(nn.Module):
         return F.log_softmax(self.fc2(x), dim=1)
 
 
+def kinds_of_sgd() -> list:
+    """Of foreach and fused, those that work on this PyTorch's CPU."""
+    found = []
+    for kind in ("foreach", "fused"):
+        if kind not in inspect.signature(torch.optim.SGD.__init__).parameters:
+            continue
+        try:
+            parameter = torch.ones(2, requires_grad=True)
+            optimizer = torch.optim.SGD([parameter], 0.1, momentum=0.5, **{kind: True})
+            parameter.sum().backward()
+            optimizer.step()
+        except (RuntimeError, ValueError):
+            continue
+        found.append(kind)
+    return found
+
+
 def main() -> None:
-    batch = int(sys.argv[1])
+    if sys.argv[1] == "--sgd":
+        print(json.dumps(kinds_of_sgd()))
+        return
+    batch, settings = int(sys.argv[1]), sys.argv[2:]
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    net = nn.parallel.DistributedDataParallel(ConvNet(), gradient_as_bucket_view=True)
-    optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.5)
-    x, t = torch.randn(batch, 1, 28, 28), torch.randint(0, 10, (batch,))
+    options, sgd, layout = {}, {}, torch.contiguous_format
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        if name == "channels_last":
+            layout = torch.channels_last
+        elif name in ("foreach", "fused"):
+            sgd[name] = True
+        else:
+            options[name] = int(value) if value else True
+    net = nn.parallel.DistributedDataParallel(ConvNet().to(memory_format=layout), **options)
+    optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.5, **sgd)
+    x = torch.randn(batch, 1, 28, 28).to(memory_format=layout)
+    t = torch.randint(0, 10, (batch,))
 
     def step():
         optimizer.zero_grad()
@@ -42,7 +76,7 @@ def main() -> None:
     for _ in range(10):
         step()
     seconds = []
-    for _ in range(7):
+    for _ in range(9):
         dist.barrier()
         begin = time.perf_counter()
         for _ in range(10):
@@ -56,4 +90,5 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-main()
+if __name__ == "__main__":
+    main()

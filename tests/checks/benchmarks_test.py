@@ -6,10 +6,14 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
 sys.path.insert(0, os.path.join(ROOT, "benchmarks", "peers"))
+import collectives  # noqa: E402
+import ddp_mnist  # noqa: E402
+import peer_pythons  # noqa: E402
 import report  # noqa: E402
 import targets  # noqa: E402
 import torch_protocol  # noqa: E402
@@ -91,6 +95,37 @@ class Verdicts(unittest.TestCase):
         self.addCleanup(known.close)
         for row in ("add.new/1e6", "exp.out/1e8", "sum.first/1e8", "uniform.fill/1e6"):
             self.assertIn(targets.limit_of(row), known.rows)
+
+
+class Peers(unittest.TestCase):
+    def test_several_interpreters_stand_between_colons(self):
+        with mock.patch.dict(os.environ, {"ATHANOR_PEER_PYTHON": f"missing:{sys.executable}::{sys.executable}"}):
+            self.assertEqual(peer_pythons.named_pythons("other"), ["missing", sys.executable])
+            self.assertEqual(list(peer_pythons.pythons_with("json").values()), [sys.executable])
+        with mock.patch.dict(os.environ, {"ATHANOR_PEER_PYTHON": ""}):
+            self.assertEqual(peer_pythons.named_pythons("other"), ["other"])
+            self.assertEqual(peer_pythons.pythons_with("json"), {})
+
+    def test_collectives_have_ratios_of_means_and_of_small_sizes_medians(self):
+        table = {("all_reduce", 8): {"athanor": {"seconds": [2e-6], "p50": [1e-6]},
+                                     "mpi": {"seconds": [4e-6], "p50": [3e-6]}, "gloo": {"seconds": [5e-6]}},
+                 ("all_reduce", 1 << 20): {"athanor": {"seconds": [2e-3], "p50": [1e-3]},
+                                           "mpi": {"seconds": [3e-3], "p50": [9e-3]}}}
+        head, small, large = (line.split() for line in collectives.table_lines(table))
+        self.assertEqual((head.count("p50"), small), (3, ["all_reduce", "8", "2.00", "1.00", "2.50", "-", "2.00", "3.00"]))
+        self.assertEqual(large, ["all_reduce", str(1 << 20), "2000.00", "-", "1.50"])
+
+    def test_data_parallel_is_held_against_its_limit_of_the_same_round_and_the_fastest_peer(self):
+        rates = {"one rank": [50, 60, 70], ddp_mnist.LIMIT: [100, 200, 400], ddp_mnist.OURS: [90, 100, 320],
+                 "PyTorch 2 plain": [30, 25, 80], "PyTorch 2 channels_last": [45, 50, 160]}
+        *_, limit, peer = ddp_mnist.report(rates)
+        self.assertIn("reaches 0.80 of", limit)
+        self.assertTrue(peer.endswith("is 2.00 times the fastest of PyTorch's: PyTorch 2 channels_last"), peer)
+
+    def test_every_setting_of_the_peer_is_a_side_of_its_own(self):
+        ways = ddp_mnist.settings_of(["foreach"])
+        self.assertEqual(len({tuple(way) for way in ways}), len(ways))
+        self.assertIn(["foreach"], ways)
 
 
 class Protocol(unittest.TestCase):
