@@ -288,7 +288,8 @@ void Agent::explain(const Placement& p) {
   for (int i = 0; i < options_.workers; ++i) {
     const int local_rank = options_.first_local_rank + i;
     text += str("  rank ", p.first_rank + i, ": local rank ", local_rank, ", device ",
-                gpus > 0 ? str("cuda:", options_.virtual_local_rank ? 0 : local_rank) : std::string("cpu"), "\n");
+                gpus > 0 ? str("cuda:", options_.virtual_local_rank ? 0 : local_rank) : std::string("cpu"),
+                workers_->cpus(i).empty() ? std::string() : str(", CPUs ", cpu_list_text(workers_->cpus(i))), "\n");
   }
   say(text + "  command: " + command_.text());
 }

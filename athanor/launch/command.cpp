@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "athanor/base/env.h"
 #include "athanor/base/error.h"
+#include "athanor/launch/local_rank_flag.h"
 
 namespace athanor::launch {
 
@@ -45,26 +45,20 @@ std::string find_python() {
   return found;
 }
 
-// Where Python would find a module of the current folder; empty otherwise.
-std::string file_of_module(std::string module) {
-  std::replace(module.begin(), module.end(), '.', '/');
+// Where Python finds a module: in the current folder before anywhere else.
+std::string source_of_module(const std::string& python, const std::string& module) {
+  std::string path = module;
+  std::replace(path.begin(), path.end(), '.', '/');
   for (const char* ending : {".py", "/__main__.py"})
-    if (is_file(module + ending)) return module + ending;
-  return {};
+    if (is_file(path + ending)) return path + ending;
+  return file_of_module(python, module);
 }
 
 }  // namespace
 
-std::string local_rank_spelling(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const bool underscore = text.find("--local_rank") != std::string::npos;
-  const bool dash = text.find("--local-rank") != std::string::npos;
-  return underscore && !dash ? "--local_rank" : "--local-rank";
-}
-
 Command::Command(const LaunchOptions& options) {
   const std::string& name = options.command.front();
+  const bool asked = options.append_local_rank;
   const bool python = options.module || (!options.no_python && name.ends_with(".py"));
   std::string source = name;
   if (python) {
@@ -72,7 +66,7 @@ Command::Command(const LaunchOptions& options) {
     program_.words = {program_.path, "-u"};
     if (options.module) {
       program_.words.emplace_back("-m");
-      source = file_of_module(name);
+      if (asked) source = source_of_module(program_.path, name);
     } else {
       ATHANOR_CHECK_VALUE(::access(name.c_str(), R_OK) == 0, "cannot read the program '", name,
                           "': ", distributed::error_text(errno));
@@ -85,9 +79,9 @@ Command::Command(const LaunchOptions& options) {
     ATHANOR_CHECK_VALUE(can_execute(program_.path), "'", name, "' may not be executed (chmod +x?)");
     program_.words = {program_.path};
   }
-  if (options.append_local_rank) {
+  if (asked) {
     rank_argument_ = program_.words.size();
-    rank_flag_ = local_rank_spelling(source);
+    rank_flag_ = local_rank_flag(source, program_);
   }
   program_.words.insert(program_.words.end(), options.command.begin() + 1, options.command.end());
 }

@@ -24,7 +24,4 @@ class Command {
 /// its own path. Empty if there is none.
 std::string find_program(const std::string& name);
 
-/// "--local_rank" or "--local-rank", whichever the file's text mentions; the latter if it mentions neither or both.
-std::string local_rank_spelling(const std::string& path);
-
 }  // namespace athanor::launch

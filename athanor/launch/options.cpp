@@ -159,7 +159,9 @@ void declare(CLI::App& app, Flags& f, LaunchOptions& o, bool old_launcher) {
       ->check(CLI::IsMember({"null"}));
   list.option("logs-specs", f.logs_specs, "without effect: logs are written in one way, which torchrun calls default")
       ->check(CLI::IsMember({"default"}));
-  list.option("numa-binding", f.numa_binding, "refused: workers run where the agent may")
+  list.option("numa-binding", f.numa_binding,
+              "CPUs a worker may use: its NUMA node's, its socket's, a share of the node's cores of its own "
+              "(exclusive), or those of one last-level cache")
       ->check(CLI::IsMember({"node", "socket", "exclusive", "core-complex"}));
   list.option("print-completion", f.completion, "print what makes a shell complete the flags, and end: bash, zsh, tcsh")
       ->check(CLI::IsMember({"bash", "zsh", "tcsh"}));
@@ -333,9 +335,7 @@ void read_rest(const Flags& f, LaunchOptions& o) {
   const std::string grace =
       !f.shutdown_timeout.empty() ? f.shutdown_timeout : env::text("TORCH_ELASTIC_SHUTDOWN_TIMEOUT").value_or("30");
   o.kill_grace = parse_seconds(grace, "--shutdown-timeout");
-  ATHANOR_CHECK_VALUE(f.numa_binding.empty(), "--numa-binding=", f.numa_binding,
-                      " is not supported: workers run on the processors that the agent may use. Start one agent per "
-                      "NUMA node under numactl, or let the program bind itself");
+  o.numa_binding = numa_binding_of(f.numa_binding).value_or(NumaBinding::None);
   o.out_filters = split_filters(f.out_filters);
   o.err_filters = split_filters(f.err_filters);
   if (!f.logdir.empty()) {

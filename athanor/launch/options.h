@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "athanor/distributed/net/socket.h"
+#include "athanor/launch/affinity.h"
 
 namespace athanor::launch {
 
@@ -68,6 +69,7 @@ struct LaunchOptions {
   std::vector<int> signals;
   Seconds kill_grace{30};
   bool virtual_local_rank = false;
+  NumaBinding numa_binding = NumaBinding::None;
   /// Of agents that a scheduler starts several times on one host: what the others' workers occupy.
   int first_local_rank = 0;
   std::optional<int> local_world_size;

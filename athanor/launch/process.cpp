@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -116,16 +117,23 @@ struct StartRequest {
   char* const* environment;
   int out, err, in;
   pid_t agent;
+  const cpu_set_t* cpus;  // nullptr: the agent's
 };
 
 // Shares the parent's memory until it executes the program, so it may do nothing but system calls. Returns the pid, or
-// -1 with errno; `failure` is the error of a program that could not be executed.
-[[gnu::noinline]] pid_t start(const StartRequest& request, volatile int& failure) {
+// -1 with errno; `failure` is the error of a program that could not be executed, or (`unbound`) of binding it to its
+// CPUs.
+[[gnu::noinline]] pid_t start(const StartRequest& request, volatile int& failure, volatile bool& unbound) {
   const pid_t pid = ::vfork();
   if (pid != 0) return pid;
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != request.agent) ::_exit(127);  // the agent died before the line above
+  if (request.cpus != nullptr && ::sched_setaffinity(0, sizeof *request.cpus, request.cpus) != 0) {
+    failure = errno;
+    unbound = true;
+    ::_exit(127);
+  }
   if (request.in >= 0) ::dup2(request.in, 0);
   if (request.out >= 0) ::dup2(request.out, 1);
   if (request.err >= 0) ::dup2(request.err, 2);
@@ -145,13 +153,21 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-Process::Process(const Program& program, const std::vector<std::string>& environment, int out, int err, int in) {
+Process::Process(const Program& program, const std::vector<std::string>& environment, int out, int err, int in,
+                 const std::vector<int>& cpus) {
   const auto words = pointers(program.words), variables = pointers(environment);
   volatile int failure = 0;
-  pid_ = start({program.path.c_str(), words.data(), variables.data(), out, err, in, ::getpid()}, failure);
+  volatile bool unbound = false;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(cpu, &set);
+  pid_ = start(
+      {program.path.c_str(), words.data(), variables.data(), out, err, in, ::getpid(), cpus.empty() ? nullptr : &set},
+      failure, unbound);
   ATHANOR_CHECK(pid_ >= 0, "cannot start a process for '", program.path, "': ", distributed::error_text(errno));
   if (failure != 0) {
     ::waitpid(pid_, nullptr, 0);
+    ATHANOR_CHECK(!unbound, "cannot bind '", program.path, "' to its CPUs: ", distributed::error_text(failure));
     std::string hint;
     if (failure == ENOEXEC) hint = " (no program of this machine's, and no #! line; scripts of Python end in .py)";
     ATHANOR_THROW(Error, "cannot execute '", program.path, "': ", distributed::error_text(failure), hint);

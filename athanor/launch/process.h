@@ -51,9 +51,11 @@ class Guardian {
 /// A child in a session and process group of its own; gets SIGKILL when the thread that started it ends.
 class Process {
  public:
-  /// `out`, `err` and `in` become stdout, stderr and stdin; -1 leaves the agent's. Throws Error naming the program and
-  /// what the system said. No signal is blocked or ignored in the child.
-  Process(const Program& program, const std::vector<std::string>& environment, int out, int err, int in = -1);
+  /// `out`, `err` and `in` become stdout, stderr and stdin; -1 leaves the agent's. It may use `cpus` only; none: those
+  /// of the agent. Throws Error naming the program and what the system said. No signal is blocked or ignored in the
+  /// child.
+  Process(const Program& program, const std::vector<std::string>& environment, int out, int err, int in = -1,
+          const std::vector<int>& cpus = {});
   Process(Process&&) = default;
   Process& operator=(Process&&) = default;
 

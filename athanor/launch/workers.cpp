@@ -77,6 +77,11 @@ WorkerGroup::WorkerGroup(const LaunchOptions& options, const Command& command, G
   char name[256] = "?";
   ::gethostname(name, sizeof name - 1);
   host_ = name;
+  // Other agents of this host bind the workers before and behind these.
+  const int on_host = options.local_world_size.value_or(options.workers);
+  auto all = cpus_of_workers(options.numa_binding, std::max(on_host, options.first_local_rank + options.workers),
+                             options.numa_binding == NumaBinding::None ? std::vector<int>() : allowed_cpus());
+  cpus_.assign(all.begin() + options.first_local_rank, all.begin() + options.first_local_rank + options.workers);
   if (options.log_dir.empty() && !logs_.path().empty())
     err_.write(str(options.name, ": log files are in ", logs_.path(), "\n"));
 }
@@ -223,7 +228,7 @@ void WorkerGroup::start_one(const Placement& p, int index) {
   // An agent's stdin that others speak through is not the workers'.
   const Descriptor in(options_.follow_stdin ? ::open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
   worker.process.emplace(command_.for_worker(worker.local_rank), environment(p, worker), given[0].get(), given[1].get(),
-                         in.get());
+                         in.get(), cpus(index));
   guardian_.watch(worker.process->pid());
   worker.started = std::chrono::steady_clock::now();
   worker.alive = true;

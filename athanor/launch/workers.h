@@ -39,10 +39,13 @@ class LogFolder {
 
 class WorkerGroup {
  public:
+  /// Throws ValueError if the workers cannot be bound to CPUs as the options say.
   WorkerGroup(const LaunchOptions& options, const Command& command, Guardian& guardian, const std::string& mark,
               Console& out, Console& err);
   ~WorkerGroup();
 
+  /// By --numa-binding, of the worker with that index on this node; empty: those of the agent.
+  const std::vector<int>& cpus(int index) const { return cpus_[static_cast<std::size_t>(index)]; }
   /// Workers that start from now on find this in TORCHELASTIC_TIMER_FILE.
   void set_timer_file(const std::string& path) { timer_file_ = path; }
   /// The rank whose worker, or a process of whose group, this is.
@@ -78,6 +81,7 @@ class WorkerGroup {
   std::string mark_, host_, timer_file_;
   Console &out_, &err_;
   LogFolder logs_;
+  std::vector<std::vector<int>> cpus_;
   std::vector<std::unique_ptr<Worker>> workers_;
   int alive_ = 0;
   bool end_expected_ = false;

@@ -238,6 +238,17 @@ void set_current_cuda_device(int index) { current_cuda = index; }
 
 int cpu_device_count() { return count_of(DeviceType::CPU); }
 
+namespace {
+
+// Of a launcher's worker: most often there are more workers than devices.
+std::string worker_text() {
+  const auto rank = env::text("RANK"), local = env::text("LOCAL_RANK"), workers = env::text("LOCAL_WORLD_SIZE");
+  if (!rank || !local || !workers) return {};
+  return detail::str("; this is rank ", *rank, ", worker ", *local, " of the ", *workers, " of this node");
+}
+
+}  // namespace
+
 Device resolve(Device device) {
   if (device.is_host()) return device;
   const int n = count_of(device.type());
@@ -256,7 +267,8 @@ Device resolve(Device device) {
   ATHANOR_THROW(
       Error, "device cuda:", index, " does not exist: ATHANOR_CUDA_ON_CPU=", registry().visible_total,
       registry().visible == "all" ? std::string() : detail::str(" and CUDA_VISIBLE_DEVICES='", registry().visible, "'"),
-      " leave ", n, n == 1 ? " device" : " devices", "; set ATHANOR_CUDA_ON_CPU=", index + 1, " or more");
+      " leave ", n, n == 1 ? " device" : " devices", "; set ATHANOR_CUDA_ON_CPU=", index + 1, " or more",
+      worker_text());
 }
 
 void synchronize(Device device) {

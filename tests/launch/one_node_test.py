@@ -135,6 +135,11 @@ class Flags(LaunchTest):
         self.run_well("--start-method=fork", "--monitor_interval", "5", "--run_path", "--event-log-handler=null",
                       "--logs-specs", "default", "--local-addr", "127.0.0.1", "--no-python", self.worker, "out", "x")
 
+    def test_variables_of_torchruns_agent_without_effect_are_said_to_have_none(self):
+        for name in ("TORCHELASTIC_HEALTH_CHECK_PORT", "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"):
+            status, out, err = self.run_agent(self.worker, "out", "x", **{name: str(free_port())})
+            self.assertEqual((status, out, err.count(name)), (0, "x\n", 1), err)
+
     def test_mistakes_are_named(self):
         for flags, says in (
                 (("--nprocs", "2", "true"), "--nprocs"), (("--nproc-per-node", "0", "true"), "'0'"),
@@ -146,7 +151,7 @@ class Flags(LaunchTest):
                 (("--rdzv-backend=c10d", "--nnodes=2", "true"), "--rdzv-endpoint"),
                 (("--signals-to-handle=SIGNOT", "true"), "SIGNOT"), (("--log-dir",), "--log-dir"),
                 (("no_such_program",), "no_such_program"), (("./no_such.py",), "no_such.py"), (("/etc",), "/etc"),
-                (("--numa-binding=node", "true"), "numactl"), (("--numa-binding=x", "true"), "core-complex"),
+                (("--numa-binding=x", "true"), "core-complex"),
                 (("--event-log-handler=console", "true"), "--event-log-handler"),
                 (("--logs-specs=mine", "true"), "--logs-specs"), (("--nproc-per-node=xpu", "true"), "'xpu'"),
                 (("--print-completion=fish",), "--print-completion"),
