@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "athanor/base/deadline.h"
 #include "athanor/base/error.h"
 #include "athanor/distributed/backend.h"
+#include "athanor/distributed/plugin.h"
 #include "athanor/distributed/process_group.h"
 #include "athanor/distributed/store/hash_store.h"
 #include "athanor/ops/tensor.h"
@@ -127,7 +129,8 @@ bool works(const std::string& backend, int size, const std::function<void(Proces
   return std::count(well.begin(), well.end(), 1) == size;
 }
 
-// One line per row. Ranks of MPI are processes of an mpirun: without one there is a single rank, and no messages.
+// One line per row, then one with what the plug-in says of its library. Ranks of MPI are processes of an mpirun:
+// without one there is a single rank, and no messages.
 void write_column(const std::string& backend, int to) {
   const int size = backend == "mpi" ? 1 : 2;
   const auto say = [to](const std::string& text) {
@@ -154,10 +157,11 @@ void write_column(const std::string& backend, int to) {
     say(dtypes_where([&](DType d) { return made->supports(op, d); }));
     made->shutdown();
   }
+  say(distributed::plugin_note(backend));
 }
 
 // In a process of its own: a plug-in that ends its process, or hangs, is an answer too.
-std::vector<std::string> column(const std::string& backend) {
+std::vector<std::string> column(const std::string& backend, std::string& note) {
   const std::size_t count = rows().size() + ReduceOp::USER + 1;
   int ends[2];
   ATHANOR_CHECK(::pipe2(ends, O_CLOEXEC) == 0, "env: no pipe");
@@ -169,6 +173,8 @@ std::vector<std::string> column(const std::string& backend) {
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s: %s\n", backend.c_str(), error.what());
     }
+    // An mpirun takes it amiss when a process leaves without MPI_Finalize, which its plug-in calls at the end.
+    if (backend == "mpi") std::exit(0);
     ::_exit(0);
   }
   ::close(ends[1]);
@@ -186,6 +192,7 @@ std::vector<std::string> column(const std::string& backend) {
   std::vector<std::string> lines;
   for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
     lines.push_back(text.substr(at, end - at));
+  if (lines.size() > count) note = lines[count];
   lines.resize(count, "fails");
   return lines;
 }
@@ -196,11 +203,14 @@ int env_backends() {
   std::vector<std::vector<std::string>> table(1, {"operation"});
   for (const Row& row : rows()) table.push_back({row.name});
   for (int kind = 0; kind <= ReduceOp::USER; ++kind) table.push_back({operator_name(kind)});
+  std::string notes;
   // What docs/backends.md lists, before what plug-ins add.
   for (const char* name : {"tcp", "gloo", "mpi"}) {
     if (!distributed::is_backend_available(name)) continue;
     table[0].emplace_back(name);
-    const std::vector<std::string> entries = column(name);
+    std::string note;
+    const std::vector<std::string> entries = column(name, note);
+    if (!note.empty()) notes += str(name, ": ", note, "\n");
     for (std::size_t r = 0; r < entries.size(); ++r) table[r + 1].push_back(entries[r]);
   }
   for (std::size_t r = 0; r < table.size(); ++r) {
@@ -210,6 +220,7 @@ int env_backends() {
     for (std::size_t c = 0; c < table[0].size(); ++c) std::printf("|---");
     std::printf("|\n");
   }
+  if (!notes.empty()) std::printf("\n%s", notes.c_str());
   return 0;
 }
 

@@ -4,6 +4,10 @@
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
+// Open MPI's extensions; MPICH has its own in mpi.h.
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 
 #include <atomic>
 #include <climits>
@@ -537,6 +541,16 @@ class MpiBackend final : public Backend {
 
 }  // namespace
 }  // namespace athanor::distributed::plugins
+
+extern "C" __attribute__((visibility("default"))) const char* athanor_plugin_note();
+const char* athanor_plugin_note() {
+#if defined(MPIX_CUDA_AWARE_SUPPORT) || (defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40000000)
+  if (MPIX_Query_cuda_support() == 1) return "CUDA-aware: it takes device memory, which this backend does not hand it";
+  return "not CUDA-aware: device tensors are staged through host memory";
+#else
+  return "does not say whether it is CUDA-aware: device tensors are staged through host memory";
+#endif
+}
 
 ATHANOR_BACKEND_PLUGIN(register_backend("mpi", [](const BackendOptions& options) {
                          return std::unique_ptr<Backend>(new athanor::distributed::plugins::MpiBackend(options));

@@ -42,7 +42,7 @@ void* symbol(void* library, const char* name, const std::filesystem::path& file)
   return found;
 }
 
-void load_file(const std::filesystem::path& file) {
+void* load_file(const std::filesystem::path& file) {
   void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* reason = ::dlerror();
@@ -56,25 +56,41 @@ void load_file(const std::filesystem::path& file) {
                     ATHANOR_WHERE);
   reinterpret_cast<void (*)()>(symbol(library, "athanor_register_plugin", file))();
   ATHANOR_LOG(Debug, "plug-in ", file.string(), " loaded");
+  return library;
+}
+
+struct Loaded {
+  std::mutex mutex;
+  std::map<std::string, void*> libraries;
+};
+Loaded& loaded() {
+  static Loaded all;
+  return all;
 }
 
 }  // namespace
 
 PluginState load_plugin(const std::string& name, std::string& tried) {
-  static std::mutex mutex;
-  static std::map<std::string, bool> loaded;
-  const std::lock_guard lock(mutex);
-  if (loaded[name]) return PluginState::Loaded;
+  Loaded& all = loaded();
+  const std::lock_guard lock(all.mutex);
+  if (all.libraries.contains(name)) return PluginState::Loaded;
   for (const auto& folder : plugin_folders()) {
     const std::filesystem::path file = folder / str("libathanor_", name, ".so");
     tried += str(tried.empty() ? "" : ", ", file.string());
     std::error_code ignored;
     if (!std::filesystem::exists(file, ignored)) continue;
-    load_file(file);
-    loaded[name] = true;
+    all.libraries[name] = load_file(file);
     return PluginState::Loaded;
   }
   return PluginState::Missing;
+}
+
+std::string plugin_note(const std::string& name) {
+  Loaded& all = loaded();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.libraries.find(name);
+  void* note = found == all.libraries.end() ? nullptr : ::dlsym(found->second, "athanor_plugin_note");
+  return note == nullptr ? std::string() : reinterpret_cast<const char* (*)()>(note)();
 }
 
 void warn_of_secret(const std::string& backend, const BackendOptions& options) {

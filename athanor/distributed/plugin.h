@@ -23,6 +23,11 @@ enum class PluginState { Loaded, Missing };
 /// another version of the library. `tried` receives the files looked for.
 PluginState load_plugin(const std::string& name, std::string& tried);
 
+/// What a loaded plug-in says of the library it stands on: a line of text, from a function of it that it need not have,
+/// `extern "C" const char* athanor_plugin_note()`. Empty if it has none or is not loaded. `athanor env --backends`
+/// prints it. To be asked after a group was made: some libraries know only then.
+std::string plugin_note(const std::string& name);
+
 }  // namespace athanor::distributed
 
 #define ATHANOR_BACKEND_PLUGIN(...)                                                    \

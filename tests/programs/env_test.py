@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import unittest
 
@@ -34,13 +35,25 @@ class Env(unittest.TestCase):
     def test_backends_are_tried_out(self):
         done = run("--backends", ATHANOR_NUM_THREADS="1")
         self.assertEqual(done.returncode, 0, done.stderr)
-        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()]
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()
+                if line.startswith("|")]
         table = {row[0]: dict(zip(rows[0], row)) for row in rows[2:]}
         self.assertEqual(table["all_reduce"]["tcp"], "all")
         self.assertEqual(table["send, recv"]["tcp"], "all")
         self.assertNotIn("uint8", table["operator AVG"]["tcp"])
         self.assertIn("float32", table["operator AVG"]["tcp"])
         self.assertNotIn("fails", done.stdout)
+
+    def test_whether_mpi_takes_device_memory_is_told(self):
+        if not os.path.exists(os.path.join(os.path.dirname(os.environ["ATHANOR_BIN"]), "lib", "libathanor_mpi.so")):
+            self.skipTest("the plug-in mpi was not built")
+        if not shutil.which("mpirun"):
+            self.skipTest("no mpirun here")
+        started_by_mpi = subprocess.run(
+            ["mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-np", "1", ATHANOR, "env", "--backends"],
+            env={**os.environ, "ATHANOR_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=120)
+        self.assertEqual(started_by_mpi.returncode, 0, started_by_mpi.stderr)
+        self.assertRegex(started_by_mpi.stdout, r"(?m)^mpi: .*CUDA-aware: (device tensors are staged|it takes device memory)")
 
     def test_wrong_flags_are_refused(self):
         self.assertEqual(run("--yaml").returncode, 2)
