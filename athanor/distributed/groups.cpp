@@ -226,6 +226,7 @@ void init_process_group(const InitOptions& options) {
   made.name = "default_pg";
   made.timeout = options.timeout;
   made.secret = options.secret;
+  if (!thread_world) set_log_rank(met.rank);
   try {
     w.main = std::make_shared<ProcessGroup>(met.store, made);
   } catch (...) {
@@ -235,7 +236,6 @@ void init_process_group(const InitOptions& options) {
   w.leave = met.leave;
   w.groups_made.clear();
   if (thread_world) return;
-  set_log_rank(met.rank);
   internals::start_flight_signal(met.store, met.rank, met.world_size, w.main);
   static const int registered = std::atexit([] { internals::leave_all_groups(); });
   (void)registered;

@@ -252,9 +252,13 @@ ProcessGroup::ProcessGroup(std::shared_ptr<Store> store, const ProcessGroupOptio
   store_ = std::make_shared<PrefixStore>(name_, std::move(store));
   if (size_ > 1) agree_on_backend(*store_, backend_name_, rank_, timeout_);
   const BackendOptions wanted = backend_options(options, store_, global_ranks_, secret_);
+  ATHANOR_LOG(Debug, "group '", name_, "': rank ", rank_, " of ", size_, " connects by backend '", backend_name_, "'");
+  const auto before = Deadline::Clock::now();
   auto backend = make_backend(backend_name_, wanted);
   auto control = control_for(*backend, wanted, store_);
   impl_ = std::make_unique<Impl>(*this, store_, std::move(backend), std::move(control));
+  ATHANOR_LOG(Debug, "group '", name_, "': rank ", rank_, " of ", size_, " is ready after ",
+              std::chrono::duration_cast<std::chrono::milliseconds>(Deadline::Clock::now() - before).count(), " ms");
 }
 
 ProcessGroup::ProcessGroup(OutsiderTag, const ProcessGroupOptions& options)

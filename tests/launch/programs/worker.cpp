@@ -5,8 +5,10 @@
 //   out TEXT, err TEXT, raw TEXT   a line on stdout, on stderr; raw: on stderr without an end of line
 //   meet              comes together with the others through env://, prints "rank R of N met"
 //   reduce            sums the ranks of all in a process group, prints "sum S"
+//   join URL          makes a process group by that init_method with every collective in it, prints "joined N: S"
 //   group             sums something in a process group and stays in it
 //   call              after that: sums something once more
+//   device            makes a tensor on cuda:LOCAL_RANK, prints "rank R uses cuda:N"
 //   exit N, raise N   ends with an exit code, by a signal
 //   hang              until a signal ends it
 //   ignore, polite    SIGTERM does nothing; SIGTERM prints "saved" and ends with exit code 0
@@ -95,11 +97,45 @@ void reduce() {
   dist::destroy_process_group();
 }
 
+// A little and as much as goes through any buffer several times.
+void join(const std::string& url) {
+  namespace dist = athanor::distributed;
+  const int size = std::atoi(variable("WORLD_SIZE")), rank = std::atoi(variable("RANK"));
+  dist::init_process_group("tcp", url, size, rank);
+  double sum = 0;
+  for (const std::int64_t count : {1, 2'000'000}) {
+    const athanor::Tensor mine = athanor::full({count}, static_cast<double>(rank + 1));
+    const athanor::Tensor all = athanor::empty({count * size}), part = athanor::empty({count});
+    dist::broadcast(mine, 0);
+    dist::all_reduce(mine);
+    dist::all_gather_into_tensor(all, mine);
+    dist::reduce_scatter_tensor(part, all);
+    dist::all_to_all_single(athanor::empty({count * size}), all);
+    if (rank > 0) dist::send(part, 0);
+    for (int from = 1; rank == 0 && from < size; ++from) dist::recv(part, from);
+    dist::barrier();
+    sum += part[count - 1].item<double>();
+  }
+  std::printf("joined %d: %g\n", size, sum);
+  dist::destroy_process_group();
+}
+
 void join_group() {
   namespace dist = athanor::distributed;
   dist::init_process_group();
   dist::all_reduce(athanor::ones({7}));
   dist::barrier();
+}
+
+void use_device() {
+  const std::string device = std::string("cuda:") + variable("LOCAL_RANK");
+  try {
+    athanor::ones({3}, athanor::TensorOptions().device(athanor::Device(device))).sum().item<float>();
+  } catch (const athanor::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::exit(1);
+  }
+  std::printf("rank %s uses %s\n", variable("RANK"), device.c_str());
 }
 
 std::string filled_in(std::string text) {
@@ -117,6 +153,7 @@ int act(const std::vector<std::string>& words) {
       {"raw", [](const std::string& text) { std::fputs(text.c_str(), stderr); }},
       {"exit", [](const std::string& code) { std::exit(std::atoi(code.c_str())); }},
       {"raise", [](const std::string& signal) { std::raise(std::atoi(signal.c_str())); }},
+      {"join", join},
       {"touch", [](const std::string& path) { std::ofstream(path) << "here\n"; }},
       {"await",
        [](const std::string& path) {
@@ -129,6 +166,7 @@ int act(const std::vector<std::string>& words) {
       {"reduce", reduce},
       {"group", join_group},
       {"call", [] { athanor::distributed::all_reduce(athanor::ones({7})); }},
+      {"device", use_device},
       {"hang", hang},
       {"ignore", [] { std::signal(SIGTERM, SIG_IGN); }},
       {"polite", [] { std::signal(SIGTERM, on_polite_term); }},
