@@ -51,7 +51,7 @@ class Env(unittest.TestCase):
             self.skipTest("no mpirun here")
         started_by_mpi = subprocess.run(
             ["mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-np", "1", ATHANOR, "env", "--backends"],
-            env={**os.environ, "ATHANOR_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=120)
+            env={**os.environ, "ATHANOR_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240)
         self.assertEqual(started_by_mpi.returncode, 0, started_by_mpi.stderr)
         self.assertRegex(started_by_mpi.stdout, r"(?m)^mpi: .*CUDA-aware: (device tensors are staged|it takes device memory)")
 
