@@ -27,7 +27,6 @@ namespace athanor::cli {
 namespace {
 
 using athanor::detail::str;
-using distributed::Backend;
 using distributed::ProcessGroup;
 using distributed::ReduceOp;
 

@@ -1,10 +1,9 @@
 // docs/backends.md says what the conformance suite found, of host tensors and of a queued device's.
 // ATHANOR_UPDATE_DOCS=1 writes it anew. A column whose plug-in is not built here stays as it is.
 #include <gmock/gmock.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>

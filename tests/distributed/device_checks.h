@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "athanor/distributed/process_group.h"
+#include "athanor/ops/factory.h"
 #include "athanor/ops/tensor.h"
 
 namespace athanor::distributed::device_checks {

@@ -2,8 +2,8 @@
 #include "athanor/launch/affinity.h"
 
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
