@@ -5,8 +5,10 @@
 ///     Tensor right = branch_b(x);
 ///     Tensor y = wait(left) + right;      // recorded as if computed here: y.backward() goes through both
 ///
-/// A task has the grad mode, inference mode and autocast state of the place that forked it. Who waits for a task works
-/// on others meanwhile, so that tasks may fork and wait themselves, to any depth and on any number of threads.
+/// A task has the grad mode, inference mode, autocast state and current cuda device of the place that forked it. Who
+/// waits for a task that nobody has begun runs it itself, else sleeps; another thread takes the turn of a task that
+/// sleeps. So tasks may fork and wait themselves, to any depth and on any number of threads, as long as no task waits for
+/// itself in a circle.
 
 #include <functional>
 #include <memory>
@@ -39,6 +41,7 @@ class ForkTask {
 };
 
 void submit(std::shared_ptr<ForkTask> task);
+[[noreturn]] void no_task(const char* call);
 
 template <class Result>
 class ForkResult final : public ForkTask {
@@ -81,12 +84,16 @@ class Future {
   Future() = default;
   explicit Future(std::shared_ptr<detail::ForkResult<Result>> task) : task_(std::move(task)) {}
   bool valid() const { return task_ != nullptr; }
-  /// Whether it has a result or an error.
-  bool done() const { return task_->done(); }
-  /// The result, or its task's exception, every time it is asked for.
-  Result wait() const { return task_->value(); }
+  /// Whether it has a result or an error. Throws Error for a Future that is not valid().
+  bool done() const { return task("done").done(); }
+  /// The result, or its task's exception, every time it is asked for. Throws Error for a Future that is not valid().
+  Result wait() const { return task("wait").value(); }
 
  private:
+  detail::ForkResult<Result>& task(const char* call) const {
+    if (!task_) detail::no_task(call);
+    return *task_;
+  }
   std::shared_ptr<detail::ForkResult<Result>> task_;
 };
 
@@ -107,8 +114,9 @@ Result wait(const Future<Result>& future) {
   return future.wait();
 }
 
-/// Threads of the pool: as many as processors at first, or ATHANOR_NUM_INTEROP_THREADS. Each runs its ops on its share
-/// of get_num_threads().
+/// How many threads of the pool run tasks at once: as many as processors at first, or ATHANOR_NUM_INTEROP_THREADS. Each
+/// runs its ops on its share of get_num_threads(). Threads whose tasks wait for others do not count; those that go on
+/// while the others' turns are taken make it more for a moment.
 int get_num_interop_threads();
 /// Throws ValueError unless n >= 1, Error once a task was forked.
 void set_num_interop_threads(int n);

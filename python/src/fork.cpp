@@ -6,7 +6,10 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
+#include <utility>
 
+#include "python/src/arguments.h"
 #include "python/src/convert.h"
 #include "python/src/waiting.h"
 
@@ -41,11 +44,21 @@ Pending& pending() {
   return p;
 }
 
-Outcome call(const Shared& function, const Shared& args, const Shared& keywords) {
+// Where set_default_device points in the thread that forked.
+struct DefaultDevice {
+  explicit DefaultDevice(std::optional<Device> device) : before(std::exchange(default_device(), device)) {}
+  ~DefaultDevice() { default_device() = before; }
+  DefaultDevice(const DefaultDevice&) = delete;
+  DefaultDevice& operator=(const DefaultDevice&) = delete;
+  const std::optional<Device> before;
+};
+
+Outcome call(const Shared& function, const Shared& args, const Shared& keywords, std::optional<Device> device) {
   struct Count {
     ~Count() { pending().add(-1); }
   } const count;
   const Locked lock;
+  const DefaultDevice inherited(device);
   nb::object result = nb::steal(PyObject_Call(function.get(), args.get(), keywords.get()));
   if (result.is_valid()) return {shared(result), nullptr};
   return {nullptr, shared(raised(nb::python_error()))};
@@ -55,7 +68,9 @@ Task fork_call(nb::handle function, nb::args args, nb::kwargs keywords) {
   Shared f = shared(function), a = shared(args), k = shared(keywords);
   pending().add(1);
   try {
-    return {athanor::fork([f = std::move(f), a = std::move(a), k = std::move(k)] { return call(f, a, k); })};
+    return {athanor::fork([f = std::move(f), a = std::move(a), k = std::move(k), d = default_device()] {
+      return call(f, a, k, d);
+    })};
   } catch (...) {
     pending().add(-1);
     throw;

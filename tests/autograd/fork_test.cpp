@@ -10,6 +10,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "athanor/ops/autocast.h"
 #include "athanor/ops/factory.h"
 #include "athanor/ops/tensor.h"
+#include "athanor/tensor/cuda.h"
 #include "tests/fork_guard.h"
 
 namespace athanor {
@@ -149,6 +152,132 @@ TEST(Fork, TasksAtOnceDoNotShareAnIdleThread) {
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+/// Whether `body`, in a process of its own whose pool has `turns` turns, ends in time and returns true.
+bool holds_in_a_new_pool(int turns, const std::function<bool()>& body) {
+  skip_if_forks_are_unseen();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    set_num_interop_threads(turns);
+    ::_exit(body() ? 0 : 1);
+  }
+  int status = -1;
+  return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+void spin_until(const std::atomic<bool>& flag) {
+  while (!flag) std::this_thread::yield();
+}
+
+TEST(Fork, AWaiterDoesNotRunWhatWaitsForItself) {
+  EXPECT_TRUE(holds_in_a_new_pool(2, [] {
+    std::atomic<bool> inner_runs{false}, late_runs{false}, go{false};
+    const auto outer = fork([&] {
+      const auto inner = fork([&] {
+        inner_runs = true;
+        spin_until(go);
+        return 1;
+      });
+      spin_until(inner_runs);  // on the other thread
+      return wait(inner);
+    });
+    spin_until(inner_runs);
+    const auto late = fork([&] {
+      late_runs = true;
+      return wait(outer);
+    });
+    spin_until(late_runs);
+    go = true;
+    return wait(late) == 1;
+  }));
+}
+
+TEST(Fork, QueuedTasksGoOnWhileThreadsWaitAndNeverOnTheirStacks) {
+  EXPECT_TRUE(holds_in_a_new_pool(2, [] {
+    static thread_local int on_stack = 0;
+    std::atomic<bool> first_runs{false}, go{false}, nested{false};
+    const auto first = fork([&] {
+      first_runs = true;
+      spin_until(go);
+      return 1;
+    });
+    spin_until(first_runs);
+    std::vector<Future<int>> waiters;
+    for (int i = 0; i < 40; ++i)
+      waiters.push_back(fork([&] {
+        if (++on_stack > 1) nested = true;
+        const int result = wait(first);
+        --on_stack;
+        return result;
+      }));
+    const auto last = fork([&] { go = true; });
+    spin_until(go);
+    bool all = true;
+    for (const auto& waiter : waiters) all = all && wait(waiter) == 1;
+    wait(last);
+    return all && !nested;
+  }));
+}
+
+int threads_of_this_process() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) ++count;
+  return count;
+}
+
+TEST(Fork, SpareThreadsEnd) {
+  EXPECT_TRUE(holds_in_a_new_pool(2, [] {
+    const int before = threads_of_this_process();
+    std::atomic<bool> first_runs{false}, go{false};
+    const auto first = fork([&] {
+      first_runs = true;
+      spin_until(go);
+    });
+    spin_until(first_runs);
+    std::atomic<int> begun{0};
+    std::vector<Future<void>> waiters;
+    for (int i = 0; i < 30; ++i)
+      waiters.push_back(fork([&] {
+        ++begun;
+        wait(first);
+      }));
+    while (begun < 30) std::this_thread::yield();
+    const int most = threads_of_this_process() - before;
+    go = true;
+    for (const auto& waiter : waiters) wait(waiter);
+    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+    while (threads_of_this_process() - before > 4 && !deadline.expired()) std::this_thread::yield();
+    return most >= 30 && threads_of_this_process() - before <= 4 && wait(fork([] { return 5; })) == 5;
+  }));
+}
+
+TEST(Fork, AFutureWithoutATaskSaysSo) {
+  const Future<Tensor> none;
+  EXPECT_FALSE(none.valid());
+  for (const auto& use : {std::function<void()>([&] { (void)none.wait(); }), {[&] { (void)none.done(); }}}) {
+    try {
+      use();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("this Future has no task"));
+    }
+  }
+}
+
+TEST(Fork, HasTheCurrentCudaDeviceOfWhereItWasForked) {
+  detail::configure_cuda_queues(2);
+  {
+    const cuda::CUDAGuard second(1);
+    const auto inner = fork([] { return wait(fork([] { return cuda::current_device(); })); });
+    EXPECT_EQ(wait(fork([] { return ones({2}, kCUDA).device().index(); })), 1);
+    EXPECT_EQ(wait(inner), 1);
+    wait(fork([] { cuda::set_device(0); }));
+    EXPECT_EQ(cuda::current_device(), 1);
+  }
+  EXPECT_EQ(wait(fork([] { return cuda::current_device(); })), 0);
+  detail::configure_cuda_queues(0);
 }
 
 std::atomic<bool> begun{false}, main_has_ended{false}, ran_at_once{false};
