@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "athanor/base/log.h"
+#include "athanor/distributed/call_tensors.h"
 #include "athanor/distributed/process_group_impl.h"
 
 namespace athanor::distributed {
@@ -144,10 +145,11 @@ WorkPtr ProcessGroup::broadcast(const Tensor& tensor, int root, bool async_op, W
   }
   Call call = impl_->describe(OpType::Broadcast, &tensor, tensor.numel(), root, ReduceOp(), where);
   const auto use = rank_ == root ? Staged::In : Staged::Out;
-  return impl_->submit(call, async_op, tensor, [t = tensor, root, use](Backend& b, const Call& c) {
-    Staged data(t, use);
-    b.broadcast(c, data.span(), root);
-    data.write_back();
+  CallOrder order;
+  CallTensor data(tensor, use, order);
+  return impl_->submit(call, async_op, tensor, [data = std::move(data), root](Backend& b, const Call& c) mutable {
+    b.broadcast(c, data.open(c), root);
+    data.close();
   });
 }
 
@@ -157,10 +159,11 @@ WorkPtr ProcessGroup::all_reduce(const Tensor& tensor, const ReduceOp& op, bool 
   ATHANOR_REDUCES("all_reduce", op, tensor);
   wrote(tensor);
   Call call = impl_->describe(OpType::AllReduce, &tensor, tensor.numel(), -1, op, where);
-  return impl_->submit(call, async_op, tensor, [t = tensor, op](Backend& b, const Call& c) {
-    Staged data(t, Staged::InOut);
-    b.all_reduce(c, data.span(), op);
-    data.write_back();
+  CallOrder order;
+  CallTensor data(tensor, Staged::InOut, order);
+  return impl_->submit(call, async_op, tensor, [data = std::move(data), op](Backend& b, const Call& c) mutable {
+    b.all_reduce(c, data.open(c), op);
+    data.close();
   });
 }
 
@@ -175,10 +178,11 @@ WorkPtr ProcessGroup::reduce(const Tensor& tensor, int root, const ReduceOp& op,
   if (rank_ == root) wrote(tensor);
   Call call = impl_->describe(OpType::Reduce, &tensor, tensor.numel(), root, op, where);
   const auto use = rank_ == root ? Staged::InOut : Staged::In;
-  return impl_->submit(call, async_op, tensor, [t = tensor, op, root, use](Backend& b, const Call& c) {
-    Staged data(t, use);
-    b.reduce(c, data.span(), op, root);
-    data.write_back();
+  CallOrder order;
+  CallTensor data(tensor, use, order);
+  return impl_->submit(call, async_op, tensor, [data = std::move(data), op, root](Backend& b, const Call& c) mutable {
+    b.reduce(c, data.open(c), op, root);
+    data.close();
   });
 }
 
@@ -194,12 +198,15 @@ WorkPtr ProcessGroup::all_gather(TensorList output, const Tensor& input, bool as
   for (const Tensor& part : output) Impl::agree_on(call, part.sizes());
   auto counts = counts_of(output);
   call.parts = counts;
+  CallOrder order;
+  CallTensor from(input, Staged::In, order);
+  CallTensors to(output, Staged::Out, order);
   return impl_->submit(call, async_op, output,
-                       [out = output.vec(), in = input, held = std::move(counts)](Backend& b, const Call& c) {
-                         StagedList parts(out, Staged::Out);
-                         const Staged own_part(in, Staged::In);
-                         b.all_gather(c, parts.parts(), own_part.span());
-                         parts.write_back();
+                       [from = std::move(from), to = std::move(to), held = std::move(counts)](
+                           Backend& b, const Call& c) mutable {
+                         const Span own_part = from.open(c);
+                         b.all_gather(c, to.open(c), own_part);
+                         to.close();
                        });
 }
 
@@ -218,12 +225,15 @@ WorkPtr ProcessGroup::gather(TensorList output, const Tensor& input, int root, b
                         root, ", has");
   }
   Call call = impl_->describe(OpType::Gather, &input, input.numel(), root, ReduceOp(), where);
-  return impl_->submit(call, async_op, output, [out = output.vec(), in = input, root](Backend& b, const Call& c) {
-    StagedList parts(out, Staged::Out);
-    const Staged own_part(in, Staged::In);
-    b.gather(c, parts.parts(), own_part.span(), root);
-    parts.write_back();
-  });
+  CallOrder order;
+  CallTensor from(input, Staged::In, order);
+  CallTensors to(output, Staged::Out, order);
+  return impl_->submit(call, async_op, output,
+                       [from = std::move(from), to = std::move(to), root](Backend& b, const Call& c) mutable {
+                         const Span own_part = from.open(c);
+                         b.gather(c, to.open(c), own_part, root);
+                         to.close();
+                       });
 }
 
 WorkPtr ProcessGroup::scatter(const Tensor& output, TensorList input, int root, bool async_op, Where where) {
@@ -241,12 +251,15 @@ WorkPtr ProcessGroup::scatter(const Tensor& output, TensorList input, int root, 
   }
   wrote(output);
   Call call = impl_->describe(OpType::Scatter, &output, output.numel(), root, ReduceOp(), where);
-  return impl_->submit(call, async_op, output, [out = output, in = input.vec(), root](Backend& b, const Call& c) {
-    const StagedList parts(in, Staged::In);
-    Staged own_part(out, Staged::Out);
-    b.scatter(c, own_part.span(), parts.parts(), root);
-    own_part.write_back();
-  });
+  CallOrder order;
+  CallTensors from(input, Staged::In, order);
+  CallTensor to(output, Staged::Out, order);
+  return impl_->submit(call, async_op, output,
+                       [from = std::move(from), to = std::move(to), root](Backend& b, const Call& c) mutable {
+                         const Parts parts = from.open(c);
+                         b.scatter(c, to.open(c), parts, root);
+                         to.close();
+                       });
 }
 
 WorkPtr ProcessGroup::reduce_scatter(const Tensor& output, TensorList input, const ReduceOp& op, bool async_op,
@@ -263,12 +276,15 @@ WorkPtr ProcessGroup::reduce_scatter(const Tensor& output, TensorList input, con
   for (const Tensor& part : input) Impl::agree_on(call, part.sizes());
   auto counts = counts_of(input);
   call.parts = counts;
+  CallOrder order;
+  CallTensors from(input, Staged::In, order);
+  CallTensor to(output, Staged::Out, order);
   return impl_->submit(call, async_op, output,
-                       [out = output, in = input.vec(), op, held = std::move(counts)](Backend& b, const Call& c) {
-                         const StagedList parts(in, Staged::In);
-                         Staged own_part(out, Staged::Out);
-                         b.reduce_scatter(c, own_part.span(), parts.parts(), op);
-                         own_part.write_back();
+                       [from = std::move(from), to = std::move(to), op, held = std::move(counts)](
+                           Backend& b, const Call& c) mutable {
+                         const Parts parts = from.open(c);
+                         b.reduce_scatter(c, to.open(c), parts, op);
+                         to.close();
                        });
 }
 
@@ -285,12 +301,14 @@ WorkPtr ProcessGroup::all_to_all(TensorList output, TensorList input, bool async
   auto counts = counts_of(input);
   for (const Tensor& part : output) counts.push_back(part.numel());
   call.parts = counts;
+  CallOrder order;
+  CallTensors from(input, Staged::In, order), to(output, Staged::Out, order);
   return impl_->submit(call, async_op, output,
-                       [out = output.vec(), in = input.vec(), held = std::move(counts)](Backend& b, const Call& c) {
-                         const StagedList from(in, Staged::In);
-                         StagedList to(out, Staged::Out);
-                         b.all_to_all(c, to.parts(), from.parts());
-                         to.write_back();
+                       [from = std::move(from), to = std::move(to), held = std::move(counts)](
+                           Backend& b, const Call& c) mutable {
+                         const Parts parts = from.open(c);
+                         b.all_to_all(c, to.open(c), parts);
+                         to.close();
                        });
 }
 
@@ -311,12 +329,14 @@ WorkPtr ProcessGroup::all_gather_into_tensor(const Tensor& output, const Tensor&
   wrote(output);
   Call call = impl_->describe(OpType::AllGather, &input, output.numel(), -1, ReduceOp(), where);
   for (int r = 0; r < size_; ++r) Impl::agree_on(call, input.sizes());
-  return impl_->submit(call, async_op, output, [out = output, in = input, n = size_](Backend& b, const Call& c) {
-    Staged whole(out, Staged::Out);
-    const Staged own_part(in, Staged::In);
-    b.all_gather(c, split(whole.span(), n), own_part.span());
-    whole.write_back();
-  });
+  CallOrder order;
+  CallTensor from(input, Staged::In, order), to(output, Staged::Out, order);
+  return impl_->submit(call, async_op, output,
+                       [from = std::move(from), to = std::move(to), n = size_](Backend& b, const Call& c) mutable {
+                         const Span own_part = from.open(c);
+                         b.all_gather(c, split(to.open(c), n), own_part);
+                         to.close();
+                       });
 }
 
 WorkPtr ProcessGroup::reduce_scatter_tensor(const Tensor& output, const Tensor& input, const ReduceOp& op,
@@ -332,12 +352,14 @@ WorkPtr ProcessGroup::reduce_scatter_tensor(const Tensor& output, const Tensor& 
   wrote(output);
   Call call = impl_->describe(OpType::ReduceScatter, &output, input.numel(), -1, op, where);
   for (int r = 0; r < size_; ++r) Impl::agree_on(call, output.sizes());
-  return impl_->submit(call, async_op, output, [out = output, in = input, op, n = size_](Backend& b, const Call& c) {
-    const Staged whole(in, Staged::In);
-    Staged own_part(out, Staged::Out);
-    b.reduce_scatter(c, own_part.span(), split(whole.span(), n), op);
-    own_part.write_back();
-  });
+  CallOrder order;
+  CallTensor from(input, Staged::In, order), to(output, Staged::Out, order);
+  return impl_->submit(call, async_op, output,
+                       [from = std::move(from), to = std::move(to), op, n = size_](Backend& b, const Call& c) mutable {
+                         const std::vector<Span> parts = split(from.open(c), n);
+                         b.reduce_scatter(c, to.open(c), parts, op);
+                         to.close();
+                       });
 }
 
 WorkPtr ProcessGroup::all_to_all_single(const Tensor& output, const Tensor& input, IntArrayRef output_split_sizes,
@@ -356,14 +378,16 @@ WorkPtr ProcessGroup::all_to_all_single(const Tensor& output, const Tensor& inpu
   std::vector<std::int64_t> counts = from;
   counts.insert(counts.end(), to.begin(), to.end());
   call.parts = counts;
+  CallOrder order;
+  CallTensor source(input, Staged::In, order), target(output, Staged::Out, order);
   return impl_->submit(call, async_op, output,
-                       [out = output, in = input, counts = std::move(counts)](Backend& b, const Call& c) {
+                       [source = std::move(source), target = std::move(target), counts = std::move(counts)](
+                           Backend& b, const Call& c) mutable {
                          const IntArrayRef all = counts;
-                         const Staged source(in, Staged::In);
-                         Staged target(out, Staged::Out);
                          const std::size_t n = all.size() / 2;
-                         b.all_to_all(c, split(target.span(), all.slice(n)), split(source.span(), all.slice(0, n)));
-                         target.write_back();
+                         const std::vector<Span> parts = split(source.open(c), all.slice(0, n));
+                         b.all_to_all(c, split(target.open(c), all.slice(n)), parts);
+                         target.close();
                        });
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-/// Staged: the contiguous host memory through which a tensor takes part in a call. That is its own memory where it can
-/// be, else a copy. Not part of the interface.
+/// Staged: the contiguous host memory through which a tensor takes part in a call or message. That is its own memory
+/// where it can be, else a copy. Collectives go through CallTensor (call_tensors.h). Not part of the interface.
 
 #include "athanor/distributed/backend.h"
 #include "athanor/ops/tensor.h"
@@ -42,27 +42,6 @@ class Staged {
   const Tensor* tensor_ = nullptr;
   Tensor copy_;
   Use use_ = InOut;
-};
-
-/// The same for a list of tensors.
-class StagedList {
- public:
-  StagedList(TensorList tensors, Staged::Use use) {
-    items_.reserve(tensors.size());
-    spans_.reserve(tensors.size());
-    for (const Tensor& t : tensors) {
-      items_.emplace_back(t, use);
-      spans_.push_back(items_.back().span());
-    }
-  }
-  void write_back() {
-    for (Staged& item : items_) item.write_back();
-  }
-  Parts parts() const { return spans_; }
-
- private:
-  std::vector<Staged> items_;
-  std::vector<Span> spans_;
 };
 
 }  // namespace athanor::distributed

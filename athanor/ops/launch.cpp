@@ -1,5 +1,7 @@
 #include "athanor/ops/launch.h"
 
+#include "athanor/tensor/fence.h"
+
 namespace athanor::detail {
 
 OwnedView Capture::operator()(const TensorBase& t) { return capture(t, view_of(t)); }
@@ -42,9 +44,9 @@ OwnedView Capture::capture(const TensorBase& t, const View& view) {
     task_->after.push_back(
         is_output ? home->record() : QueuePoint(home, storage.validity()->last_write.load(std::memory_order_relaxed)));
     foreign_.push_back(t.storage());
-  } else if (is_output) {
-    for (const QueuePoint& e : storage.pending_foreign_uses()) task_->after.push_back(e);
   }
+  for (const QueuePoint& e : is_output ? storage.pending_foreign_uses() : foreign_writes(storage))
+    task_->after.push_back(e);
   return o;
 }
 

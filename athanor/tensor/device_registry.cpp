@@ -15,6 +15,7 @@
 #include "athanor/base/error.h"
 #include "athanor/base/log.h"
 #include "athanor/base/parallel.h"
+#include "athanor/tensor/fence.h"
 #include "athanor/tensor/allocator.h"
 #include "athanor/tensor/hidden_layout.h"
 #include "athanor/tensor/queue_memory.h"
@@ -62,9 +63,11 @@ void before_fork() {
   // In the order in which other threads take them: who frees or allocates may wait for a kernel.
   registry().for_each([](Queue& q) { q.hold_memory(); });
   registry().for_each([](Queue& q) { q.hold_worker(); });
+  detail::lock_fences();
 }
 
 void after_fork(bool child) {
+  detail::unlock_fences();
   registry().for_each([&](Queue& q) { q.after_fork(child); });
   registry().mutex.unlock();
   detail::unlock_storages();

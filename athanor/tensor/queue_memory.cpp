@@ -7,6 +7,7 @@
 
 #include "athanor/base/env.h"
 #include "athanor/base/error.h"
+#include "athanor/tensor/fence.h"
 #include "athanor/tensor/allocator.h"
 
 namespace athanor::detail {
@@ -115,7 +116,7 @@ void QueueMemory::release_all() {
   // Tasks never take this lock, so waiting for them here is safe.
   queue_->wait_quietly(queue_->record().ticket());
   for (const Limbo& l : limbo_)
-    for (const QueuePoint& p : l.foreign) p.queue()->wait_quietly(p.ticket());
+    for (const QueuePoint& p : l.foreign) wait_quietly(p);
   reclaim_limbo();
   release_idle();
 }

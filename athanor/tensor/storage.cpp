@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "athanor/tensor/allocator.h"
+#include "athanor/tensor/fence.h"
 #include "athanor/tensor/kept_forms.h"
 
 namespace athanor {
@@ -195,6 +196,7 @@ void Storage::wait_for_values() {
   const Extra* extra = extra_or_null();
   if (!extra) return;
   detail::queue_of(device_)->wait(extra->validity->last_write.load(std::memory_order_relaxed));
+  for (const QueuePoint& p : detail::foreign_writes(*this)) detail::wait_quietly(p);
   check_valid();
 }
 
@@ -217,9 +219,11 @@ void Storage::add_foreign_use(QueuePoint point) {
 std::vector<QueuePoint> Storage::pending_foreign_uses() {
   Extra* extra = extra_or_null();
   if (!extra) return {};
+  std::vector<QueuePoint> all = detail::foreign_writes(*this);
   const std::lock_guard lock(foreign_mutex);
   std::erase_if(extra->foreign, [](const QueuePoint& e) { return e.query(); });
-  return extra->foreign;
+  all.insert(all.end(), extra->foreign.begin(), extra->foreign.end());
+  return all;
 }
 
 }  // namespace athanor

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -13,6 +14,7 @@
 #include "athanor/base/error.h"
 #include "athanor/base/parallel.h"
 #include "athanor/profiler/record.h"
+#include "athanor/tensor/fence.h"
 #include "athanor/tensor/queue_memory.h"
 
 namespace athanor {
@@ -38,10 +40,16 @@ std::shared_ptr<const std::string> Validity::failure() const {
   return failure_;
 }
 
-bool QueuePoint::query() const { return !queue_ || queue_->done(ticket_); }
+bool QueuePoint::query() const {
+  if (detail::is_fence(*this)) return detail::fence_is_lifted(*this);
+  return !queue_ || queue_->done(ticket_);
+}
 
 void QueuePoint::synchronize() const {
-  if (queue_) queue_->wait(ticket_);
+  if (queue_)
+    queue_->wait(ticket_);
+  else
+    detail::wait_quietly(*this);
 }
 
 struct Queue::State {
@@ -50,6 +58,7 @@ struct Queue::State {
   State(Queue* queue, Device device, int threads)
       : device(device), threads(threads), memory(queue), worker([this] { work(); }) {}
   void work();
+  bool wait_before_task(const QueuePoint& point);
   void run(Task& task, std::shared_ptr<const std::string> failed);
   std::shared_ptr<const std::string> fail(const Task& task);
   void rethrow_pending();
@@ -157,9 +166,21 @@ std::shared_ptr<const std::string> Queue::State::fail(const Task& task) {
   return shared;
 }
 
+/// False if the queue was stopped meanwhile: at exit nobody may be left to lift a fence.
+bool Queue::State::wait_before_task(const QueuePoint& point) {
+  constexpr std::chrono::milliseconds kTurn{100};
+  if (!detail::is_fence(point)) detail::wait_quietly(point);
+  while (!point.query()) {
+    if (mode == Mode::Stopped) return false;
+    detail::wait_for_fence(point, kTurn);
+  }
+  return true;
+}
+
 /// Runs the task, or skips it for the reason `failed` or because what it reads was never made.
 void Queue::State::run(Task& task, std::shared_ptr<const std::string> failed) {
-  for (const QueuePoint& p : task.after) p.queue()->wait_quietly(p.ticket());
+  for (const QueuePoint& p : task.after)
+    if (!wait_before_task(p)) return;
   const std::lock_guard lock(running);
   for (const auto& r : task.reads)
     if (!failed && r->invalid.load(std::memory_order_relaxed)) failed = r->failure();

@@ -2,6 +2,11 @@
 // to the device.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "athanor/base/deadline.h"
 #include "athanor/ops/factory.h"
 #include "athanor/ops/tensor.h"
 #include "distributed/ranks.h"
@@ -11,7 +16,7 @@ namespace {
 
 class QueuedTensors : public testing::Test {
  protected:
-  void SetUp() override { athanor::detail::configure_cpu_queues(2); }
+  void SetUp() override { athanor::detail::configure_cpu_queues(3); }
   void TearDown() override { athanor::detail::configure_cpu_queues(0); }
 
   // Each rank has its own device; work is queued on it before and after every call.
@@ -56,7 +61,7 @@ TEST_F(QueuedTensors, AreReducedBroadcastAndGathered) {
   });
 }
 
-TEST_F(QueuedTensors, AreReadWhenAnAsyncCallIsMadeAndWrittenWhenItIsWaitedFor) {
+TEST_F(QueuedTensors, AreTheProgramsAgainWhenTheCallIsWaitedFor) {
   run([](ProcessGroup& g, TensorOptions on) {
     Tensor x = late({1, 2}, on);
     const WorkPtr work = g.all_reduce(x, ReduceOp::SUM, true);
@@ -64,6 +69,130 @@ TEST_F(QueuedTensors, AreReadWhenAnAsyncCallIsMadeAndWrittenWhenItIsWaitedFor) {
     x.add_(1);
     expect_values(x, {3, 5}, on);
   });
+}
+
+/// Rank 1 comes when rank 0 has made its calls and enqueued what follows them.
+class Late {
+ public:
+  void go() { gone_ = true; }
+  void wait() const {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+    while (!gone_ && !deadline.expired()) std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<bool> gone_{false};
+};
+
+TEST_F(QueuedTensors, ResultsAreThereForLaterWorkThatDoesNotWait) {
+  for (const bool contiguous : {true, false}) {
+    Late late_rank;
+    run([&](ProcessGroup& g, TensorOptions on) {
+      if (g.rank() == 1) late_rank.wait();
+      Tensor x = late({1, 2, 3, 4}, on).view({2, 2});
+      if (!contiguous) x = x.t();
+      const WorkPtr work = g.all_reduce(x, ReduceOp::SUM, true);
+      const Tensor doubled = x * 2;
+      const Tensor elsewhere = x.to(Device(DeviceType::CPU, 2));
+      x.zero_();
+      if (g.rank() == 0) {
+        EXPECT_FALSE(work->is_completed());
+        late_rank.go();
+      }
+      expect_values((contiguous ? doubled : doubled.t()).reshape({4}), {4, 8, 12, 16}, on);
+      EXPECT_TRUE(elsewhere.cpu().equal(doubled.cpu() / 2));
+      expect_values(x.reshape({4}), {0, 0, 0, 0}, on);
+      work->wait();
+      expect_values(x.reshape({4}), {0, 0, 0, 0}, on);
+    });
+  }
+}
+
+TEST_F(QueuedTensors, ReadsOfTheHostWaitForTheCall) {
+  Late late_rank;
+  run([&](ProcessGroup& g, TensorOptions on) {
+    if (g.rank() == 1) late_rank.wait();
+    const Tensor x = late({1, 2}, on), y = late({3}, on), z = late({4}, on);
+    const WorkPtr first = g.all_reduce(x, ReduceOp::SUM, true);
+    const WorkPtr second = g.all_reduce(y, ReduceOp::SUM, true), third = g.all_reduce(z, ReduceOp::SUM, true);
+    late_rank.go();
+    EXPECT_EQ(y.item<float>(), 6);
+    EXPECT_EQ(*z.data_ptr<float>(), 8);
+    expect_values(x, {2, 4}, on);
+    third->wait();
+  });
+}
+
+TEST_F(QueuedTensors, ArgumentsMayBeOverwrittenAfterTheCall) {
+  for (const bool contiguous : {true, false}) {
+    Late late_rank;
+    run([&](ProcessGroup& g, TensorOptions on) {
+      if (g.rank() == 1) late_rank.wait();
+      const auto me = static_cast<float>(g.rank());
+      Tensor in = late({me, 10 + me, 20 + me, 30 + me}, on).view({2, 2});
+      if (!contiguous) in = in.t();
+      const Tensor all = empty({2, 2, 2}, on), sent = late({me, 5}, on), root_has = empty({2}, on);
+      // The group's thread is in this one until rank 1 comes.
+      const WorkPtr before = g.barrier(true);
+      const WorkPtr gathered = g.all_gather_into_tensor(all, in, true);
+      in.fill_(99);
+      const WorkPtr summed = g.reduce(sent, 1, ReduceOp::SUM, true);
+      sent.fill_(7);
+      late_rank.go();
+      const std::vector<float> expected = contiguous ? std::vector<float>{0, 10, 20, 30, 1, 11, 21, 31}
+                                                     : std::vector<float>{0, 20, 10, 30, 1, 21, 11, 31};
+      expect_values(all.reshape({8}), expected, on);
+      expect_values(in.reshape({4}), {99, 99, 99, 99}, on);
+      expect_values(sent, {7, 7}, on);
+      summed->wait();
+    });
+  }
+}
+
+TEST_F(QueuedTensors, PartsOfOneStorageMayBeArgumentAndResults) {
+  run([](ProcessGroup& g, TensorOptions on) {
+    const auto me = static_cast<float>(g.rank());
+    const Tensor all = late({me, me, me, me}, on);
+    const WorkPtr work = g.all_gather(all.chunk(2), all.chunk(2)[static_cast<std::size_t>(g.rank())], true);
+    all.add_(1);
+    expect_values(all, {1, 1, 2, 2}, on);
+    work->wait();
+  });
+}
+
+TEST_F(QueuedTensors, OtherWorkOfTheirDeviceGoesOnDuringTheCall) {
+  Late late_rank;
+  run([&](ProcessGroup& g, TensorOptions on) {
+    if (g.rank() == 1) late_rank.wait();
+    const Tensor x = late({1}, on), other = late({5}, on);
+    const WorkPtr work = g.all_reduce(x, ReduceOp::SUM, true);
+    EXPECT_EQ(other.mul(3).item<float>(), 15);
+    late_rank.go();
+    EXPECT_EQ(x.mul(3).item<float>(), 6);
+    work->wait();
+  });
+}
+
+TEST_F(QueuedTensors, WhatAFailedCallWasToWriteCannotBeRead) {
+  ProcessGroupOptions options;
+  options.backend = "tcp";
+  options.timeout = std::chrono::milliseconds(300);
+  run_ranks(
+      2,
+      [](ProcessGroup& g) {
+        if (g.rank() == 1) return;  // it never calls
+        const TensorOptions on(Device(DeviceType::CPU, 0));
+        Tensor x = late({1, 2}, on), other = late({3}, on);
+        const WorkPtr work = g.all_reduce(x, ReduceOp::SUM, true);
+        const Tensor derived = x + 1;
+        EXPECT_THROW(work->wait(), Error);
+        EXPECT_THROW(derived.cpu(), Error);
+        EXPECT_THROW(x.cpu(), Error);
+        EXPECT_EQ(other.mul(2).item<float>(), 6);
+        x.fill_(4);
+        expect_values(x, {4, 4}, on);
+      },
+      options);
 }
 
 TEST_F(QueuedTensors, TravelAsMessages) {
