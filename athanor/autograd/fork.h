@@ -7,8 +7,8 @@
 ///
 /// A task has the grad mode, inference mode, autocast state and current cuda device of the place that forked it. Who
 /// waits for a task that nobody has begun runs it itself, else sleeps; another thread takes the turn of a task that
-/// sleeps. So tasks may fork and wait themselves, to any depth and on any number of threads, as long as no task waits for
-/// itself in a circle.
+/// sleeps. So tasks may fork and wait themselves, to any depth and on any number of threads, as long as no task waits
+/// for itself in a circle.
 
 #include <functional>
 #include <memory>

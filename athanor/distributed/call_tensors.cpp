@@ -30,8 +30,8 @@ CallTensor::OnQueue::OnQueue(const Tensor& t, Staged::Use call_use, CallOrder& o
   Queue* queue = athanor::detail::queue_of(t.device());
   storage().data();  // a hidden layout is restored before
   if (!target.is_contiguous())
-    memory = use & Staged::In ? target.contiguous()
-                              : Tensor(athanor::detail::empty_tensor(t.sizes(), t.dtype(), Device()));
+    memory =
+        use & Staged::In ? target.contiguous() : Tensor(athanor::detail::empty_tensor(t.sizes(), t.dtype(), Device()));
   const bool own_memory = memory.storage().get() == target.storage().get();
   if (use == Staged::In) {
     before = own_memory ? athanor::detail::foreign_writes(storage()) : std::vector<QueuePoint>();
@@ -74,7 +74,8 @@ void CallTensor::OnQueue::check_made() const {
   const IntrusivePtr<Validity>& mark = memory.storage()->validity();
   if (!mark->invalid.load(std::memory_order_relaxed)) return;
   const auto why = mark->failure();
-  ATHANOR_THROW(Error, "the values of a tensor on ", target.device(), " were to be sent, but the call that should have ",
+  ATHANOR_THROW(Error, "the values of a tensor on ", target.device(),
+                " were to be sent, but the call that should have ",
                 "made them failed; compute or fill it again. What failed: ", why ? *why : "");
 }
 

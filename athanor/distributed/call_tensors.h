@@ -2,8 +2,8 @@
 /// CallTensor: a tensor's part in one collective. Not part of the interface.
 ///
 /// On a queued device the call has its place in the order of the work on the tensor from its making on: it takes the
-/// values that work enqueued before has made, and later work on the tensor waits for it, in the queue and not before it.
-/// The bytes are those of the device where they are contiguous. A tensor of the host is used when the call runs.
+/// values that work enqueued before has made, and later work on the tensor waits for it, in the queue and not before
+/// it. The bytes are those of the device where they are contiguous. A tensor of the host is used when the call runs.
 
 #include <memory>
 #include <optional>

@@ -201,13 +201,13 @@ WorkPtr ProcessGroup::all_gather(TensorList output, const Tensor& input, bool as
   CallOrder order;
   CallTensor from(input, Staged::In, order);
   CallTensors to(output, Staged::Out, order);
-  return impl_->submit(call, async_op, output,
-                       [from = std::move(from), to = std::move(to), held = std::move(counts)](
-                           Backend& b, const Call& c) mutable {
-                         const Span own_part = from.open(c);
-                         b.all_gather(c, to.open(c), own_part);
-                         to.close();
-                       });
+  return impl_->submit(
+      call, async_op, output,
+      [from = std::move(from), to = std::move(to), held = std::move(counts)](Backend& b, const Call& c) mutable {
+        const Span own_part = from.open(c);
+        b.all_gather(c, to.open(c), own_part);
+        to.close();
+      });
 }
 
 WorkPtr ProcessGroup::gather(TensorList output, const Tensor& input, int root, bool async_op, Where where) {
@@ -279,13 +279,13 @@ WorkPtr ProcessGroup::reduce_scatter(const Tensor& output, TensorList input, con
   CallOrder order;
   CallTensors from(input, Staged::In, order);
   CallTensor to(output, Staged::Out, order);
-  return impl_->submit(call, async_op, output,
-                       [from = std::move(from), to = std::move(to), op, held = std::move(counts)](
-                           Backend& b, const Call& c) mutable {
-                         const Parts parts = from.open(c);
-                         b.reduce_scatter(c, to.open(c), parts, op);
-                         to.close();
-                       });
+  return impl_->submit(
+      call, async_op, output,
+      [from = std::move(from), to = std::move(to), op, held = std::move(counts)](Backend& b, const Call& c) mutable {
+        const Parts parts = from.open(c);
+        b.reduce_scatter(c, to.open(c), parts, op);
+        to.close();
+      });
 }
 
 WorkPtr ProcessGroup::all_to_all(TensorList output, TensorList input, bool async_op, Where where) {
@@ -303,13 +303,13 @@ WorkPtr ProcessGroup::all_to_all(TensorList output, TensorList input, bool async
   call.parts = counts;
   CallOrder order;
   CallTensors from(input, Staged::In, order), to(output, Staged::Out, order);
-  return impl_->submit(call, async_op, output,
-                       [from = std::move(from), to = std::move(to), held = std::move(counts)](
-                           Backend& b, const Call& c) mutable {
-                         const Parts parts = from.open(c);
-                         b.all_to_all(c, to.open(c), parts);
-                         to.close();
-                       });
+  return impl_->submit(
+      call, async_op, output,
+      [from = std::move(from), to = std::move(to), held = std::move(counts)](Backend& b, const Call& c) mutable {
+        const Parts parts = from.open(c);
+        b.all_to_all(c, to.open(c), parts);
+        to.close();
+      });
 }
 
 WorkPtr ProcessGroup::barrier(bool async_op, Where where) {

@@ -20,8 +20,8 @@ class Fence {
   Fence& operator=(const Fence&) = delete;
   /// Whoever waits goes on.
   void lift() noexcept;
-  /// A point that is past when the fence is lifted: for Storage::add_foreign_use (later writes wait), note_foreign_write
-  /// and Task::after. It belongs to no queue and may outlive the fence.
+  /// A point that is past when the fence is lifted: for Storage::add_foreign_use (later writes wait),
+  /// note_foreign_write and Task::after. It belongs to no queue and may outlive the fence.
   QueuePoint point() const { return {nullptr, number_}; }
 
  private:

@@ -7,8 +7,8 @@
 
 #include "athanor/base/env.h"
 #include "athanor/base/error.h"
-#include "athanor/tensor/fence.h"
 #include "athanor/tensor/allocator.h"
+#include "athanor/tensor/fence.h"
 
 namespace athanor::detail {
 namespace {

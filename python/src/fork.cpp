@@ -68,9 +68,8 @@ Task fork_call(nb::handle function, nb::args args, nb::kwargs keywords) {
   Shared f = shared(function), a = shared(args), k = shared(keywords);
   pending().add(1);
   try {
-    return {athanor::fork([f = std::move(f), a = std::move(a), k = std::move(k), d = default_device()] {
-      return call(f, a, k, d);
-    })};
+    return {athanor::fork(
+        [f = std::move(f), a = std::move(a), k = std::move(k), d = default_device()] { return call(f, a, k, d); })};
   } catch (...) {
     pending().add(-1);
     throw;

@@ -169,6 +169,17 @@ class Spawn(unittest.TestCase):
         self.assertTrue(context.join())
 
 
+DEVICES = """
+import athanor as torch
+from athanor import jit
+with torch.cuda.device(2):
+    current = jit.fork(lambda: torch.ones(1, device="cuda"))
+with torch.device("cuda:1"):
+    default = jit.fork(lambda: torch.ones(1))
+print(current.wait().device, default.wait().device, jit.fork(lambda: torch.ones(1)).wait().device)
+"""
+
+
 class Fork(unittest.TestCase):
     def test_results_and_gradients(self):
         x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -186,6 +197,9 @@ class Fork(unittest.TestCase):
         with torch.no_grad():
             future = jit.fork(lambda: x * 2)
         self.assertFalse(future.wait().requires_grad)
+
+    def test_the_devices_go_along(self):
+        self.assertEqual(ranks.run_program(DEVICES, devices=3).split(), ["cuda:2", "cuda:1", "cpu"])
 
     def test_nested_without_deadlock(self):
         def tree(depth):
