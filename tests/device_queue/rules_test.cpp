@@ -1,10 +1,14 @@
 // The rules that docs/devices.md lists, as far as queue_test.cpp does not have them.
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <sstream>
 #include <thread>
 
 #include "athanor/autograd/autograd.h"
+#include "athanor/base/deadline.h"
 #include "athanor/base/parallel.h"
 #include "athanor/tensor/event.h"
 #include "device_queue/queued_device.h"
@@ -18,6 +22,16 @@ using ::testing::HasSubstr;
 constinit Kernel<void(const View&)> team_kernel{"test_team"};
 void write_team(const View& out) { *static_cast<float*>(out.data) = static_cast<float>(get_num_threads()); }
 ATHANOR_REGISTER_KERNEL(team_kernel, CPU, &write_team);
+
+/// Whether the condition holds for 50 ms: what should block has not got through by then.
+bool stays(const std::function<bool()>& condition) {
+  const Deadline deadline = Deadline::after(std::chrono::milliseconds(50));
+  while (!deadline.expired()) {
+    if (!condition()) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 std::string rule_error_of(const std::function<void()>& act) {
   try {
@@ -95,7 +109,14 @@ TEST_F(QueuedDevice, EnqueueingFromSeveralThreadsLosesNothingAndBlocksBeyondTheB
         ++done;
       }
     });
-  while (done < static_cast<int>(Queue::kMaxPending) - 64) std::this_thread::yield();
+  // It is full when nobody gets further for a while. What the worker holds at the gate does not count.
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  int seen = -1;
+  while ((seen != done || seen < static_cast<int>(Queue::kMaxPending) - 64) && !deadline.expired()) {
+    seen = done;
+    stays([&] { return seen == done; });
+  }
+  EXPECT_EQ(seen, done);
   EXPECT_LE(done, static_cast<int>(Queue::kMaxPending));
   latch_->count_down();
   for (auto& t : threads) t.join();
@@ -110,17 +131,83 @@ TEST_F(QueuedDevice, ShapesThatDependOnValuesWaitForThem) {
     close();
     x.slice(0, 2, 5).fill_(7);  // held
     Tensor found;
+    std::atomic<bool> ended{false};
     std::thread reader([&] {
       if (which == 0) found = x.nonzero();
       if (which == 1) found = x.masked_select(x > 1);
       if (which == 2) found = x.index({x > 1});
       if (which == 3) found = std::get<0>(_unique(x));
+      ended = true;
     });
+    EXPECT_TRUE(stays([&] { return !ended; })) << which;
     latch_->count_down();
     reader.join();
     EXPECT_EQ(found.size(0), which == 3 ? 2 : 3) << which;
     open();
   }
+}
+
+TEST_F(QueuedDevice, AnswersAboutHeldValuesWaitForThem) {
+  const Tensor x = zeros({2}, options_on(1)), flag = zeros({}, options_on(1)), expected = full({2}, 7.0, options_on(1));
+  synchronize(on(1));
+  for (int which = 0; which < 4; ++which) {
+    x.zero_();
+    flag.zero_();
+    close();
+    x.fill_(7);  // held
+    flag.fill_(1);
+    bool answer = false;
+    std::atomic<bool> ended{false};
+    std::thread reader([&] {
+      if (which == 0) answer = flag.is_nonzero();
+      if (which == 1) answer = x.equal(expected);
+      if (which == 2) answer = allclose(x, expected);
+      if (which == 3) answer = flag.item<bool>();
+      ended = true;
+    });
+    EXPECT_TRUE(stays([&] { return !ended; })) << which;
+    latch_->count_down();
+    reader.join();
+    EXPECT_TRUE(answer) << which;
+    open();
+  }
+}
+
+TEST_F(QueuedDevice, AccessorsWaitAndExposeTheMemory) {
+  const Tensor x = zeros({2}, options_on(1)), unseen = zeros({2}, options_on(1));
+  synchronize(on(1));
+  close();
+  x.fill_(7);  // held
+  float value = 0;
+  std::atomic<bool> ended{false};
+  std::thread reader([&] {
+    value = x.accessor<float, 1>()[1];
+    ended = true;
+  });
+  EXPECT_TRUE(stays([&] { return !ended; }));
+  latch_->count_down();
+  reader.join();
+  EXPECT_EQ(value, 7.0F);
+  EXPECT_TRUE(x.storage()->host_exposed());
+  EXPECT_FALSE(unseen.storage()->host_exposed());
+  const auto elements = x.accessor<float, 1>();
+  for (int i = 0; i < 100; ++i) {
+    x.add_(1);  // ends before it returns
+    ASSERT_EQ(elements[0], 8.0F + static_cast<float>(i));
+  }
+}
+
+TEST_F(QueuedDevice, AQueueThatWaitsForOneThatFailedGoesOnWithoutItsFailure) {
+  const Tensor x = ones({4}, options_on(0)), y = ones({4}, options_on(1));
+  close(on(0));
+  launch(failing_kernel, x);
+  Stream(on(1)).wait(Stream(on(0)).record_event());
+  y.add_(1);
+  EXPECT_TRUE(stays([&] { return !Stream(on(1)).query(); }));  // it does wait
+  latch_->count_down();
+  EXPECT_EQ(y.sum().item<float>(), 8.0F);
+  EXPECT_NO_THROW(synchronize(on(1)));
+  EXPECT_THROW(synchronize(on(0)), ValueError);
 }
 
 TEST_F(QueuedDevice, HostReadsWaitForTheLastWriteOfTheirTensorOnly) {
