@@ -11,51 +11,6 @@ namespace athanor::op_table {
 
 namespace {
 
-struct Tolerance {
-  double relative, absolute, greatest;
-};
-
-Tolerance tolerance_of(DType t) {
-  switch (t) {
-    case kDouble:
-      return {2e-12, 1e-13, 1.7e308};
-    case kFloat:
-      return {3e-6, 1e-6, 3.4e38};
-    case kHalf:
-      return {2e-3, 1e-3, 65504};
-    case kBFloat16:
-      return {1.6e-2, 1e-2, 3.38e38};
-    default:
-      return {0, 0, 0};
-  }
-}
-
-bool agrees(double a, double e, const Tolerance& t, double relative, double absolute) {
-  if (std::isnan(e)) return std::isnan(a);
-  if (std::isinf(e) || a == e) return a == e;
-  if (std::isinf(a)) return std::fabs(e) >= t.greatest * (1 - t.relative) && std::signbit(a) == std::signbit(e);
-  return std::fabs(a - e) <= t.absolute * absolute + t.relative * relative * std::fabs(e);
-}
-
-/// The reference in the result's integer dtype: integers wrap.
-double as_integer(double v, DType t) {
-  const auto i = static_cast<std::int64_t>(v);
-  switch (t) {
-    case kByte:
-      return static_cast<double>(static_cast<std::uint8_t>(i));
-    case kChar:
-      return static_cast<double>(static_cast<std::int8_t>(i));
-    case kShort:
-      return static_cast<double>(static_cast<std::int16_t>(i));
-    case kInt:
-      return static_cast<double>(static_cast<std::int32_t>(i));
-    case kBool:
-      return v != 0;
-    default:
-      return static_cast<double>(i);
-  }
-}
-
 constexpr Layout kLayouts[] = {Layout::Contiguous, Layout::Transposed, Layout::Strided, Layout::Expanded,
                                Layout::Hidden};
 
@@ -161,6 +116,8 @@ class Checker {
   void check_out(const Case& c, const Sample& s, DType t);
   void check_outs(const Case& c, const Sample& s, DType t);
   void check_queue(const Case& c, const Sample& s, DType t, Device queue);
+  void check_queued_forms(const Case& c, const Sample& s, DType t, Device queue);
+  void check_queued_gradients(const Case& c, const Sample& s, Device queue);
   void check_unmade(const Case& c, const Sample& s, DType t, Device queue);
   void check_queues();
   void check_gradients(const Case& c, const Sample& s);
@@ -284,6 +241,43 @@ void Checker::check_queue(const Case& c, const Sample& s, DType t, Device queue)
   }
 }
 
+/// The forms that write where they are told, on the queue as on the host.
+void Checker::check_queued_forms(const Case& c, const Sample& s, DType t, Device queue) {
+  const Tensors in = inputs_of(s, t);
+  Tensors there;
+  for (const Tensor& x : in) there.push_back(x.to(TensorOptions(queue)));
+  const Tensors values = c.call(in);
+  const auto same = [&](const char* form, const Tensor& got, const Tensor& value) {
+    if (!(got.device() == queue)) fault("queued, ", form, ": it is on ", got.device().str());
+    if (const std::string m = compare_bits(got.to(TensorOptions(Device())), value); !m.empty())
+      fault("queued, ", form, ": ", m);
+  };
+  const auto given = [&](const Tensor& value, Layout l) {
+    const TensorOptions options = TensorOptions(value.dtype()).device(queue);
+    return l == Layout::Contiguous ? empty({0}, options) : laid_out(zeros(value.sizes(), options), l);
+  };
+  for (const Layout l : {Layout::Contiguous, Layout::Strided}) {
+    if (c.out) {
+      Tensor here = laid_out(zeros(values[0].sizes(), values[0].options()), l), out = given(values[0], l);
+      c.out(here, in);
+      c.out(out, there);
+      same("out=", out, here);
+    }
+    if (c.outs) {
+      Tensor first = given(values[0], l), second = given(values[1], l);
+      c.outs(first, second, there);
+      same("first out=", first, values[0]);
+      same("second out=", second, values[1]);
+    }
+  }
+  if (!c.inplace || values[0].sizes() != in[0].sizes() || !can_cast(values[0].dtype(), in[0].dtype())) return;
+  Tensors here = in;
+  Tensor self_here = here[0] = in[0].clone(), self = there[0] = there[0].clone();
+  c.inplace(self_here, here);
+  c.inplace(self, there);
+  same("in place", self, self_here);
+}
+
 /// In place on values that a failed call left unmade: they stay unreadable, unless the op writes all of them and does
 /// not look at them.
 void Checker::check_unmade(const Case& c, const Sample& s, DType t, Device queue) {
@@ -320,7 +314,9 @@ Tensors leaves(const Sample& s, DType t, Layout l = Layout::Contiguous) {
 }
 
 /// A fixed weighting of a result, so that its sum depends on every element.
-Tensor weights(const Tensor& like) { return to_tensor(uniform(like.sizes().vec(), 0.5, 1.5, 99), like.dtype()); }
+Tensor weights(const Tensor& like) {
+  return to_tensor(uniform(like.sizes().vec(), 0.5, 1.5, 99), like.dtype()).to(TensorOptions(like.device()));
+}
 
 /// Gradients of the weighted sum of all differentiable results.
 Tensors gradients(const Case& c, const Tensors& in) {
@@ -354,6 +350,23 @@ void Checker::check_gradients(const Case& c, const Sample& s) {
       if (const std::string m = compare(other[i], to_array(plain[i]), 10, 10); !m.empty())
         fault("gradient ", i, ", ", name_of(l), " input: ", m);
     }
+  }
+}
+
+void Checker::check_queued_gradients(const Case& c, const Sample& s, Device queue) {
+  const Tensors in = leaves(s, kDouble);
+  Tensors there;
+  for (const Tensor& x : in) there.push_back(x.detach().to(TensorOptions(queue)).requires_grad_(x.requires_grad()));
+  const Tensors host = gradients(c, in), queued = gradients(c, there);
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    if (host[i].defined() != queued[i].defined()) {
+      fault("queued: gradient ", i, " is defined on one device only");
+      continue;
+    }
+    if (!host[i].defined()) continue;
+    if (!(queued[i].device() == queue)) fault("queued: gradient ", i, " is on ", queued[i].device().str());
+    if (const std::string m = compare_bits(queued[i].to(TensorOptions(Device())), host[i]); !m.empty())
+      fault("queued: gradient ", i, ": ", m);
   }
 }
 
@@ -480,7 +493,7 @@ std::vector<std::string> Checker::run() {
 }
 
 /// Every sample on the second of two virtual CPU devices, and, to save time, the first of each dtype on the last of
-/// four that serve cuda.
+/// four, also of four that serve cuda.
 void Checker::check_queues() {
   const auto check = [&](Device queue, std::size_t most) {
     for (const Case& c : row_.cases)
@@ -491,6 +504,8 @@ void Checker::check_queues() {
             ++checked;
             guarded(detail::str(queue, ", ", c.name, " ", dtype_name(t), ", sample ", k), [&] {
               check_queue(c, s, t, queue);
+              if (c.inplace || c.out || c.outs) check_queued_forms(c, s, t, queue);
+              if (row_.gradient && t == kDouble && s.gradient) check_queued_gradients(c, s, queue);
               if (c.inplace && s.inputs[0].array.numel() > 0) check_unmade(c, s, t, queue);
             });
           }
@@ -499,6 +514,8 @@ void Checker::check_queues() {
   };
   detail::configure_cpu_queues(2);
   check(Device("cpu:1"), SIZE_MAX);
+  detail::configure_cpu_queues(4);
+  check(Device("cpu:3"), 1);
   detail::configure_cpu_queues(0);
   detail::configure_cuda_queues(4);
   check(Device("cuda:3"), 1);
@@ -506,35 +523,6 @@ void Checker::check_queues() {
 }
 
 }  // namespace
-
-std::string compare(const Tensor& actual, const Array& expected, double relative, double absolute) {
-  std::ostringstream text;
-  if (actual.sizes().vec() != expected.shape)
-    return detail::str("shape ", actual.sizes(), ", expected ", IntArrayRef(expected.shape));
-  const Array a = to_array(actual);
-  const Tolerance t = tolerance_of(actual.dtype());
-  std::int64_t bad = 0;
-  for (std::int64_t i = 0; i < a.numel(); ++i) {
-    const double e = is_floating_point(actual.dtype()) ? expected[i] : as_integer(expected[i], actual.dtype());
-    if (agrees(a[i], e, t, relative, absolute)) continue;
-    if (bad++ == 0) text << "element " << i << " is " << a[i] << ", expected " << e;
-  }
-  if (bad == 0) return {};
-  text << " (" << bad << " of " << a.numel() << " differ)";
-  return text.str();
-}
-
-std::string compare_bits(const Tensor& a, const Tensor& b) {
-  if (a.sizes() != b.sizes()) return detail::str("shape ", a.sizes(), ", expected ", b.sizes());
-  if (a.dtype() != b.dtype()) return detail::str("dtype ", a.dtype(), ", expected ", b.dtype());
-  const Array x = to_array(a), y = to_array(b);
-  for (std::int64_t i = 0; i < x.numel(); ++i) {
-    if (std::isnan(x[i]) && std::isnan(y[i])) continue;
-    if (x[i] != y[i] || std::signbit(x[i]) != std::signbit(y[i]))
-      return detail::str("element ", i, " is ", x[i], ", expected the same bits as ", y[i]);
-  }
-  return {};
-}
 
 std::vector<std::string> check_row(const Row& row) { return Checker(row).run(); }
 

@@ -145,6 +145,27 @@ TEST(OpTableItself, FindsAWrongGradient) {
   EXPECT_TRUE(mentions(faults, "Jacobian mismatch")) << faults.size();
 }
 
+TEST(OpTableItself, FindsWhatIsWrongOnQueuesOnly) {
+  struct WrongOnQueues : autograd::Function<WrongOnQueues> {
+    static Tensor forward(autograd::AutogradContext* ctx, const Tensor& x) {
+      ctx->save_for_backward({x});
+      return sin(x);
+    }
+    static autograd::variable_list backward(autograd::AutogradContext* ctx, autograd::variable_list g) {
+      const Tensor x = ctx->get_saved_variables()[0];
+      return {g[0] * cos(x) * (x.device().is_host() ? 1 : 1.01)};
+    }
+  };
+  Row row = sine_row([](const Tensors& x) { return Tensors{WrongOnQueues::apply(x[0])}; },
+                     +[](double x) { return std::sin(x); });
+  row.second_gradient = false;
+  row.dtypes = {kDouble};
+  EXPECT_TRUE(mentions(check_row(row), "queued: gradient 0: element"));
+  row.gradient = false;
+  row.cases[0].out = [](Tensor& out, const Tensors& x) { sin_out(out, x[0].device().is_host() ? x[0] : x[0] * 1.01); };
+  EXPECT_TRUE(mentions(check_row(row), "queued, out=: element"));
+}
+
 TEST(OpTableItself, FindsAWrongValue) {
   const auto faults = check_row(
       sine_row([](const Tensors& x) { return Tensors{sin(x[0])}; }, +[](double x) { return std::sin(x) * 1.0001; }));
