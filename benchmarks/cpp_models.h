@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "athanor/device/cpu/conv_winograd.h"
 #include "athanor/models/resnet.h"
 #include "cpp_rows.h"
 
@@ -19,15 +20,33 @@ inline Body resnet_step(athanor::models::ResNet net, std::int64_t batch, std::in
   };
 }
 
+/// Winograd's algorithm switched off while it lives.
+struct WithoutWinograd {
+  WithoutWinograd() : before(athanor::detail::winograd_enabled()) { athanor::detail::set_winograd_enabled(false); }
+  ~WithoutWinograd() { athanor::detail::set_winograd_enabled(before); }
+  WithoutWinograd(const WithoutWinograd&) = delete;
+  WithoutWinograd& operator=(const WithoutWinograd&) = delete;
+  bool before;
+};
+
 inline void add_model_rows(Program& program) {
   program.add("resnet50.step/b16s128", "image", 16, [] { return resnet_step(athanor::models::resnet50(), 16, 128); });
   program.add("resnet18.step/b32s32", "image", 32, [] { return resnet_step(athanor::models::resnet18(), 32, 32); });
-  for (const std::int64_t batch : {1, 16})
-    program.add("resnet50.forward/b" + std::to_string(batch) + "s224", "image", static_cast<double>(batch), [=] {
+  for (const std::int64_t batch : {1, 16}) {
+    const std::string row = "resnet50.forward/b" + std::to_string(batch) + "s224";
+    const auto inference = [=] {
       athanor::models::ResNet net = athanor::models::resnet50();
       net->eval();
       return without_grad([net, x = torch::randn({batch, 3, 224, 224})]() mutable { Tensor y = net(x); });
+    };
+    program.add(row, "image", static_cast<double>(batch), inference);
+    program.add(row + "@no_winograd", "image", static_cast<double>(batch), [=] {
+      return [body = inference()] {
+        const WithoutWinograd off;
+        body();
+      };
     });
+  }
 }
 
 }  // namespace bench

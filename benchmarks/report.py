@@ -2,7 +2,7 @@
 
 import statistics
 
-from targets import SHARE_OF_LIMIT, limit_of, target_of, work_against_limit
+from targets import SEPARATE_WAYS, SHARE_OF_LIMIT, limit_of, targets_of, work_against_limit
 
 
 def median_rate(answer: dict) -> float:
@@ -19,6 +19,47 @@ def best_of(rates: dict):
     return max(rates.items(), key=lambda item: item[1]) if rates else (None, None)
 
 
+class Target:
+    """One ratio that a row has to reach, or none, and how it stands."""
+
+    def __init__(self, rates: dict, peers: set, share_of_limit, least=None, peer_part: str = "", way: str = ""):
+        def is_counted(name: str) -> bool:
+            side, _, its_way = name.partition(" @")
+            return side == "athanor" and (its_way == way if way else its_way not in SEPARATE_WAYS)
+
+        self.least, self.way, self.share_of_limit = least, way, share_of_limit
+        self.ours = best_of({n: r for n, r in rates.items() if is_counted(n)})[1]
+        counted = {n: r for n, r in rates.items() if n.split(" @")[0] in peers and peer_part in n}
+        self.best_peer, self.peer_rate = best_of(counted)
+        # Without another layout or the like on either side.
+        plain = {n: r for n, r in rates.items() if " @" not in n or "@workers" in n}
+        self.same_way_ours = self.ours if way else plain.get("athanor", self.ours)
+        self.same_way_rate = best_of({n: r for n, r in plain.items() if n in counted})[1]
+
+    @property
+    def ratio(self):
+        return self.ours / self.peer_rate if self.ours and self.peer_rate else None
+
+    @property
+    def same_way_ratio(self):
+        return self.same_way_ours / self.same_way_rate if self.same_way_ours and self.same_way_rate else None
+
+    @property
+    def verdict(self) -> str:
+        if self.least is None or self.ratio is None:
+            return ""
+        if self.ratio >= self.least:
+            return "met"
+        if self.share_of_limit is not None and self.share_of_limit >= SHARE_OF_LIMIT:
+            return "met by limit"
+        return "MISSED"
+
+    def as_json(self) -> dict:
+        return {"way": self.way, "rate": self.ours, "peer_rate": self.peer_rate, "best_peer": self.best_peer,
+                "ratio": self.ratio, "ratio_same_program": self.same_way_ratio, "target": self.least,
+                "verdict": self.verdict}
+
+
 class RowResult:
     """All answers about one row at one thread count. `answers`: side -> {way ('' or what follows '@') -> answer}."""
 
@@ -30,42 +71,34 @@ class RowResult:
                 self.rates[side + (f" @{way}" if way else "")] = median_rate(answer)
         any_answer = next(iter(next(iter(answers.values())).values()))
         self.unit, self.items = any_answer["unit"], any_answer["items_per_iter"]
-        self.ours = best_of({n: r for n, r in self.rates.items() if n.split(" @")[0] == "athanor"})[1]
-        target = target_of(row)
-        self.target, self.peer_part = target if target else (None, "")
-        counted = {n: r for n, r in self.rates.items() if n.split(" @")[0] in peers and self.peer_part in n}
-        self.best_peer, self.peer_rate = best_of(counted)
-        # Without another layout or the like on either side.
-        plain = {n: r for n, r in self.rates.items() if " @" not in n or "@workers" in n}
-        self.same_way_ours = plain.get("athanor", self.ours)
-        self.same_way_rate = best_of({n: r for n, r in plain.items() if n in counted})[1]
         self.limit_name = limit_of(row)
         self.limit = limits.get(self.limit_name)
+        whole = Target(self.rates, peers, None)
+        fastest = whole.ours or whole.peer_rate
+        self.share_of_limit = work_against_limit(row, fastest) / self.limit if self.limit and fastest else None
+        self.targets = [Target(self.rates, peers, self.share_of_limit, *t) for t in targets_of(row)] or [whole]
+
+    @property
+    def hardest(self) -> Target:
+        """The target that is furthest from being reached, of those that could be looked at."""
+        known = [t for t in self.targets if t.ratio is not None] or self.targets[:1]
+        return min(known, key=lambda t: t.ratio / t.least if t.ratio and t.least else 0)
+
+    @property
+    def best_peer(self):
+        return self.hardest.best_peer
 
     @property
     def ratio(self):
-        return self.ours / self.peer_rate if self.ours and self.peer_rate else None
+        return self.hardest.ratio
 
     @property
     def same_way_ratio(self):
-        return self.same_way_ours / self.same_way_rate if self.same_way_ours and self.same_way_rate else None
-
-    @property
-    def share_of_limit(self):
-        fastest = self.ours or self.peer_rate
-        if not self.limit or not fastest:
-            return None
-        return work_against_limit(self.row, fastest) / self.limit
+        return self.hardest.same_way_ratio
 
     @property
     def verdict(self) -> str:
-        if self.target is None or self.ratio is None:
-            return ""
-        if self.ratio >= self.target:
-            return "met"
-        if self.share_of_limit is not None and self.share_of_limit >= SHARE_OF_LIMIT:
-            return "met by limit"
-        return "MISSED"
+        return self.hardest.verdict
 
     def as_json(self) -> dict:
         def figures(answer):
@@ -76,9 +109,8 @@ class RowResult:
         return {"name": self.row, "threads": self.threads, "unit": self.unit, "items_per_iter": self.items,
                 "sides": {side + (f" @{way}" if way else ""): figures(answer)
                           for side, ways in self.answers.items() for way, answer in ways.items()},
-                "rate": self.ours, "peer_rate": self.peer_rate, "best_peer": self.best_peer, "ratio": self.ratio, "ratio_same_program": self.same_way_ratio,
-                "target": self.target, "limit": self.limit_name, "share_of_limit": self.share_of_limit,
-                "verdict": self.verdict}
+                "limit": self.limit_name, "share_of_limit": self.share_of_limit, **self.hardest.as_json(),
+                "targets": [t.as_json() for t in self.targets]}
 
 
 def human_rate(rate, unit: str) -> str:
@@ -96,17 +128,21 @@ def human_rate(rate, unit: str) -> str:
 HEADINGS = ("row", "thr", "athanor", "best peer", "", "ratio", "same program", "target", "of limit", "")
 
 
-def table_cells(row: dict) -> tuple:
-    """The cells of one line, from RowResult.as_json()."""
+def table_lines(row: dict) -> list:
+    """The cells of a row's lines, one for each of its targets, from RowResult.as_json()."""
     def times(value):
         return f"{value:.2f} x" if value is not None else "-"
 
     share = row["share_of_limit"]
-    same = row["ratio_same_program"]
-    return (row["name"], str(row["threads"]), human_rate(row["rate"], row["unit"]),
-            human_rate(row["peer_rate"], row["unit"]), row["best_peer"] or "-", times(row["ratio"]),
-            times(same) if same != row["ratio"] else "", f">= {row['target']:.2f}" if row["target"] else "",
-            f"{100 * share:.0f} %" if share is not None else "", row["verdict"])
+    lines = []
+    for target in row.get("targets") or [row]:
+        same, way = target["ratio_same_program"], target.get("way")
+        lines.append((row["name"] + (f"@{way}" if way else ""), str(row["threads"]),
+                      human_rate(target["rate"], row["unit"]), human_rate(target["peer_rate"], row["unit"]),
+                      target["best_peer"] or "-", times(target["ratio"]), times(same) if same != target["ratio"] else "",
+                      f">= {target['target']:.2f}" if target["target"] else "",
+                      f"{100 * share:.0f} %" if share is not None else "", target["verdict"]))
+    return lines
 
 
 def format_line(cells: tuple) -> str:
@@ -117,7 +153,7 @@ def format_line(cells: tuple) -> str:
 
 def markdown(rows: list) -> str:
     lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
-    lines += ["| " + " | ".join(table_cells(row)) + " |" for row in rows]
+    lines += ["| " + " | ".join(cells) + " |" for row in rows for cells in table_lines(row)]
     return "\n".join(lines) + "\n"
 
 

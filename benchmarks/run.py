@@ -25,7 +25,7 @@ import time
 import sides as peer_programs
 from product import measure_product
 from report import (HEADINGS, RowResult, best_rate, format_line, markdown, merge, put_into_readme, summary,
-                    table_cells)
+                    table_lines)
 from targets import QUICK, limit_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -129,7 +129,8 @@ def compare(arguments, threads: int, torches: list, rounds: int) -> list:
                 continue
             limit = limit_of(row)
             results.append(RowResult(row, threads, answers, peers, {limit: limits.get(limit)}).as_json())
-            print(format_line(table_cells(results[-1])), flush=True)
+            for cells in table_lines(results[-1]):
+                print(format_line(cells), flush=True)
     finally:
         for side in sides:
             side.close()

@@ -58,6 +58,37 @@ class Verdicts(unittest.TestCase):
         r = result("add.new/1e8", {"athanor": 1.0, "torch 2 plain": 6.0, "torch 2 tuned": 2.0})
         self.assertEqual((r.best_peer, r.verdict), ("torch 2 plain", "met"))
 
+    def test_a_row_may_have_to_reach_several_ratios(self):
+        r = result("resnet50.step/b16s128", {"athanor": 1.0, "torch 2 plain": 1.25, "torch 2 tuned": 1.2})
+        self.assertEqual([(t.best_peer, t.ratio, t.verdict) for t in r.targets],
+                         [("torch 2 tuned", 1.2, "met"), ("torch 2 plain", 1.25, "MISSED")])
+        self.assertEqual((r.best_peer, r.ratio, r.verdict), ("torch 2 plain", 1.25, "MISSED"))
+        lines = report.table_lines(r.as_json())
+        self.assertEqual([(line[4], line[7], line[9]) for line in lines],
+                         [("torch 2 tuned", ">= 1.15", "met"), ("torch 2 plain", ">= 1.30", "MISSED")])
+        r = result("resnet50.step/b16s128", {"athanor": 1.0, "torch 2 plain": 1.4, "torch 2 tuned": 1.1})
+        self.assertEqual((r.best_peer, r.verdict), ("torch 2 tuned", "MISSED"))
+        r = result("resnet50.step/b16s128", {"athanor": 1.0, "torch 2 plain": 1.4, "torch 2 tuned": 1.2})
+        self.assertEqual(r.verdict, "met")
+
+    def test_of_several_targets_those_without_a_peer_give_no_verdict(self):
+        r = result("resnet50.step/b16s128", {"athanor": 1.0, "torch 2 tuned": 1.2})
+        self.assertEqual(([t.verdict for t in r.targets], r.verdict), (["met", ""], "met"))
+
+    def test_a_separate_way_counts_for_its_own_target_only(self):
+        for batch in ("b1", "b16"):
+            sides = {"athanor": 1.0, "athanor@no_winograd": 1.1, "torch 2 plain": 1.2, "torch 2 tuned@channels_last": 1.16}
+            r = result(f"resnet50.forward/{batch}s224", sides)
+            self.assertEqual([(round(t.ratio, 3), t.verdict) for t in r.targets], [(1.16, "met"), (1.055, "met")])
+            sides["athanor@no_winograd"] = 1.2
+            r = result(f"resnet50.forward/{batch}s224", sides)
+            self.assertEqual([t.verdict for t in r.targets], ["met", "MISSED"])
+            self.assertEqual(r.verdict, "MISSED")
+            self.assertEqual([line[0] for line in report.table_lines(r.as_json())],
+                             [f"resnet50.forward/{batch}s224", f"resnet50.forward/{batch}s224@no_winograd"])
+            sides = {"athanor": 1.1, "athanor@no_winograd": 1.0, "torch 2 plain": 1.2}
+            self.assertEqual(result(f"resnet50.forward/{batch}s224", sides).targets[0].verdict, "MISSED")
+
     def test_no_peer_or_no_row_of_ours_gives_no_verdict(self):
         self.assertEqual(result("sum.all/1e6", {"athanor": 1.0}).verdict, "")
         self.assertEqual(result("sum.all/1e6", {"torch 2 plain": 1.0}).verdict, "")
@@ -78,7 +109,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual([row["ratio"] for row in merged["rows"]], [0.5, 3.0])
         self.assertIn("| gemm.f32 | 0.50 to 3.00 |  | 0.97 |  | MISSED, met |", report.summary(merged))
         self.assertEqual(report.markdown(merged["rows"]).count("\n"), 4)
-        self.assertIn("2.00 x", report.format_line(report.table_cells(first)))
+        self.assertIn("2.00 x", report.format_line(report.table_lines(first)[0]))
 
     def test_readme_keeps_what_is_around_the_figures(self):
         with tempfile.NamedTemporaryFile("w+", suffix=".md") as file:

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "athanor/base/parallel.h"
+#include "athanor/device/cpu/conv_winograd.h"
 #include "strided_array.h"
 
 namespace athanor {
@@ -319,6 +320,25 @@ TEST(Conv, ThreeByThreeErrorStaysSmall) {
   expect_close(out, y);
   expect_close(din, dx);
   expect_close(dweight, dw);
+}
+
+TEST(Conv, WithoutWinogradANanReachesItsOwnOutputsOnly) {
+  const auto nans = [] {
+    Tensors x(DType::Float, conv2d(1, 16, 16, 14, 14, 3, 1, 1), false);
+    for (StridedArray* a : {&x.in, &x.weight}) a->each_index([&](const Index& i) { a->put(i, 1); });
+    x.in.put({0, 3, 6, 6}, std::numeric_limits<double>::quiet_NaN());
+    conv_forward_kernel.get(kCPU)(x.out.view(), x.in.view(), x.weight.view(), kNone, x.params, Epilogue::None);
+    int count = 0;
+    x.out.each_index([&](const Index& i) { count += std::isnan(x.out.at(i)) ? 1 : 0; });
+    return count;
+  };
+  ASSERT_TRUE(detail::winograd_enabled());
+  const int with = nans();
+  detail::set_winograd_enabled(false);
+  const int without = nans();
+  detail::set_winograd_enabled(true);
+  EXPECT_GT(with, 16 * 9);
+  EXPECT_EQ(without, 16 * 9);
 }
 
 TEST(Conv, FewChannels) {

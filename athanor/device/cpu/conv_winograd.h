@@ -8,7 +8,12 @@
 
 namespace athanor::detail {
 
-/// float32, two spatial axes, 3 × 3, no stride or dilation, enough channels, dense planes.
+/// Whether convolutions may be computed so at all: true unless ATHANOR_WINOGRAD=0, which gives the direct sum's error
+/// and keeps NaN and infinities to the outputs they belong to. To be switched while no convolution is under way.
+bool winograd_enabled();
+void set_winograd_enabled(bool on);
+/// float32, two spatial axes, 3 × 3, no stride or dilation, enough channels, dense planes; false where it is switched
+/// off.
 bool winograd_fits(const ConvCall& call);
 /// y from x with bias and epilogue None or Relu, or (forward false) x from y.
 void winograd_taps(const ConvCall& call, bool forward);
