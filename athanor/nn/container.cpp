@@ -48,8 +48,7 @@ std::shared_ptr<Module> SequentialImpl::clone(const std::optional<Device>& devic
   auto copy = std::make_shared<SequentialImpl>();
   const auto names = named_children().keys();
   for (std::size_t i = 0; i < modules_.size(); ++i) copy->push_back(names[i], modules_[i].clone(device));
-  if (!is_training()) copy->Module::train(false);
-  for (std::size_t i = 0; i < modules_.size(); ++i) copy->ptr(i)->train(modules_[i].ptr()->is_training());
+  copy->copy_settings(*this);
   return copy;
 }
 
@@ -83,8 +82,7 @@ Tensor SequentialImpl::forward_rest(AnyValue value) {
 std::shared_ptr<Module> ModuleListImpl::clone(const std::optional<Device>& device) const {
   auto copy = std::make_shared<ModuleListImpl>();
   for (const auto& m : modules_) copy->push_back(m->clone(device));
-  if (!is_training()) copy->Module::train(false);
-  for (std::size_t i = 0; i < modules_.size(); ++i) copy->ptr(i)->train(modules_[i]->is_training());
+  copy->copy_settings(*this);
   return copy;
 }
 
@@ -117,8 +115,7 @@ ModuleDictImpl::ModuleDictImpl(const OrderedDict<std::string, std::shared_ptr<Mo
 std::shared_ptr<Module> ModuleDictImpl::clone(const std::optional<Device>& device) const {
   auto copy = std::make_shared<ModuleDictImpl>();
   for (const auto& m : modules_) copy->insert(m.key(), m.value()->clone(device));
-  if (!is_training()) copy->Module::train(false);
-  for (const auto& m : modules_) (*copy)[m.key()]->train(m.value()->is_training());
+  copy->copy_settings(*this);
   return copy;
 }
 
@@ -156,6 +153,7 @@ std::shared_ptr<Module> ParameterListImpl::clone(const std::optional<Device>& de
     const Tensor data = device ? p->detach().to(TensorOptions(*device), false, true) : p->detach().clone();
     copy->append(data.set_requires_grad(p->requires_grad()));
   }
+  copy->copy_settings(*this);
   return copy;
 }
 
@@ -192,6 +190,7 @@ std::shared_ptr<Module> ParameterDictImpl::clone(const std::optional<Device>& de
     const Tensor data = device ? p->detach().to(TensorOptions(*device), false, true) : p->detach().clone();
     copy->insert(p.key(), data.set_requires_grad(p->requires_grad()));
   }
+  copy->copy_settings(*this);
   return copy;
 }
 

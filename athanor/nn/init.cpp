@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "athanor/nn/module.h"
+
 namespace athanor::nn::init {
 
 namespace {
@@ -106,11 +108,13 @@ Tensor dirac_(Tensor tensor, std::int64_t groups) {
 }
 
 Tensor uniform_(Tensor tensor, double low, double high) {
+  if (nn::detail::values_come_later()) return tensor;
   const NoGradGuard guard;
   return tensor.uniform_(low, high);
 }
 
 Tensor normal_(Tensor tensor, double mean, double std) {
+  if (nn::detail::values_come_later()) return tensor;
   const NoGradGuard guard;
   return tensor.normal_(mean, std);
 }
@@ -119,6 +123,7 @@ Tensor trunc_normal_(Tensor tensor, double mean, double std, double a, double b)
   const NoGradGuard guard;
   ATHANOR_CHECK_VALUE(a <= b && std > 0, "trunc_normal_: expected a <= b and std > 0, got a=", a, ", b=", b,
                       ", std=", std);
+  if (nn::detail::values_come_later()) return tensor;
   const auto cdf = [](double x) { return (1 + std::erf(x / std::sqrt(2.0))) / 2; };
   const double low = cdf((a - mean) / std), high = cdf((b - mean) / std);
   tensor.uniform_(2 * low - 1, 2 * high - 1);
@@ -131,7 +136,7 @@ Tensor trunc_normal_(Tensor tensor, double mean, double std, double a, double b)
 Tensor orthogonal_(Tensor tensor, double gain) {
   const NoGradGuard guard;
   ATHANOR_CHECK(tensor.dim() >= 2, "Only tensors with 2 or more dimensions are supported, got shape ", tensor.sizes());
-  if (tensor.numel() == 0) return tensor;
+  if (tensor.numel() == 0 || nn::detail::values_come_later()) return tensor;
   const auto rows = static_cast<std::size_t>(tensor.size(0));
   const auto cols = static_cast<std::size_t>(tensor.numel()) / rows;
   const std::size_t tall = std::max(rows, cols), wide = std::min(rows, cols);
@@ -151,7 +156,7 @@ Tensor sparse_(Tensor tensor, double sparsity, double std) {
   ATHANOR_CHECK(tensor.dim() == 2, "Only tensors with 2 dimensions are supported, got shape ", tensor.sizes());
   ATHANOR_CHECK_VALUE(sparsity >= 0 && sparsity <= 1, "sparse_: sparsity must be within [0, 1], got ", sparsity);
   const auto rows = static_cast<std::size_t>(tensor.size(0)), cols = static_cast<std::size_t>(tensor.size(1));
-  if (rows * cols == 0) return tensor;
+  if (rows * cols == 0 || nn::detail::values_come_later()) return tensor;
   tensor.normal_(0, std);
   std::vector<double> values = host_values(tensor);
   Tensor random = empty({tensor.size(1), tensor.size(0)}, kDouble);

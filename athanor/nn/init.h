@@ -1,6 +1,7 @@
 #pragma once
 /// First values of parameters: torch.nn.init. Every function changes its tensor in place, records nothing, and gives it
-/// back. Random values come from the default generator.
+/// back. Random values come from the default generator. While Module::replica() makes a module, random functions leave
+/// the tensor as it is.
 
 #include "athanor/nn/options.h"
 #include "athanor/ops/tensor.h"

@@ -8,9 +8,12 @@
 #include <sstream>
 #include <typeinfo>
 #include <unordered_set>
+#include <utility>
 
 #include "athanor/nn/options.h"
+#include "athanor/ops/factory.h"
 #include "athanor/tape/autograd_meta.h"
+#include "athanor/tape/grad_mode.h"
 
 namespace athanor::nn {
 
@@ -119,7 +122,9 @@ void copy_tensors(const char* what, const OrderedDict<std::string, Tensor>& from
       target = Tensor();
       continue;
     }
-    const Tensor data = device && !(source.device() == *device) ? source.to(TensorOptions(*device)) : source.clone();
+    const Tensor data = device && detail::values_come_later()     ? empty_like(source, TensorOptions(*device))
+                        : device && !(source.device() == *device) ? source.to(TensorOptions(*device))
+                                                                  : source.clone();
     if (target.defined()) {
       target.set_data(data.detach());
       if (source.is_floating_point()) target.set_requires_grad(source.requires_grad());
@@ -139,7 +144,69 @@ void Module::copy_registrations(Module& copy, const std::optional<Device>& devic
                 "The cloned module does not have the same number of child modules as the original module after "
                 "calling reset(). Are you sure you called register_module() inside reset() and not the constructor?");
   for (const auto& child : children_) copy.children_[child.key()]->clone_(*child.value(), device);
-  copy.run_reparametrizations(false);
+  if (!detail::values_come_later()) copy.run_reparametrizations(false);
+}
+
+void Module::copy_settings(const Module& other) {
+  pre_hooks_ = other.pre_hooks_;
+  hooks_ = other.hooks_;
+  name_ = other.name_;
+  is_training_ = other.is_training_;
+}
+
+bool& detail::values_come_later() {
+  static thread_local bool later = false;
+  return later;
+}
+
+namespace {
+
+/// Leaves everything as it was for whoever draws or makes modules next.
+class ValuesComeLater {
+ public:
+  ValuesComeLater() : before_(std::exchange(detail::values_come_later(), true)), state_(default_generator().state()) {}
+  ~ValuesComeLater() {
+    detail::values_come_later() = before_;
+    default_generator().set_state(state_);
+  }
+  ValuesComeLater(const ValuesComeLater&) = delete;
+  ValuesComeLater& operator=(const ValuesComeLater&) = delete;
+
+ private:
+  const bool before_;
+  const PhiloxState state_;
+};
+
+}  // namespace
+
+std::shared_ptr<Module> Module::replica(Device device) const {
+  std::shared_ptr<Module> copy;
+  {
+    const ValuesComeLater later;
+    const InferenceMode lasting(false);
+    copy = clone(device);
+  }
+  record_values(*this, *copy);
+  return copy;
+}
+
+void Module::record_values(const Module& from, Module& to) {
+  for (const auto& item : from.parameters_)
+    if (item->defined() && to.parameters_[item.key()].is_leaf()) {
+      const Tensor& target = to.parameters_[item.key()];
+      {
+        const NoGradGuard off;
+        target.detach_();
+      }
+      target.copy_(item.value());
+    }
+  {
+    const NoGradGuard off;
+    for (const auto& item : from.buffers_)
+      if (item->defined()) to.buffers_[item.key()].copy_(item.value());
+  }
+  for (const auto& child : from.children_) record_values(*child.value(), *to.children_[child.key()]);
+  to.run_reparametrizations(false);
 }
 
 void Module::apply(const ModuleApplyFunction& function) {

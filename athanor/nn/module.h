@@ -68,6 +68,11 @@ class Module : public std::enable_shared_from_this<Module> {
 
   /// A deep copy, optionally on another device. Defined by Cloneable; throws Error for other modules.
   virtual std::shared_ptr<Module> clone(const std::optional<Device>& device = std::nullopt) const;
+  /// A clone on a device whose parameters are copies that autograd records, so that their gradients end on this
+  /// module's. Options, plain members, hooks and modes are those of now. Made to be cheap: random functions of nn::init
+  /// leave values as they are while reset() runs, and the default generator is afterwards where it was before; no other
+  /// thread should draw from it meanwhile. Throws as clone().
+  std::shared_ptr<Module> replica(Device device) const;
 
   /// Calls the function with this module and every module below it, parents first. The forms that take a pointer need
   /// this module to be held by a shared_ptr.
@@ -184,6 +189,9 @@ class Module : public std::enable_shared_from_this<Module> {
   Tensor run_hooks(const std::vector<Tensor>& inputs, Tensor output);
 
  protected:
+  /// For a clone() that does not copy the object: mode, hooks and name of `other`, whose modules are left alone.
+  void copy_settings(const Module& other);
+
   OrderedDict<std::string, Tensor> parameters_;
 
  private:
@@ -206,6 +214,7 @@ class Module : public std::enable_shared_from_this<Module> {
   void apply_below(const NamedModulePointerApplyFunction& function, const std::string& name_prefix) const;
   std::shared_ptr<Module> shared_from_this_checked() const;
   void run_reparametrizations(bool step);
+  static void record_values(const Module& from, Module& to);
 
   OrderedDict<std::string, Tensor> buffers_;
   OrderedDict<std::string, std::shared_ptr<Module>> children_;
@@ -222,6 +231,8 @@ class Module : public std::enable_shared_from_this<Module> {
 std::ostream& operator<<(std::ostream& stream, const Module& module);
 
 namespace detail {
+/// Whether this thread makes a clone that gets its values afterwards.
+bool& values_come_later();
 /// Adds "in net.conv2" to an error that passes through `module`, once.
 void add_module_path(Error& error, const Module& module);
 }  // namespace detail

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "athanor/tape/grad_mode.h"
 #include "athanor/tensor/stream.h"
 
 namespace athanor::nn::parallel {
@@ -48,7 +47,7 @@ Tensor gather(const std::vector<Tensor>& parts, Device device, std::int64_t dim)
 }
 
 Replicas::Replicas(std::shared_ptr<Module> module, std::vector<Device> devices)
-    : devices_(distinct_devices(devices, "replicate")), modules_(devices_.size()), replicas_(devices_.size()) {
+    : devices_(distinct_devices(devices, "replicate")), modules_(devices_.size()) {
   modules_[0] = std::move(module);
   check_place();
 }
@@ -65,52 +64,11 @@ void Replicas::check_place() const {
 }
 
 const std::vector<std::shared_ptr<Module>>& Replicas::refreshed(std::size_t count) {
-  for (std::size_t i = 1; i < std::min(count, modules_.size()); ++i) refresh(i);
-  return modules_;
-}
-
-void Replicas::make(std::size_t i) {
-  // Replicas are used again by calls that record.
-  const InferenceMode lasting(false);
-  modules_[i] = modules_[0]->clone(devices_[i]);
-  Replica& replica = replicas_[i];
-  const auto pair = [](const std::vector<Tensor>& from, const std::vector<Tensor>& to) {
-    std::vector<Pair> pairs;
-    for (std::size_t k = 0; k < from.size(); ++k) pairs.push_back({from[k], to[k], 0});
-    return pairs;
-  };
-  replica.parameters = pair(modules_[0]->parameters(), modules_[i]->parameters());
-  replica.buffers = pair(modules_[0]->buffers(), modules_[i]->buffers());
-  for (auto* pairs : {&replica.parameters, &replica.buffers})
-    for (Pair& p : *pairs) p.holders = p.to.use_count();
-}
-
-void Replicas::refresh(std::size_t i) {
-  Replica& replica = replicas_[i];
-  const auto free = [](const Pair& p) { return p.to.use_count() == p.holders; };
-  const auto same = [](const std::vector<Pair>& pairs, const std::vector<Tensor>& now) {
-    return std::equal(pairs.begin(), pairs.end(), now.begin(), now.end(), [](const Pair& p, const Tensor& t) {
-      return p.from.is_same(t) && p.to.dtype() == t.dtype() && p.to.sizes() == t.sizes();
-    });
-  };
-  const bool usable = modules_[i] && same(replica.parameters, modules_[0]->parameters()) &&
-                      same(replica.buffers, modules_[0]->buffers()) &&
-                      std::all_of(replica.parameters.begin(), replica.parameters.end(), free) &&
-                      std::all_of(replica.buffers.begin(), replica.buffers.end(), free);
-  if (!usable) make(i);
-  for (const Pair& p : replica.parameters) {
-    {
-      const NoGradGuard off;
-      p.to.detach_();
-    }
-    p.to.copy_(p.from);  // recorded: gradients go the other way
+  for (std::size_t i = 1; i < std::min(count, modules_.size()); ++i) {
+    modules_[i] = nullptr;  // its memory is that of the next
+    modules_[i] = modules_[0]->replica(devices_[i]);
   }
-  const NoGradGuard off;
-  for (const Pair& p : replica.buffers) p.to.copy_(p.from);
-  // Parents come first, so that what a part was switched to counts.
-  const auto originals = modules_[0]->modules(), copies = modules_[i]->modules();
-  for (std::size_t k = 0; k < originals.size(); ++k)
-    if (copies[k]->is_training() != originals[k]->is_training()) copies[k]->train(originals[k]->is_training());
+  return modules_;
 }
 
 DataParallelBase::DataParallelBase(const std::shared_ptr<Module>& module, DataParallelOptions options)

@@ -28,34 +28,24 @@ std::vector<Tensor> scatter(const Tensor& input, const std::vector<Device>& devi
 /// Joins parts on a device. Scalars become a vector. Differentiable.
 Tensor gather(const std::vector<Tensor>& parts, Device device, std::int64_t dim = 0);
 
-/// Copies of a module on other devices, that are used again and again: only values travel. Gradients of a replica's
-/// parameters end on the original's. Not thread-safe.
+/// Copies of a module on other devices, made anew for each use. Gradients of a replica's parameters end on the
+/// original's. Not thread-safe.
 class Replicas {
  public:
   /// The module's parameters and buffers must lie on devices[0], whose replica is the module itself. Throws ValueError
   /// naming the tensor that lies elsewhere.
   Replicas(std::shared_ptr<Module> module, std::vector<Device> devices);
-  /// The first `count` replicas, with the module's values and modes of now. A replica that a graph still needs, because
-  /// backward has not been called yet, is left to it and replaced. Buffers that a replica changes are lost, but for
-  /// those of the module itself.
+  /// The first `count` replicas: what the module is now, options, plain members, hooks and modes included, by
+  /// Module::replica, which calls the module's reset(). Valid until the next call; graphs keep what they need of
+  /// earlier ones. What a replica changes in buffers or members is lost, but for the module itself.
   const std::vector<std::shared_ptr<Module>>& refreshed(std::size_t count);
   const std::vector<Device>& devices() const { return devices_; }
 
  private:
-  struct Pair {
-    Tensor from, to;
-    std::uint32_t holders;  // of `to`, while no graph has it
-  };
-  struct Replica {
-    std::vector<Pair> parameters, buffers;
-  };
-  void make(std::size_t i);
-  void refresh(std::size_t i);
   void check_place() const;
 
   std::vector<Device> devices_;
   std::vector<std::shared_ptr<Module>> modules_;
-  std::vector<Replica> replicas_;
 };
 
 /// Clones of `module` on the devices, differentiable with regard to its parameters.

@@ -95,21 +95,18 @@ TEST_P(DataParallelOver, AReplicaThatAGraphStillNeedsIsLeftToIt) {
   EXPECT_TRUE(athanor::allclose(both.cpu(), inner->conv->weight.grad().cpu(), 1e-5, 1e-5));
 }
 
-TEST_P(DataParallelOver, ReplicasAreUsedAgainAndFollowModeAndValues) {
+TEST_P(DataParallelOver, ReplicasFollowModeAndValues) {
   Net inner;
   inner->to(on(0));
   Replicas replicas(inner.ptr(), all_devices());
-  const auto before = replicas.refreshed(2);
-  EXPECT_EQ(before[0], inner.ptr());
+  EXPECT_EQ(replicas.refreshed(2)[0], inner.ptr());
   {
     const NoGradGuard off;
     inner->conv->weight.fill_(3);
     inner->norm->running_mean.fill_(2);
     inner->norm->eval();
   }
-  const auto after = replicas.refreshed(2);
-  EXPECT_EQ(before[1], after[1]);
-  const auto& copy = dynamic_cast<NetImpl&>(*after[1]);
+  const auto& copy = dynamic_cast<NetImpl&>(*replicas.refreshed(2)[1]);
   EXPECT_EQ(copy.conv->weight.device(), on(1));
   EXPECT_EQ(copy.conv->weight.cpu().min().item<float>(), 3);
   EXPECT_EQ(copy.norm->running_mean.cpu().max().item<float>(), 2);
@@ -119,20 +116,117 @@ TEST_P(DataParallelOver, ReplicasAreUsedAgainAndFollowModeAndValues) {
   EXPECT_EQ(inner->conv->weight.grad().cpu().max().item<float>(), 1);
 }
 
-TEST_P(DataParallelOver, ReplicasFollowTheModulesDtype) {
-  Net inner;
-  inner->with_norm = true;
+// No graph of an earlier call is alive, which would be a reason of its own for new replicas.
+TEST_P(DataParallelOver, ReplicasFollowOptionsPlainMembersAndHooks) {
+  Sequential inner(Net(), Dropout(DropoutOptions(1)));
   inner->to(on(0));
   DataParallel net(inner);
-  EXPECT_EQ(net(randn({8, 1, 8, 8}).to(on(0))).dtype(), kFloat);
-  inner->to(kDouble);
-  const Tensor x = randn({8, 1, 8, 8}, kDouble);
-  const Tensor y = net(x.to(on(0)));
-  EXPECT_EQ(y.dtype(), kDouble);
-  inner->with_norm = false;  // each part has statistics of its own
-  EXPECT_TRUE(athanor::allclose(net(x.to(on(0))).cpu(), inner(x.to(on(0))).cpu(), 1e-12, 1e-12));
-  y.sum().backward();
-  EXPECT_EQ(inner->conv->weight.grad().dtype(), kDouble);
+  const NoGradGuard off;
+  const Tensor x = randn({8, 1, 8, 8}).to(on(0));
+  EXPECT_EQ(net(x).abs().sum().cpu().item<float>(), 0);
+  inner[1]->as<Dropout>()->options.p(0);
+  EXPECT_TRUE(athanor::allclose(net(x).cpu(), inner(x).cpu(), 1e-5, 1e-6));
+  inner->eval();
+  inner[0]->as<Net>()->with_norm = true;
+  EXPECT_TRUE(athanor::allclose(net(x).cpu(), inner(x).cpu(), 1e-5, 1e-6));
+  const auto negates = [](Module&, const std::vector<Tensor>&, const Tensor& y) { return -y; };
+  const auto within = inner[0]->children()[0]->register_forward_hook(negates);
+  EXPECT_TRUE(athanor::allclose(net(x).cpu(), inner(x).cpu(), 1e-5, 1e-6));
+  inner->register_forward_hook(negates);
+  const Tensor y = net(x);
+  EXPECT_TRUE(athanor::allclose(y.cpu(), inner(x).cpu(), 1e-5, 1e-6));
+  inner[0]->children()[0]->remove_hook(within);
+  EXPECT_FALSE(athanor::allclose(net(x).cpu(), y.cpu(), 1e-3, 1e-3));
+  EXPECT_TRUE(athanor::allclose(net(x).cpu(), inner(x).cpu(), 1e-5, 1e-6));
+}
+
+TEST_P(DataParallelOver, ReplicasKeepTheModesOfInnerLayersOfContainers) {
+  Sequential inner(Sequential(Linear(4, 4), Dropout()), Linear(4, 2));
+  inner->to(on(0));
+  inner[0]->children()[1]->eval();
+  const auto replicas = replicate(inner, all_devices());
+  for (const auto& replica : replicas) {
+    EXPECT_TRUE(replica->ptr(0)->is_training());
+    EXPECT_FALSE(replica->ptr(0)->children()[1]->is_training());
+  }
+}
+
+TEST_P(DataParallelOver, MakingReplicasDrawsNoRandomNumbers) {
+  struct DrawingImpl : Cloneable<DrawingImpl> {
+    DrawingImpl() { DrawingImpl::reset(); }
+    void reset() override {
+      weight = register_parameter("weight", randn({3, 3}));
+      layer = register_module("layer", Linear(3, 2));
+    }
+    Tensor forward(const Tensor& x) { return layer(x.matmul(weight)); }
+    Tensor weight;
+    Linear layer{nullptr};
+  };
+  auto inner = std::make_shared<DrawingImpl>();
+  inner->to(on(0));
+  DataParallel<DrawingImpl> net(inner);
+  manual_seed(8);
+  const Tensor next = randn({4});
+  manual_seed(8);
+  const Tensor x = ones({8, 3}, TensorOptions(on(0)));
+  EXPECT_TRUE(athanor::allclose(net(x).cpu(), inner->forward(x).cpu(), 1e-5, 1e-6));
+  EXPECT_TRUE(randn({4}).equal(next));
+}
+
+// What two layers share is two parameters of a replica, and one gradient.
+TEST_P(DataParallelOver, TiedWeightsGetTheGradientsOfAllTheirUses) {
+  struct TiedImpl : Cloneable<TiedImpl> {
+    TiedImpl() { TiedImpl::reset(); }
+    void reset() override {
+      a = register_module("a", Linear(LinearOptions(4, 4).bias(false)));
+      b = register_module("b", Linear(LinearOptions(4, 4).bias(false)));
+      c = register_module("c", Linear(4, 3));
+      b->unregister_parameter("weight");
+      b->weight = b->register_parameter("weight", a->weight);
+    }
+    Tensor forward(const Tensor& x) { return c(athanor::tanh(b(athanor::tanh(a(x))))); }
+    Linear a{nullptr}, b{nullptr}, c{nullptr};
+  };
+  auto inner = std::make_shared<TiedImpl>();
+  inner->to(on(0));
+  ASSERT_EQ(inner->parameters().size(), 3U);
+  DataParallel<TiedImpl> net(inner);
+  const Tensor x = randn({8, 4}).to(on(0));
+  net(x).pow(2).sum().backward();
+  std::vector<Tensor> got;
+  for (const Tensor& p : inner->parameters()) got.push_back(p.grad().clone());
+  inner->zero_grad();
+  inner->forward(x).pow(2).sum().backward();
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_TRUE(athanor::allclose(got[i].cpu(), inner->parameters()[i].grad().cpu(), 1e-4, 1e-5)) << i;
+}
+
+TEST_P(DataParallelOver, WeightNormTrainsOnReplicasToo) {
+  Linear layer = utils::weight_norm(Linear(4, 3));
+  layer->to(on(0));
+  DataParallel net(layer);
+  const Tensor x = randn({8, 4}).to(on(0));
+  net(x).pow(2).sum().backward();
+  const Tensor got = layer->named_parameters()["weight_g"].grad().clone();
+  layer->zero_grad();
+  layer(x).pow(2).sum().backward();
+  EXPECT_TRUE(athanor::allclose(got.cpu(), layer->named_parameters()["weight_g"].grad().cpu(), 1e-4, 1e-5));
+}
+
+TEST_P(DataParallelOver, ParallelApplyCallsEachModuleWithItsInput) {
+  const auto devices = all_devices();
+  Linear layer(4, 3);
+  layer->to(on(0));
+  const auto modules = replicate(layer, devices);
+  const Tensor x = randn({8, 4}).to(on(0));
+  const auto parts = scatter(x, devices);
+  const auto outputs = parallel_apply(modules, parts);
+  ASSERT_EQ(outputs.size(), parts.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) EXPECT_EQ(outputs[i].device(), devices[i]);
+  EXPECT_TRUE(athanor::allclose(gather(outputs, on(0)).cpu(), layer(x).cpu(), 1e-5, 1e-6));
+  EXPECT_EQ(parallel_apply(modules, {parts[0]}).size(), 1U);
+  const std::vector<std::shared_ptr<LinearImpl>> one{modules[0]};
+  EXPECT_THAT(error_of([&] { parallel_apply(one, {x, x}); }), HasSubstr("1 modules for 2 inputs"));
 }
 
 TEST_P(DataParallelOver, TrainsAfterAFirstCallInInferenceMode) {
