@@ -43,7 +43,8 @@ struct CallInputs {
 
   void add(const Tensor& t) {
     if (used_by && t.defined()) detail::note_use(used_by, t);
-    if (t.defined() && !t.device().is_host()) device = static_cast<std::int16_t>(t.device().index());
+    if (t.defined() && !t.device().is_host())
+      device = profiler::detail::device_number(t.device().is_cuda(), t.device().index());
     if (!with_shapes) return;
     const IntArrayRef sizes = t.defined() ? t.sizes() : IntArrayRef();
     shapes.push_back(static_cast<std::int64_t>(sizes.size()));

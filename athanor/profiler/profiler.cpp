@@ -68,7 +68,7 @@ std::vector<std::vector<std::int64_t>> shapes_of(const detail::ThreadLog& log, c
 }
 
 std::string thread_name(const detail::ThreadLog& log, std::size_t index) {
-  if (log.queue >= 0) return str("queue of cpu:", static_cast<int>(log.queue));
+  if (log.queue >= 0) return "queue of " + detail::device_name(log.queue);
   return log.thread_id == getpid() ? "main" : str("thread ", index);
 }
 
@@ -81,7 +81,7 @@ void convert(const detail::ThreadLog& log, std::uint32_t thread, const Clock& cl
     e.name = name_of(r);
     e.kind = r.kind;
     e.thread = thread;
-    e.device = r.device < 0 ? "cpu" : str("cpu:", static_cast<int>(r.device));
+    e.device = detail::device_name(r.device);
     e.start = clock(r.start);
     e.duration = e.self = std::max<std::int64_t>(clock(r.end != 0 ? r.end : now) - e.start, 0);
     e.sequence = r.sequence;
@@ -98,6 +98,10 @@ void convert(const detail::ThreadLog& log, std::uint32_t thread, const Clock& cl
 }
 
 }  // namespace
+
+std::string detail::device_name(std::int16_t number) {
+  return number < 0 ? "cpu" : str(number < 256 ? "cpu:" : "cuda:", number % 256);
+}
 
 Profile::Profile(const ProfileOptions& options) : options_(options) {
   detail::Recording& r = detail::current_recording();

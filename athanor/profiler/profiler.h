@@ -33,7 +33,7 @@ struct Event {
   std::string name;  ///< "conv2d", "add_", "ConvolutionBackward0", or a scope's
   EventKind kind = EventKind::Op;
   std::uint32_t thread = 0;  ///< index into Profile::threads()
-  std::string device;        ///< "cpu", or "cpu:1" of a queue
+  std::string device;        ///< "cpu", or "cpu:1", "cuda:0" of a queue
   std::int64_t start = 0, duration = 0;
   std::int64_t self = 0;  ///< duration without that of the events inside it
   /// Index of the event around it, in its thread; -1 if there is none.
@@ -48,7 +48,7 @@ struct Event {
 /// A thread that events come from.
 struct ThreadInfo {
   std::int64_t id = 0;  ///< the system's
-  std::string name;     ///< "main", "thread 2", "queue of cpu:1"
+  std::string name;     ///< "main", "thread 2", "queue of cpu:1", "queue of cuda:0"
 };
 
 /// Events of one name taken together.

@@ -29,7 +29,7 @@ struct Start {
   std::string_view name = {};
   EventKind kind = EventKind::Op;
   Form form = Form::Plain;
-  std::int16_t device = -1;  ///< index of a queued device; -1 is the host
+  std::int16_t device = -1;  ///< a queued device, by device_number of recording.h; -1 is the host
   /// Shapes of the inputs, each as its number of dims and its sizes; asked for only if `records_shapes()`.
   const std::int64_t* shapes = nullptr;
   std::size_t shape_words = 0;

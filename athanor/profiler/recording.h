@@ -13,6 +13,13 @@
 
 namespace athanor::profiler::detail {
 
+/// A queued device as events have it: cpu:index, or cuda:index.
+constexpr std::int16_t device_number(bool cuda, int index) {
+  return static_cast<std::int16_t>((cuda ? 256 : 0) + index);
+}
+/// "cuda:1"; "cpu" for -1, the host.
+std::string device_name(std::int16_t number);
+
 struct Record {
   const char* name = nullptr;
   std::uint64_t start = 0, end = 0;  ///< in ticks(); an event under way has no end
@@ -31,7 +38,7 @@ struct ThreadLog {
   std::uint32_t number = 0;
   std::int64_t thread_id = 0;
   bool closed = false;
-  std::int16_t queue = -1;  ///< the queued device whose worker this is
+  std::int16_t queue = -1;  ///< the queued device whose worker this is, as in Record
   std::uint32_t open = 0;   ///< the innermost event under way, plus one
   std::vector<Record> records;
   std::vector<std::int64_t> shapes;

@@ -13,7 +13,7 @@
 
 #include "athanor/base/error.h"
 #include "athanor/base/parallel.h"
-#include "athanor/profiler/record.h"
+#include "athanor/profiler/recording.h"
 #include "athanor/tensor/fence.h"
 #include "athanor/tensor/queue_memory.h"
 
@@ -186,9 +186,10 @@ void Queue::State::run(Task& task, std::shared_ptr<const std::string> failed) {
     if (!failed && r->invalid.load(std::memory_order_relaxed)) failed = r->failure();
   if (!failed || task.always) {
     try {
-      const profiler::detail::Scope scope({.fixed_name = task.op,
-                                           .kind = profiler::EventKind::Kernel,
-                                           .device = static_cast<std::int16_t>(device.index())});
+      const profiler::detail::Scope scope(
+          {.fixed_name = task.op,
+           .kind = profiler::EventKind::Kernel,
+           .device = profiler::detail::device_number(device.is_cuda(), device.index())});
       task.run();
     } catch (...) {
       failed = fail(task);

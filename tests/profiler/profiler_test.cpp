@@ -316,6 +316,32 @@ TEST(Profiler, KernelsOfQueuedDevicesAreEventsOfTheirWorkers) {
   athanor::detail::configure_cpu_queues(0);
 }
 
+TEST(Profiler, QueuesOfBothFamiliesAreToldApart) {
+  athanor::detail::configure_cpu_queues(2);
+  athanor::detail::configure_cuda_queues(2);
+  {
+    Profile profile;
+    for (const Device device : {Device(DeviceType::CPU, 1), Device(DeviceType::CUDA, 1)}) {
+      const Tensor x = ones({4}, TensorOptions(device));
+      const Tensor y = device.is_cuda() ? x * x : x + x;
+      synchronize(device);
+    }
+    profile.stop();
+    std::set<std::string> devices, queues;
+    for (const Event& e : profile.events())
+      if (e.kind == EventKind::Kernel) {
+        devices.insert(e.device);
+        queues.insert(profile.threads()[e.thread].name);
+      }
+    EXPECT_THAT(devices, UnorderedElementsAre("cpu:1", "cuda:1"));
+    EXPECT_THAT(queues, UnorderedElementsAre("queue of cpu:1", "queue of cuda:1"));
+    EXPECT_EQ(only(profile, "add").device, "cpu:1");
+    EXPECT_EQ(only(profile, "mul").device, "cuda:1");
+  }
+  athanor::detail::configure_cuda_queues(0);
+  athanor::detail::configure_cpu_queues(0);
+}
+
 TEST(Profiler, CollectivesAreEvents) {
   Profile profile;
   distributed::run_ranks(2, [](distributed::ProcessGroup& group) {
