@@ -1,6 +1,7 @@
 #include "athanor/parallel/pipeline.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "athanor/autograd/function.h"
@@ -97,7 +98,29 @@ void PipelineImpl::place() {
   std::vector<Device> devices;
   for (const Device device : options_.devices()) devices.push_back(resolve(device));
   options_.devices(std::move(devices));
+  check_sharing();
   for (std::size_t i = 0; i < stages_.size(); ++i) stages_[i]->to(options_.devices()[i]);
+}
+
+void PipelineImpl::check_sharing() const {
+  std::unordered_map<const TensorImpl*, std::pair<std::string, std::size_t>> seen;
+  const auto check = [&](const char* what, std::size_t stage, const std::string& layer, const auto& named) {
+    for (const auto& item : named) {
+      const std::string name = layer + "." + item.key();
+      const auto& [other, earlier] = seen.try_emplace(item->impl(), name, stage).first->second;
+      ATHANOR_CHECK_VALUE(devices()[earlier] == devices()[stage], "Pipeline: ", what, " '", other, "' of stage ",
+                          earlier, " on ", devices()[earlier], " is ", what, " '", name, "' of stage ", stage, " on ",
+                          devices()[stage], " as well, and can lie on one device only. Put what shares it into one ",
+                          "stage, or give each its own and add up their gradients");
+    }
+  };
+  std::size_t stage = 0, left = stages_[0]->size();
+  for (const auto& layer : named_children()) {
+    for (; left == 0; left = stages_[stage]->size()) ++stage;
+    --left;
+    check("parameter", stage, layer.key(), layer.value()->named_parameters());
+    check("buffer", stage, layer.key(), layer.value()->named_buffers());
+  }
 }
 
 // All of them travel before any work is enqueued: a copy from the host waits for what its queue has to do already.

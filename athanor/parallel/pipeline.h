@@ -56,7 +56,8 @@ struct PipelineOptions {
 class PipelineImpl : public Module {
  public:
   /// Cuts `layers` into stages and moves them to their devices. Parameters keep the names they have in `layers`. Throws
-  /// ValueError if balance or checkpoint does not fit the layers or the devices, or a number is not positive.
+  /// ValueError if balance or checkpoint does not fit the layers or the devices, a number is not positive, or stages on
+  /// different devices share a parameter or a buffer: it can lie on one device only.
   PipelineImpl(const Sequential& layers, PipelineOptions options);
   /// One stage for each module.
   PipelineImpl(const std::vector<AnyModule>& stages, PipelineOptions options);
@@ -65,7 +66,9 @@ class PipelineImpl : public Module {
   Tensor forward(const Tensor& input);
   /// Forward and backward by the schedule: gradients are added to the parameters'. `loss` gets output and target of a
   /// micro-batch on the last device and returns the mean over it; what is returned, on the last device, is the mean
-  /// over the batch. Throws ValueError if batch sizes differ, Error if a loss is no scalar.
+  /// over the batch. Throws ValueError if batch sizes differ, Error if a loss is no scalar. If it throws, from `loss`
+  /// and layers too, gradients of the micro-batches that came through are left in the parameters': zero them before the
+  /// next step.
   Tensor train_step(const Tensor& input, const Tensor& target,
                     const std::function<Tensor(const Tensor& output, const Tensor& target)>& loss);
 
@@ -76,6 +79,7 @@ class PipelineImpl : public Module {
  private:
   class Run;
   void place();
+  void check_sharing() const;
   std::vector<Tensor> micro_batches(const Tensor& batch, Device device, const char* what) const;
   Tensor run_stage(std::size_t stage, const Tensor& x, bool last_micro_batch);
 

@@ -190,6 +190,14 @@ class OnTheHost(unittest.TestCase):
         x = torch.randn(8, 6)
         self.assertTrue(torch.allclose(pipe(x), alone(x), atol=1e-6))
 
+    def test_stages_that_share_a_parameter_are_refused(self):
+        a, b = nn.Linear(4, 4), nn.Linear(4, 4)
+        b.bias = a.bias
+        with self.assertRaisesRegex(ValueError, "parameter '0.bias' of stage 0 on cpu is parameter '1.bias' of stage 1 on cuda"):
+            Pipeline([a, b], devices=["cpu", "cuda:0"])
+        self.assertEqual(a.bias.device.type, "cpu")
+        Pipeline([a, b], devices=["cpu", "cpu"])
+
     def test_frozen_layers_get_no_gradient(self):
         inner = network()
         inner[0].requires_grad_(False)

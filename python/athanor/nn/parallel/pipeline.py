@@ -62,7 +62,8 @@ class Pipeline(Module):
             keeping what is inside it; or a list of these, one per stage.
         schedule: of train_step: "fill-drain" or "1F1B", see pipeline_steps.
 
-    Raises ValueError if stages, balance and devices do not fit each other or a number is not positive.
+    Raises ValueError if stages, balance and devices do not fit each other, a number is not positive, or stages on different
+    devices share a parameter or a buffer: it can lie on one device only.
     """
 
     def __init__(
@@ -103,10 +104,27 @@ class Pipeline(Module):
             self.add_module(name, layer)
         self._names: List[List[str]] = []
         names = iter(named)
-        for size, device in zip(sizes, self.devices):
+        for size in sizes:
             self._names.append([next(names) for _ in range(size)])
-            for name in self._names[-1]:
+        self._check_sharing()
+        for stage, device in zip(self._names, self.devices):
+            for name in stage:
                 self._modules[name].to(device)
+
+    def _check_sharing(self) -> None:
+        seen: Dict[int, Any] = {}
+        for stage, layers in enumerate(self._names):
+            for layer in layers:
+                module = self._modules[layer]
+                for what, named in (("parameter", module.named_parameters()), ("buffer", module.named_buffers())):
+                    for name, tensor in named:
+                        other, earlier = seen.setdefault(id(tensor), (f"{layer}.{name}", stage))
+                        if self.devices[earlier] != self.devices[stage]:
+                            raise ValueError(
+                                f"Pipeline: {what} '{other}' of stage {earlier} on {self.devices[earlier]} is {what} "
+                                f"'{layer}.{name}' of stage {stage} on {self.devices[stage]} as well, and can lie on one "
+                                "device only. Put what shares it into one stage, or give each its own and add up their "
+                                "gradients")
 
     def _sizes(self, count: int, balance: Optional[Sequence[int]]) -> List[int]:
         stages = len(self.devices)
@@ -150,7 +168,9 @@ class Pipeline(Module):
     def train_step(self, input: Tensor, target: Tensor, loss: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Forward and backward by the schedule: gradients are added to the parameters'. `loss` gets output and target of
         a micro-batch on the last device and returns the mean over it; what is returned, on the last device and without a
-        graph, is the mean over the batch. Raises ValueError if batch sizes differ, RuntimeError if a loss is no scalar.
+        graph, is the mean over the batch. Raises ValueError if batch sizes differ, RuntimeError if a loss is no scalar. If
+        it raises, errors of `loss` and of layers included, gradients of the micro-batches that came through are left in
+        the parameters': zero them before the next step.
         """
         with athanor.enable_grad():
             return _Run(self, input, target, loss).go()
