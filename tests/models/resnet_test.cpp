@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
 #include "athanor/autograd/autograd.h"
 #include "athanor/ops/factory.h"
 #include "athanor/ops/tensor.h"
+#include "athanor/parallel/pipeline.h"
 #include "athanor/tensor/stream.h"
 
 namespace athanor::models {
@@ -98,37 +102,77 @@ class TwoDevices : public testing::Test {
   void TearDown() override { detail::configure_cpu_queues(0); }
 };
 
+// As large as the largest value expected times `scaled`.
+void expect_close(const Tensor& got, const Tensor& expected, double scaled, const std::string& what) {
+  const double greatest = expected.abs().max().to(kDouble).item<double>();
+  EXPECT_LE((got.cpu() - expected).abs().max().to(kDouble).item<double>(), scaled * greatest) << what;
+}
+
 TEST_F(TwoDevices, HalvesOfANetworkTrainAsTheWhole) {
-  manual_seed(3);
-  const ResNetOptions options = ResNetOptions(Block::Bottleneck, {1, 1, 1, 1}).num_classes(5);
-  const auto whole = std::make_shared<ResNetImpl>(options);
-  const auto halves = std::make_shared<HalvesImpl>(options);
-  whole->to(kDouble);
-  halves->to(kDouble);
-  EXPECT_EQ(halves->parameters().size(), whole->parameters().size());
-  EXPECT_EQ(halves->state_dict().size(), 2 * whole->state_dict().size() - 2);  // all but fc's under two names
-  halves->load_state_dict(whole->state_dict(), false);
   const Device first(DeviceType::CPU, 0), second(DeviceType::CPU, 1);
-  halves->place(first, second);
-  const Tensor x = randn({3, 3, 40, 40}, kDouble);
-  for (int step = 0; step < 2; ++step) {
-    const Tensor expected = whole->forward(x), got = halves->forward(x.to(first));
-    EXPECT_EQ(got.device(), second);
-    EXPECT_TRUE(allclose(got.cpu(), expected, 1e-10, 1e-12));
-    expected.pow(2).sum().backward();
-    got.pow(2).sum().backward();
-    const NoGradGuard off;
-    const auto theirs = whole->named_parameters();
-    for (const auto& p : halves->named_parameters()) {
-      const std::string& key = p.key();
-      if (!theirs.contains(key)) continue;
-      const Tensor& other = theirs[key];
-      EXPECT_TRUE(allclose(p.value().grad().cpu(), other.grad(), 1e-9, 1e-11)) << key;
-      EXPECT_EQ(p.value().grad().device(), p.value().device()) << key;
-      Tensor(p.value()).add_(p.value().grad(), -1e-3);
-      Tensor(other).add_(other.grad(), -1e-3);
+  for (const auto& [dtype, scaled] : {std::pair(kDouble, 1e-10), std::pair(kFloat, 1e-5)}) {
+    manual_seed(3);
+    const ResNetOptions options = ResNetOptions(Block::Bottleneck, {1, 1, 1, 1}).num_classes(5);
+    const auto whole = std::make_shared<ResNetImpl>(options);
+    const auto halves = std::make_shared<HalvesImpl>(options);
+    whole->to(dtype);
+    halves->to(dtype);
+    EXPECT_EQ(halves->parameters().size(), whole->parameters().size());
+    EXPECT_EQ(halves->state_dict().size(), 2 * whole->state_dict().size() - 2);  // all but fc's under two names
+    halves->load_state_dict(whole->state_dict(), false);
+    halves->place(first, second);
+    const Tensor x = randn({3, 3, 40, 40}, dtype);
+    for (int step = 0; step < 2; ++step) {
+      const Tensor expected = whole->forward(x), got = halves->forward(x.to(first));
+      EXPECT_EQ(got.device(), second);
+      expect_close(got.detach(), expected.detach(), scaled, "output");
+      expected.pow(2).sum().backward();
+      got.pow(2).sum().backward();
+      const NoGradGuard off;
+      const auto theirs = whole->named_parameters();
+      for (const auto& p : halves->named_parameters()) {
+        const std::string& key = p.key();
+        if (!theirs.contains(key)) continue;
+        const Tensor& other = theirs[key];
+        expect_close(p.value().grad(), other.grad(), scaled, key);
+        EXPECT_EQ(p.value().grad().device(), p.value().device()) << key;
+        Tensor(p.value()).add_(p.value().grad(), -1e-3);
+        Tensor(other).add_(other.grad(), -1e-3);
+      }
+      whole->zero_grad();
+      halves->zero_grad();
     }
   }
+}
+
+TEST_F(TwoDevices, APipelineTrainsAsTheNetworkRunPerMicroBatch) {
+  using namespace nn::parallel;  // NOLINT(google-build-using-namespace)
+  for (const auto& [dtype, scaled] : {std::pair(kDouble, 1e-10), std::pair(kFloat, 1e-5)})
+    for (const auto schedule : {PipelineSchedule::FillDrain, PipelineSchedule::OneForwardOneBackward}) {
+      manual_seed(4);
+      ResNet whole = tiny(Block::Bottleneck), cut = tiny(Block::Bottleneck);
+      whole->to(dtype);
+      cut->to(dtype);
+      cut->load_state_dict(whole->state_dict());
+      Pipeline pipe(as_sequential(cut), PipelineOptions()
+                                            .devices({Device(DeviceType::CPU, 0), Device(DeviceType::CPU, 1)})
+                                            .split_size(4)
+                                            .schedule(schedule));
+      const Tensor x = randn({8, 3, 64, 64}, dtype), t = randint(7, {8}, kLong);
+      const Tensor loss =
+          pipe->train_step(x, t, [](const Tensor& y, const Tensor& to) { return cross_entropy_loss(y, to); });
+      Tensor expected;
+      const auto xs = x.split(4), ts = t.split(4);
+      for (std::size_t m = 0; m < xs.size(); ++m) {
+        const Tensor part = cross_entropy_loss(whole(xs[m]), ts[m]) / 2;
+        part.backward();
+        expected = expected.defined() ? expected + part.detach() : part.detach();
+      }
+      expect_close(loss, expected, scaled, "loss");
+      const auto theirs = whole->named_parameters();
+      for (const auto& p : cut->named_parameters())
+        expect_close(p.value().grad(), theirs[p.key()].grad(), scaled, p.key());
+    }
 }
 
 }  // namespace

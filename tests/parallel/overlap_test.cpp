@@ -7,7 +7,10 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <limits>
+#include <map>
 #include <mutex>
+#include <string>
 
 #include "athanor/autograd/autograd.h"
 #include "athanor/autograd/function.h"
@@ -17,6 +20,7 @@
 #include "athanor/ops/launch.h"
 #include "athanor/parallel/data_parallel.h"
 #include "athanor/parallel/pipeline.h"
+#include "athanor/profiler/profiler.h"
 #include "athanor/tensor/stream.h"
 
 namespace athanor::nn::parallel {
@@ -237,6 +241,37 @@ TEST_P(Overlap, BranchesWorkAtOnce) {
       ASSERT_TRUE(appointments.all_kept())
           << devices.size() << " branches from " << source.str() << " to " << end.str();
     }
+}
+
+// The same, as the profiler's timeline shows it.
+TEST_P(Overlap, BranchesMeetInTheTimeline) {
+  const auto devices = first(GetParam());
+  std::vector<Stage> branches(devices.size());
+  for (std::size_t i = 0; i < devices.size(); ++i) branches[i]->to(devices[i]);
+  appointments.plan(Plan(devices.size(), {0, 1}));
+  profiler::Profile profile;
+  const Tensor x = zeros({1, kWidth});
+  std::vector<Tensor> results;
+  for (std::size_t i = 0; i < devices.size(); ++i) results.push_back(branches[i](x.to(devices[i])));
+  for (Tensor& result : results) result = result.to(devices.back());
+  stack(results).sum().backward();
+  wait_for_all();
+  profile.stop();
+  ASSERT_TRUE(appointments.all_kept());
+  // Of each device its forward and its backward.
+  std::map<std::string, std::vector<const profiler::Event*>> kernels;
+  for (const profiler::Event& e : profile.events())
+    if (e.kind == profiler::EventKind::Kernel && e.name == "test_meet") kernels[e.device].push_back(&e);
+  ASSERT_EQ(kernels.size(), devices.size());
+  for (const std::size_t pass : {0, 1}) {
+    std::int64_t last_begin = 0, first_end = std::numeric_limits<std::int64_t>::max();
+    for (const auto& [device, own] : kernels) {
+      ASSERT_EQ(own.size(), 2U) << device;
+      last_begin = std::max(last_begin, own[pass]->start);
+      first_end = std::min(first_end, own[pass]->start + own[pass]->duration);
+    }
+    EXPECT_LT(last_begin, first_end) << (pass == 0 ? "forward" : "backward");
+  }
 }
 
 TEST_P(Overlap, ReplicasOfDataParallelWorkAtOnce) {

@@ -281,6 +281,89 @@ TEST_P(PipelineOver, RefusesWhatDoesNotFit) {
   EXPECT_THAT(error_of([&] { pipe->train_step(ones({4, 6}), ones({4, 3}), loss); }), HasSubstr("must be a scalar"));
 }
 
+TEST_P(PipelineOver, RefusesStagesThatShareAParameter) {
+  const auto tied = [] {
+    Linear a(4, 4), b(4, 4);
+    b->unregister_parameter("bias");
+    b->bias = b->register_parameter("bias", a->bias);
+    return Sequential(a, ReLU(), b);
+  };
+  const auto said = error_of([&] { Pipeline(tied(), PipelineOptions().devices(first(2)).balance({1, 2})); });
+  EXPECT_THAT(said,
+              AllOf(HasSubstr("parameter '0.bias' of stage 0 on cpu:0"), HasSubstr("'2.bias' of stage 1 on cpu:1")));
+  EXPECT_EQ(error_of([&] { Pipeline(Sequential(tied(), Linear(4, 4)), PipelineOptions().devices(first(2))); }), "");
+  Linear twice(4, 4);
+  EXPECT_THAT(error_of([&] { Pipeline(Sequential(twice, twice), PipelineOptions().devices(first(2))); }),
+              AllOf(HasSubstr("'0.weight' of stage 0"), HasSubstr("'1.weight' of stage 1")));
+  BatchNorm1d a(4), b(4);
+  b->unregister_buffer("running_mean");
+  b->running_mean = b->register_buffer("running_mean", a->running_mean);
+  EXPECT_THAT(error_of([&] { Pipeline(Sequential(a, b), PipelineOptions().devices(first(2))); }),
+              HasSubstr("buffer '0.running_mean' of stage 0"));
+  EXPECT_TRUE(twice->weight.device().is_host());
+  Pipeline(Sequential(twice, twice), PipelineOptions().devices({on(1), on(1)}))(ones({2, 4}));
+}
+
+// As the header says: statistics of each micro-batch, running ones updated by each, and again where it is computed
+// again.
+TEST_P(PipelineOver, BatchNormSeesMicroBatches) {
+  using How = PipelineCheckpoint;
+  const std::pair<How, std::int64_t> cases[] = {{How::Never, 4}, {How::ExceptLast, 7}, {How::Always, 8}};
+  for (const auto& [how, updates] : cases) {
+    manual_seed(3);
+    Sequential inner(Linear(3, 5), BatchNorm1d(5), Linear(5, 2)), alone(Linear(3, 5), BatchNorm1d(5), Linear(5, 2));
+    inner->to(kDouble);
+    alone->to(kDouble);
+    alone->load_state_dict(inner->state_dict());
+    Pipeline pipe(inner, PipelineOptions().devices(first(2)).balance({2, 1}).chunks(4).checkpoint(how));
+    const Tensor x = randn({12, 3}, kDouble), t = randn({12, 2}, kDouble);
+    pipe->train_step(x, t, [](const Tensor& y, const Tensor& to) { return functional::mse_loss(y, to); });
+    const auto got = inner->named_buffers();
+    EXPECT_EQ(got["1.num_batches_tracked"].cpu().item<std::int64_t>(), updates);
+    for (const Tensor& part : x.chunk(4)) alone(part);
+    if (how == How::Never) {
+      EXPECT_TRUE(allclose(got["1.running_mean"].cpu(), alone->named_buffers()["1.running_mean"], 1e-10, 1e-12));
+      EXPECT_TRUE(allclose(got["1.running_var"].cpu(), alone->named_buffers()["1.running_var"], 1e-10, 1e-12));
+    }
+    for (std::size_t m = 0; m < 4; ++m) functional::mse_loss(alone(x.chunk(4)[m]), t.chunk(4)[m]).div(4).backward();
+    for (std::size_t i = 0; i < inner->parameters().size(); ++i)
+      EXPECT_TRUE(allclose(inner->parameters()[i].grad().cpu(), alone->parameters()[i].grad(), 1e-10, 1e-12)) << i;
+  }
+}
+
+// What is computed again for backward drops what forward dropped, or gradients would be of another function.
+TEST_P(PipelineOver, CheckpointedStagesDropTheSameTwice) {
+  std::vector<std::vector<Tensor>> gradients;
+  for (const auto how : {PipelineCheckpoint::Never, PipelineCheckpoint::ExceptLast, PipelineCheckpoint::Always}) {
+    manual_seed(6);
+    Sequential inner(Linear(6, 16), Dropout(0.5), Linear(16, 16), Dropout(0.5), Linear(16, 3));
+    inner->to(kDouble);
+    Pipeline pipe(inner, PipelineOptions().devices(first(2)).chunks(3).checkpoint(how));
+    const Tensor x = randn({9, 6}, kDouble), t = randn({9, 3}, kDouble);
+    manual_seed(7);
+    pipe->train_step(x, t, [](const Tensor& y, const Tensor& to) { return functional::mse_loss(y, to); });
+    std::vector<Tensor>& all = gradients.emplace_back();
+    for (const Tensor& p : inner->parameters()) all.push_back(p.grad().cpu());
+  }
+  for (std::size_t i = 0; i < gradients[0].size(); ++i) {
+    EXPECT_GT(gradients[0][i].abs().sum().item<double>(), 0);
+    for (const std::size_t how : {1, 2}) EXPECT_TRUE(allclose(gradients[how][i], gradients[0][i], 1e-10, 1e-12)) << i;
+  }
+}
+
+TEST_P(PipelineOver, AFailureLeavesTheGradientsOfWhatCameThrough) {
+  Linear layer(2, 2);
+  Pipeline pipe(Sequential(layer, Tanh()),
+                PipelineOptions().devices(first(2)).chunks(2).schedule(PipelineSchedule::OneForwardOneBackward));
+  int calls = 0;
+  const auto loss = [&](const Tensor& y, const Tensor& t) {
+    ATHANOR_CHECK(++calls < 2, "failed on purpose");
+    return functional::mse_loss(y, t);
+  };
+  EXPECT_THAT(error_of([&] { pipe->train_step(ones({4, 2}), zeros({4, 2}), loss); }), HasSubstr("failed on purpose"));
+  EXPECT_TRUE(layer->weight.grad().defined());
+}
+
 TEST(PipelineOnTheHost, ComputesTheSameWithoutQueues) {
   manual_seed(2);
   Sequential alone = network(), inner = network();
@@ -305,6 +388,44 @@ TEST(PipelineBalance, MeasuresLayersAndLeavesThemAsTheyWere) {
   EXPECT_EQ(net->named_buffers()["1.num_batches_tracked"].item<std::int64_t>(), 0);
   for (const Tensor& p : net->parameters()) EXPECT_FALSE(p.grad().defined());
   EXPECT_THAT(balance_by_size(net, randn({2, 8}), 2), ElementsAre(1, 3));
+}
+
+TEST(PipelineBalance, GivesASlowLayerADeviceOfItsOwn) {
+  const auto light = [] { return Functional([](const Tensor& x) { return x * 1; }); };
+  const auto slow = Functional([](const Tensor& x) {
+    Tensor y = x;
+    for (int i = 0; i < 20; ++i) y = y.matmul(x).tanh();
+    return y;
+  });
+  const Tensor sample = randn({64, 64});
+  EXPECT_THAT(balance_by_time(Sequential(slow, light(), light(), light()), sample, 2), ElementsAre(1, 3));
+  EXPECT_THAT(balance_by_time(Sequential(light(), light(), light(), slow), sample, 2), ElementsAre(3, 1));
+}
+
+// k micro-batches of a loss over k are one step of the whole batch, without any pipeline.
+TEST(GradientAccumulation, OfMicroBatchesIsTheWholeBatch) {
+  manual_seed(2);
+  Sequential whole = network(), parts = network();
+  whole->to(kDouble);
+  parts->to(kDouble);
+  parts->load_state_dict(whole->state_dict());
+  optim::SGD one(whole->parameters(), optim::SGDOptions(0.1).momentum(0.9)),
+      many(parts->parameters(), optim::SGDOptions(0.1).momentum(0.9));
+  for (const std::int64_t k : {1, 2, 4, 8}) {
+    const Tensor x = randn({8, 6}, kDouble), t = randn({8, 3}, kDouble);
+    one.zero_grad();
+    many.zero_grad();
+    functional::mse_loss(whole(x), t).backward();
+    const auto xs = x.chunk(k), ts = t.chunk(k);
+    for (std::size_t i = 0; i < xs.size(); ++i)
+      (functional::mse_loss(parts(xs[i]), ts[i]) / static_cast<double>(k)).backward();
+    for (std::size_t i = 0; i < whole->parameters().size(); ++i)
+      EXPECT_TRUE(allclose(parts->parameters()[i].grad(), whole->parameters()[i].grad(), 1e-10, 1e-12)) << k;
+    one.step();
+    many.step();
+  }
+  for (std::size_t i = 0; i < whole->parameters().size(); ++i)
+    EXPECT_TRUE(allclose(parts->parameters()[i], whole->parameters()[i], 1e-10, 1e-12));
 }
 
 TEST(PipelineBalance, TakesFrozenLayersAndLeavesNamesInErrors) {

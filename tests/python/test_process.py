@@ -36,6 +36,19 @@ net(torch.ones(1, 2)).sum().backward()
         self.assertEqual([m for m in loaded if m in ("numpy", "multiprocessing", "subprocess", "socket", "unittest")], [])
 
 
+class Variables(unittest.TestCase):
+    def test_winograd_may_be_switched_off(self):
+        # It spreads a NaN over its tile, a sum over the taps of one output does not.
+        nans = """
+import athanor as torch
+x = torch.ones(1, 16, 14, 14)
+x[0, 3, 6, 6] = float("nan")
+print(torch.conv2d(x, torch.ones(16, 16, 3, 3), padding=1).isnan().sum().item())
+"""
+        self.assertEqual(ranks.run_program(nans, ATHANOR_WINOGRAD="0"), f"{16 * 9}\n")
+        self.assertGreater(int(ranks.run_program(nans, ATHANOR_WINOGRAD="1")), 16 * 9)
+
+
 class InterpreterLock(unittest.TestCase):
     def test_is_given_up_by_ops_that_make_much_of_little(self):
         import array
