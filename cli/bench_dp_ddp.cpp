@@ -48,6 +48,7 @@ struct Figures {
   double seconds = 0, deviation = 0;         // of a step: the median of the rounds, their standard deviation
   double loss = 0;                           // after the last step, which all ways share
   int devices = 0;                           // or ranks
+  int threads = 0;                           // of each of them
   std::array<double, kMost> megabytes = {};  // of tensors at once on each
   std::vector<double> memory() const { return {megabytes.begin(), megabytes.begin() + devices}; }
 };
@@ -121,6 +122,7 @@ Figures measure(const TrainingArguments& a, const std::vector<Device>& devices, 
     figures.megabytes[static_cast<std::size_t>(figures.devices++)] =
         static_cast<double>(max_memory_allocated(device)) / 1e6;
   figures.loss = loss.item<double>();
+  figures.threads = get_num_threads();
   return figures;
 }
 
@@ -132,13 +134,17 @@ Figures single(const TrainingArguments& a) {
 }
 
 Figures data_parallel(const TrainingArguments& a) {
+  set_num_threads(a.replicas);  // one for each queue, as each rank of the other way has
   athanor::detail::configure_cpu_queues(a.replicas);
+  std::vector<Device> devices;
+  for (int i = 0; i < a.replicas; ++i) devices.emplace_back(DeviceType::CPU, static_cast<DeviceIndex>(i));
   Net net = network();
-  net->to(nn::parallel::all_devices()[0]);
-  nn::parallel::DataParallel wrapped(net);
-  return measure(
-      a, wrapped->device_ids(), net, [wrapped](const Tensor& x) mutable { return wrapped(x); },
-      Data(a.batch, 0, a.batch), [] {});
+  net->to(devices[0]);
+  nn::parallel::DataParallel wrapped(net, nn::parallel::DataParallelOptions().device_ids(devices));
+  Figures figures = measure(
+      a, devices, net, [wrapped](const Tensor& x) mutable { return wrapped(x); }, Data(a.batch, 0, a.batch), [] {});
+  figures.threads = athanor::detail::queue_of(devices.back())->threads();
+  return figures;
 }
 
 Figures distributed_rank(const TrainingArguments& a, const std::shared_ptr<athanor::distributed::Store>& store,
@@ -224,6 +230,7 @@ Figures distributed_all(const TrainingArguments& a) {
     if (f.seconds > all.seconds) all.seconds = f.seconds, all.deviation = f.deviation;
     all.megabytes[static_cast<std::size_t>(all.devices++)] = f.megabytes[0];
     all.loss = f.loss;
+    all.threads = std::max(all.threads, f.threads);
   }
   return all;
 }
@@ -270,26 +277,29 @@ void run(const TrainingArguments& a) {
   for (const Tensor& p : network()->parameters()) parameters += static_cast<double>(p.nbytes()) / 1e6;
   const double others = a.replicas - 1;
   const double inputs = static_cast<double>(a.batch) * 784 * 4 / 1e6 * others / a.replicas;
-  // DataParallel: inputs out, parameters out, gradients back. DDP: every rank sends and gets (n - 1) / n of the
-  // gradients twice.
+  // Not counted but computed from the sizes. DataParallel: inputs out, parameters out, gradients back. DDP: every rank
+  // sends and gets (n - 1) / n of the gradients twice.
   const std::vector<Line> lines = {{"one thread", one, 0},
                                    {"DataParallel", dp, inputs + 2 * others * parameters},
                                    {"DistributedDataParallel", ddp, 2 * others * parameters}};
-  std::printf("# PyTorch's MNIST example, batch %lld, %d replicas of one thread\n", static_cast<long long>(a.batch),
-              a.replicas);
-  std::printf("%-24s %10s %8s %14s %10s  %s\n", "", "step, ms", "speed-up", "moved, MB/step", "loss",
+  std::printf(
+      "# PyTorch's MNIST example, batch %lld, %d replicas of one thread; bytes moved in a step are computed from "
+      "sizes\n",
+      static_cast<long long>(a.batch), a.replicas);
+  std::printf("%-24s %10s %8s %18s %10s  %s\n", "", "step, ms", "speed-up", "moved, computed MB", "loss",
               "memory of each device or rank, MB");
   nlohmann::json results = nlohmann::json::array();
   for (const Line& line : lines) {
-    std::printf("%-24s %10.2f %8.2f %14.1f %10.5f %s\n", line.name, line.figures.seconds * 1e3,
+    std::printf("%-24s %10.2f %8.2f %18.1f %10.5f %s\n", line.name, line.figures.seconds * 1e3,
                 one.seconds / line.figures.seconds, line.moved, line.figures.loss,
                 text_of(line.figures.memory()).c_str());
     results.push_back({{"way", line.name},
                        {"seconds", line.figures.seconds},
                        {"deviation", line.figures.deviation},
                        {"speed_up", one.seconds / line.figures.seconds},
-                       {"moved_mb", line.moved},
+                       {"moved_mb_computed", line.moved},
                        {"memory_mb", line.figures.memory()},
+                       {"threads_each", line.figures.threads},
                        {"loss", line.figures.loss}});
   }
   if (!a.json.empty()) examples::write_file(a.json, results.dump(1) + "\n");

@@ -11,21 +11,25 @@ ATHANOR = os.path.join(os.environ["ATHANOR_BIN"], "athanor")
 WAYS = ["one thread", "DataParallel", "DistributedDataParallel"]
 
 
-def run(*flags: str) -> subprocess.CompletedProcess:
+def run(*flags: str, **variables: str) -> subprocess.CompletedProcess:
     return subprocess.run([ATHANOR, "bench", "dp_ddp", "--rounds", "2", "--steps", "1", *flags], capture_output=True,
-                          text=True, timeout=200, check=False)
+                          text=True, timeout=200, check=False, env={**os.environ, **variables})
 
 
 class DpDdp(unittest.TestCase):
     def test_measures_the_same_training_three_times(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "figures.json")
-            done = run("--replicas", "3", "--batch", "12", "--json", path, "--charts", os.path.join(folder, "new"))
+            done = run("--replicas", "3", "--batch", "12", "--json", path, "--charts", os.path.join(folder, "new"),
+                       ATHANOR_NUM_THREADS="6")
             self.assertEqual(done.returncode, 0, done.stderr)
             with open(path, encoding="utf-8") as file:
                 rows = json.load(file)
             self.assertEqual([row["way"] for row in rows], WAYS)
             self.assertEqual([len(row["memory_mb"]) for row in rows], [1, 3, 3])
+            self.assertEqual([row["threads_each"] for row in rows], [1, 1, 1])
+            self.assertIn("3 replicas of one thread", done.stdout)
+            self.assertIn("moved, computed MB", done.stdout)
             for row in rows:
                 self.assertGreater(row["seconds"], 0)
                 self.assertAlmostEqual(row["loss"], rows[0]["loss"], places=4)
