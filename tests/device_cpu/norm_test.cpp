@@ -278,6 +278,58 @@ TEST(BatchNorm, AgreesWithTheReferenceInBothLayouts) {
           if (t == DType::Float || c.sizes[0] < 40) check_batch_norm(t, c, relu, training);
 }
 
+TEST(RmsNorm, GivesTheSameBitsOnAnyNumberOfThreads) {
+  const int before = get_num_threads();
+  for (const auto& [rows, n] : {std::pair<std::int64_t, std::int64_t>{1000, 100}, {37, 5000}}) {
+    std::vector<std::vector<char>> bytes;
+    for (int threads : {1, 2, 7}) {
+      set_num_threads(threads);
+      StridedArray in(DType::Float, {rows, n}), grad(DType::Float, {rows, n}), out(DType::Float, {rows, n}),
+          din(DType::Float, {rows, n}), rstd(DType::Float, {rows}), weight(DType::Float, {n}),
+          dweight(DType::Float, {n});
+      in.fill(3, 3);
+      grad.fill(9);
+      weight.fill(5);
+      cpu(rms_norm_kernel)(out.view(), rstd.view(), in.view(), weight.view(), rows, 1e-5);
+      cpu(rms_norm_backward_kernel)(din.view(), dweight.view(), grad.view(), in.view(), rstd.view(), weight.view(),
+                                    rows);
+      bytes.push_back(out.bytes());
+      for (const StridedArray* a : {&din, &dweight})
+        bytes.back().insert(bytes.back().end(), a->bytes().begin(), a->bytes().end());
+    }
+    EXPECT_EQ(bytes[0], bytes[1]) << rows;
+    EXPECT_EQ(bytes[0], bytes[2]) << rows;
+  }
+  set_num_threads(before);
+}
+
+TEST(GroupNorm, GivesTheSameBitsOnAnyNumberOfThreads) {
+  const int before = get_num_threads();
+  for (const Shape& sizes : {Shape{33, 12, 20, 19}, Shape{2, 12, 100, 90}, Shape{700, 12}}) {
+    std::vector<std::vector<char>> bytes;
+    for (int threads : {1, 2, 7}) {
+      set_num_threads(threads);
+      const std::int64_t n = sizes[0], groups = 3;
+      StridedArray in(DType::Float, sizes), grad(DType::Float, sizes), out(DType::Float, sizes),
+          din(DType::Float, sizes), mean(DType::Float, {n * groups}), rstd(DType::Float, {n * groups}),
+          weight(DType::Float, {12}), dweight(DType::Float, {12}), dbias(DType::Float, {12});
+      in.fill(3, 3);
+      grad.fill(9);
+      weight.fill(5);
+      cpu(group_norm_kernel)(out.view(), mean.view(), rstd.view(), in.view(), weight.view(), weight.view(), groups,
+                             1e-5);
+      cpu(group_norm_backward_kernel)(din.view(), dweight.view(), dbias.view(), grad.view(), in.view(), mean.view(),
+                                      rstd.view(), weight.view(), groups);
+      bytes.push_back(out.bytes());
+      for (const StridedArray* a : {&din, &dweight, &dbias})
+        bytes.back().insert(bytes.back().end(), a->bytes().begin(), a->bytes().end());
+    }
+    EXPECT_EQ(bytes[0], bytes[1]) << sizes[0];
+    EXPECT_EQ(bytes[0], bytes[2]) << sizes[0];
+  }
+  set_num_threads(before);
+}
+
 TEST(BatchNorm, NeedsMoreThanOneValueToTrain) {
   StridedArray in(DType::Float, {1, 3}), out(DType::Float, {1, 3}), m(DType::Float, {3}), s(DType::Float, {3});
   const View none;

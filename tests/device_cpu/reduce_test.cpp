@@ -319,19 +319,28 @@ TEST(Reduce, GivesTheSameBitsOnAnyNumberOfThreads) {
   for (const auto& [sizes, mask] :
        {Case{{700000}, 1}, Case{{1100, 1024}, 1}, Case{{1100, 1024}, 2}, Case{{300000, 3}, 1}, Case{{3, 250000}, 2},
         Case{{20, 31, 997}, 5}, Case{{200000, 5}, 2}}) {
-    StridedArray in(DType::Float, sizes);
-    in.fill(5);
-    in.each_index([&](const Shape& i) { in.put(i, in.at(i) * 1.1 + 0.3); });
-    for (ReduceOp op : {ReduceOp::Sum, ReduceOp::Var, ReduceOp::LogSumExp, ReduceOp::NanSum}) {
-      std::vector<std::vector<char>> bytes;
-      for (int threads : {1, 2, 7}) {
-        set_num_threads(threads);
-        StridedArray out(DType::Float, reduced_shape(sizes, mask));
-        reduce(op, out.view(), in.view(), mask, 1);
-        bytes.push_back(out.bytes());
+    for (const DType type : {DType::Float, DType::Double, DType::Half}) {
+      StridedArray in(type, sizes);
+      if (type != DType::Float && in.view().numel > 800000) continue;
+      in.fill(5);
+      const std::vector<double> drawn = in.values();
+      const auto place = [&](double slope, double offset) {
+        std::size_t k = 0;
+        in.each_index([&](const Shape& i) { in.put(i, drawn[k++] * slope + offset); });
+      };
+      for (ReduceOp op : {ReduceOp::Sum, ReduceOp::Var, ReduceOp::LogSumExp, ReduceOp::NanSum, ReduceOp::Prod}) {
+        if (op == ReduceOp::Sum) place(1.1, type == DType::Half ? 0.03 : 0.3);
+        if (op == ReduceOp::Prod) place(type == DType::Half ? 1e-3 : 1e-6, 1);  // a product that stays in range
+        std::vector<std::vector<char>> bytes;
+        for (int threads : {1, 2, 7}) {
+          set_num_threads(threads);
+          StridedArray out(type, reduced_shape(sizes, mask));
+          reduce(op, out.view(), in.view(), mask, 1);
+          bytes.push_back(out.bytes());
+        }
+        EXPECT_EQ(bytes[0], bytes[1]) << dtype_name(type) << " op " << static_cast<int>(op);
+        EXPECT_EQ(bytes[0], bytes[2]) << dtype_name(type) << " op " << static_cast<int>(op);
       }
-      EXPECT_EQ(bytes[0], bytes[1]);
-      EXPECT_EQ(bytes[0], bytes[2]);
     }
   }
   set_num_threads(before);

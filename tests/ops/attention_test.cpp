@@ -116,8 +116,11 @@ TEST(Attention, GivesTheSameBitsOnAnyNumberOfThreads) {
     g.push_back(out);
     return g;
   };
-  const auto one = run(1), two = run(2);
-  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(two[i])) << i;
+  const auto one = run(1);
+  for (const int threads : {2, 7}) {
+    const auto many = run(threads);
+    for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(many[i])) << i << ", threads " << threads;
+  }
 }
 
 TEST(Attention, MemoryGrowsWithTheLengthNotWithItsSquare) {
