@@ -2,7 +2,7 @@
 """Writes docs/not_here.md: what PyTorch's reference has and this library has not, and why.
 
     tools/missing.py            rewrites the page
-    tools/missing.py --check    exit status 1 if the page lacks a name or a name its reason; says so if the page is old
+    tools/missing.py --check    exit status 1 if the page is not what would be written, or a name lacks its reason
 
 tools/pytorch_names.txt has the names of PyTorch's reference, one a line. A name is here if a schema (or alias) of
 athanor/ops or a public header has it. What is not here needs a line in REASONS.
@@ -63,9 +63,11 @@ REASONS = [
      "Old names of trapezoid, NLLLoss, Upsample, interpolate, clip_grad_norm_"),
     (r"torch\.nn\.functional\.(adaptive_max_pool\dd_with_indices|conv_tbc|native_channel_shuffle)",
      "Parts of PyTorch's own implementation"),
+    (r"torch\.nn\.utils\.(parametrizations|parametrize)",
+     "weight_norm and spectral_norm are functions here, in nn/reparametrize.h; orthogonal weights, and parametrizations "
+     "by modules of one's own, are in Python only"),
     (r"torch\.nn\.utils\..*",
-     "Parametrizations by modules of one's own, and fusion of layers: asked for by nothing yet; weight_norm and "
-     "spectral_norm are functions here"),
+     "Fusion of layers, their memory formats, calls with other parameters: asked for by nothing yet in C++"),
     (r"torch\.optim\..*",
      "Optimizers asked for by nothing yet"),
 ]
@@ -183,10 +185,10 @@ def page(found, total, absent):
     return "\n".join(out)
 
 
-def main():
+def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     found, without, total, absent = entries()
     faults = [f"no reason for {name}: add it to REASONS in tools/missing.py" for name in without]
     unused = [f"no longer needed in REASONS: {pattern}" for (pattern, _), (_, names) in zip(REASONS, found) if not names]
@@ -194,11 +196,10 @@ def main():
     written = PAGE.read_text() if PAGE.exists() else ""
     if args.check:
         listed = set(re.findall(r"`([\w.]+)`", written))
-        faults += [f"{PAGE.relative_to(ROOT)} lacks {name}: run tools/missing.py" for _, names in found for name in names
+        faults += [f"{PAGE.name} lacks {name}: run tools/missing.py" for _, names in found for name in names
                    if name.removeprefix("torch.") not in listed]
-        # What has come since makes the page old; that alone stops nobody.
         if not faults and written != text:
-            unused.append(f"{PAGE.relative_to(ROOT)} names things that are here by now: run tools/missing.py")
+            faults.append(f"{PAGE.name} is not what tools/missing.py writes: run it")
     print(*faults, *unused, sep="\n")
     if not args.check:
         PAGE.write_text(text)

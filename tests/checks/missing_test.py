@@ -1,7 +1,11 @@
 """tools/missing.py finds what is here, what is not, and names without a reason."""
 
+import contextlib
+import io
 import os
+import pathlib
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
@@ -29,6 +33,20 @@ class Missing(unittest.TestCase):
             self.assertIn("torch.fft.fft", missing.entries()[1])
         finally:
             missing.REASONS = reasons
+
+    def test_a_page_that_is_old_fails_the_check(self):
+        page = missing.PAGE
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as said:
+            try:
+                missing.PAGE = pathlib.Path(folder, "page.md")
+                missing.main([])
+                self.assertEqual(missing.main(["--check"]), 0)
+                written = missing.PAGE.read_text()
+                missing.PAGE.write_text(written + "\n`matmul`\n")
+                self.assertEqual(missing.main(["--check"]), 1)
+            finally:
+                missing.PAGE = page
+        self.assertIn("is not what tools/missing.py writes", said.getvalue())
 
     def test_page_counts_and_sorts(self):
         text = missing.page([("why", ["torch.b", "torch.a"]), ("other", []), ("why", ["torch.nn.C"])], 9, 3)
