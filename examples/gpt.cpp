@@ -16,6 +16,7 @@
 #include "athanor/io/progress.h"
 #include "athanor/models/gpt.h"
 #include "cli/command_line.h"
+#include "examples/output_check.h"
 
 namespace {
 
@@ -118,7 +119,8 @@ class Alphabet {
     std::vector<std::int64_t> out;
     for (const char c : text) {
       const std::int64_t n = number_[static_cast<unsigned char>(c)];
-      ATHANOR_CHECK_VALUE(n >= 0, "'", std::string(1, c), "' does not occur in the training text");
+      ATHANOR_CHECK_VALUE(n >= 0, c == '\n' ? "a line break" : "'" + std::string(1, c) + "'",
+                          " does not occur in the training text");
       out.push_back(n);
     }
     return tensor(out, TensorOptions(kLong));
@@ -169,6 +171,7 @@ class Trainer {
     validation_ = all.narrow(0, cut, all.numel() - cut);
     ATHANOR_CHECK_VALUE(validation_.numel() > flags.context, "the text has ", all.numel(), " characters, of which a ",
                         "tenth is for validation: too few for --context ", flags.context);
+    if (flags.sample > 0) prompt_ = encode_prompt();
     if (!flags.resume.empty()) restore();
   }
 
@@ -201,12 +204,19 @@ class Trainer {
     }
     if (flags_.sample == 0) return;
     net_->eval();
-    const Tensor written =
-        net_->generate(alphabet_.encode(flags_.prompt).unsqueeze(0), flags_.sample, {flags_.temperature, flags_.top_k});
+    const Tensor written = net_->generate(prompt_.unsqueeze(0), flags_.sample, {flags_.temperature, flags_.top_k});
     std::printf("%s\n", alphabet_.decode(written[0]).c_str());
   }
 
  private:
+  Tensor encode_prompt() const {
+    ATHANOR_CHECK_VALUE(!flags_.prompt.empty(), "--prompt: expected at least one character for --sample to continue");
+    try {
+      return alphabet_.encode(flags_.prompt);
+    } catch (const ValueError& e) {
+      ATHANOR_THROW(ValueError, "--prompt: ", e.what(), "; give another one for --sample to continue");
+    }
+  }
   std::int64_t tokens_per_step() const { return flags_.batch * flags_.context; }
   std::int64_t count_parameters() const {
     std::int64_t n = 0;
@@ -286,6 +296,9 @@ class Trainer {
     c.load_optimizer("optimizer", optimizer_);
     c.load_generator("generator", default_generator());
     step_ = c.integer("step");
+    constexpr std::int64_t kMost = std::int64_t{1} << 30;  // as many as --steps can be
+    ATHANOR_CHECK_VALUE(step_ >= 0 && step_ <= kMost, "--resume: ", flags_.resume, ": step is ", step_,
+                        ", expected 0 to ", kMost);
     std::printf("Resumed from %s at step %lld\n", flags_.resume.c_str(), static_cast<long long>(step_));
   }
 
@@ -294,7 +307,7 @@ class Trainer {
   models::GPT net_;
   optim::AdamW optimizer_;
   io::Progress progress_;
-  Tensor train_, validation_;
+  Tensor train_, validation_, prompt_;
   std::int64_t step_ = 0;
 };
 
@@ -305,6 +318,8 @@ int main(int argc, char** argv) {
   if (const int code = parse(argc, argv, flags); code >= 0) return code;
   try {
     if (flags.threads > 0) set_num_threads(static_cast<int>(flags.threads));
+    examples::check_output("--checkpoint", flags.checkpoint);
+    examples::check_output("--save-model", flags.save_model);
     manual_seed(flags.seed);
     Trainer trainer(flags, read_text(flags.data));
     std::signal(SIGINT, on_signal);

@@ -29,6 +29,7 @@
 #include "athanor/parallel/ddp.h"
 #include "athanor/profiler/profiler.h"
 #include "cli/command_line.h"
+#include "examples/output_check.h"
 
 namespace {
 
@@ -102,16 +103,6 @@ int parse(int argc, char** argv, Flags& f) {
     f.resume_if_there = true;
   }
   return -1;
-}
-
-/// A long training should not find out at its end that its file cannot be written.
-void check_output(const char* flag, const std::string& path) {
-  if (path.empty()) return;
-  std::error_code error;
-  ATHANOR_CHECK_TYPE(IoError, !std::filesystem::is_directory(path, error), flag, ": '", path, "' is a folder");
-  const std::string folder = io::folder_of(path);
-  ATHANOR_CHECK_TYPE(IoError, std::filesystem::is_directory(folder, error) && access(folder.c_str(), W_OK | X_OK) == 0,
-                     flag, ": cannot write to the folder of '", path, "'");
 }
 
 /// Who this process is among those that train together.
@@ -533,7 +524,7 @@ int run(const Flags& flags) {
                                    {"--checkpoint", flags.checkpoint},
                                    {"--log-path", flags.log_path},
                                    {"--profile", flags.profile}})
-    check_output(flag, path);
+    examples::check_output(flag, path);
   const World world = meet(flags);
   manual_seed(flags.seed + static_cast<std::uint64_t>(world.rank));
   const auto data = load_data(flags, world);

@@ -1,7 +1,9 @@
 """examples/gpt.cpp: learns, continues exactly where it stopped, writes."""
 
+import json
 import os
 import re
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -60,6 +62,38 @@ class Gpt(unittest.TestCase):
             file.write("abc, " * 200)
         refused = run("--steps", "2", "--data", self.folder, "--resume", self.path("state"), code=1).stderr
         self.assertIn("was written with 2 layers", refused)
+
+    def refused_at_once(self, *flags: str) -> str:
+        done = run("--steps", "20", *flags, code=1)
+        self.assertEqual(losses(done.stdout), [])
+        return done.stderr
+
+    def test_refuses_before_the_first_step_what_it_could_not_write(self):
+        for flag in ("--save-model", "--checkpoint"):
+            self.assertIn(flag + ": cannot write", self.refused_at_once(flag, self.path("nowhere/file")))
+            self.assertIn(flag + ": '" + self.folder, self.refused_at_once(flag, self.folder))
+
+    def test_refuses_before_the_first_step_a_prompt_that_it_cannot_continue(self):
+        with open(self.path("input.txt"), "w", encoding="utf-8") as file:
+            file.write("abc, " * 200)
+        sample = ("--sample", "1", "--data", self.folder)
+        self.assertIn("--prompt: a line break does not occur", self.refused_at_once(*sample))
+        self.assertIn("--prompt: '%' does not occur", self.refused_at_once(*sample, "--prompt", "a%"))
+        self.assertIn("--prompt: expected at least one", self.refused_at_once(*sample, "--prompt", ""))
+        self.assertIn("5 kinds", run("--steps", "1", "--data", self.folder).stdout)
+
+    def test_refuses_a_checkpoint_of_an_impossible_step(self):
+        run("--steps", "1", "--checkpoint", self.path("state"))
+        with open(self.path("state"), "rb") as file:
+            good = file.read()
+        end = 8 + struct.unpack("<Q", good[:8])[0]
+        for step in (-1, -(1 << 63), 1 << 62):
+            header = json.loads(good[8:end])
+            header["__metadata__"]["step"] = str(step)
+            text = json.dumps(header).encode()
+            with open(self.path("bad"), "wb") as file:
+                file.write(struct.pack("<Q", len(text)) + text + good[end:])
+            self.assertIn(f"step is {step}", self.refused_at_once("--resume", self.path("bad")))
 
 
 if __name__ == "__main__":
