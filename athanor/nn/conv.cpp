@@ -24,7 +24,11 @@ Tensor call_conv(std::size_t dims, const Tensor& x, const Tensor& w, const Tenso
 std::vector<std::int64_t> same_padding(const Tensor& weight, const ConvGeometry& g) {
   std::vector<std::int64_t> out;
   for (std::int64_t d = weight.dim() - 1; d >= 2; --d) {
-    const std::int64_t total = g.dilation[static_cast<std::size_t>(d - 2)] * (weight.size(d) - 1);
+    const std::int64_t dilation = g.dilation[static_cast<std::size_t>(d - 2)];
+    std::int64_t total = 0;
+    ATHANOR_CHECK(!__builtin_mul_overflow(dilation, weight.size(d) - 1, &total), g.op,
+                  ": no tensor can be as large as kernel_size ", weight.size(d), " and dilation ", dilation,
+                  " make it");
     out.push_back(total / 2);
     out.push_back(total - total / 2);
   }

@@ -75,10 +75,19 @@ void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bia
   }
 }
 
-std::int64_t output_size(std::int64_t in, std::int64_t kernel, const ConvParams& p, std::size_t d) {
-  const std::int64_t reach = p.dilation[d] * (kernel - 1) + 1;
-  if (p.transposed) return (in - 1) * p.stride[d] - 2 * p.padding[d] + reach + p.output_padding[d];
-  return (in + 2 * p.padding[d] - reach) / p.stride[d] + 1;
+/// One spatial dim of a convolution: the padded input, the kernel and the result. Throws Error for what overflows.
+struct Extent {
+  std::int64_t padded, reach, out;
+};
+Extent extent_of(std::int64_t in, std::int64_t kernel, const ConvParams& p, std::size_t d) {
+  __extension__ using Wide = __int128;
+  const Wide padded = in + Wide{2} * p.padding[d], reach = Wide{p.dilation[d]} * (kernel - 1) + 1;
+  const Wide out = p.transposed ? Wide{in - 1} * p.stride[d] - Wide{2} * p.padding[d] + reach + p.output_padding[d]
+                                : (padded - reach) / p.stride[d] + 1;
+  ATHANOR_CHECK(padded <= INT64_MAX && reach <= INT64_MAX && out <= INT64_MAX && out >= INT64_MIN,
+                "convolution: no tensor can be as large as size ", in, ", kernel_size ", kernel, ", stride ",
+                p.stride[d], ", padding ", p.padding[d], " and dilation ", p.dilation[d], " make it");
+  return {static_cast<std::int64_t>(padded), static_cast<std::int64_t>(reach), static_cast<std::int64_t>(out)};
 }
 
 DimVector output_shape(const Tensor& input, const Tensor& weight, const ConvParams& p) {
@@ -90,10 +99,11 @@ DimVector output_shape(const Tensor& input, const Tensor& weight, const ConvPara
     const std::int64_t in = input.size(2 + i), kernel = weight.size(2 + i);
     ATHANOR_CHECK(kernel > 0, "convolution: kernel size should be greater than zero, but got weight of size ",
                   weight.sizes());
-    padded.push_back(in + 2 * p.padding[d]);
-    reach.push_back(p.dilation[d] * (kernel - 1) + 1);
-    fits = fits && (p.transposed || padded.back() >= reach.back());
-    out.push_back(output_size(in, kernel, p, d));
+    const Extent e = extent_of(in, kernel, p, d);
+    padded.push_back(e.padded);
+    reach.push_back(e.reach);
+    fits = fits && (p.transposed || e.padded >= e.reach);
+    out.push_back(e.out);
   }
   ATHANOR_CHECK(fits, "Calculated padded input size per channel: ", IntArrayRef(padded),
                 ". Kernel size: ", IntArrayRef(reach), ". Kernel size can't be greater than actual input size");
@@ -133,7 +143,7 @@ void check_shapes(const char* op, IntArrayRef grad_output, IntArrayRef input, In
               input[1] == (p.transposed ? weight[0] : weight[1] * p.groups) && weight[0] % p.groups == 0 &&
               grad_output[1] == (p.transposed ? weight[1] * p.groups : weight[0]);
   for (std::size_t d = 0; fits && d + 2 < input.size(); ++d)
-    fits = grad_output[d + 2] == output_size(input[d + 2], weight[d + 2], p, d);
+    fits = grad_output[d + 2] == extent_of(input[d + 2], weight[d + 2], p, d).out;
   ATHANOR_CHECK(fits, op, ": grad_output of size ", grad_output, ", input of size ", input, " and weight of size ",
                 weight, " do not belong to one convolution with these arguments");
 }

@@ -70,7 +70,12 @@ struct DiagonalBackward {
       "diagonal_backward(Tensor grad_output, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor | function");
   DimVector input_sizes;
   std::int64_t offset, dim1, dim2;
-  Meta infer(const Tensor& grad) { return {input_sizes, grad.dtype(), grad.device(), {}}; }
+  Meta infer(const Tensor& grad) {
+    const Dims d = wrap_dims(dim1, dim2, static_cast<std::int64_t>(input_sizes.size()), "diagonal_backward");
+    dim1 = d.first;
+    dim2 = d.second;
+    return {input_sizes, grad.dtype(), grad.device(), {}};
+  }
   void run(const Tensor& out, const Tensor& grad) {
     launch(fill_kernel, out, Scalar(0));
     launch(copy_kernel, diagonal_alias(out, offset, {dim1, dim2}), grad);

@@ -93,7 +93,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, c
                      "embedding_bag: expected a floating weight, ", "got ", weight.dtype());
   for (const Tensor* t : {&indices, &offsets})
     ATHANOR_CHECK(t->defined() && t->dim() == 1 && (t->dtype() == DType::Long || t->dtype() == DType::Int),
-                  "embedding_bag: indices and offsets have to be 1D tensors of dtype int64 or int32, got ", *t);
+                  "embedding_bag: indices and offsets have to be 1D tensors of dtype int64 or int32, got ",
+                  t->defined() ? detail::str(t->dtype(), " of shape ", t->sizes()) : "an undefined tensor");
   ATHANOR_CHECK(!sparse, "embedding_bag: sparse gradients are not supported; use sparse=false");
   ATHANOR_CHECK(mode >= 0 && mode <= 2, "embedding_bag: mode has to be 0 (sum), 1 (mean) or 2 (max), got ", mode);
   ATHANOR_CHECK(mode != 2 || !scale_grad_by_freq,

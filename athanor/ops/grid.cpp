@@ -71,6 +71,7 @@ ATHANOR_FUNCTION("combinations(Tensor self, int r=2, bool with_replacement=False
 Tensor combinations(const Tensor& self, std::int64_t r, bool with_replacement) {
   check_vector("combinations", self);
   ATHANOR_CHECK(r >= 0, "combinations: Expect a non-negative number, but got ", r);
+  ATHANOR_CHECK(r <= 64, "combinations: at most 64 elements can be chosen, got r = ", r);
   if (r == 0) return empty({0}, self.options());
   const Tensor numbers = arange(self.numel(), TensorOptions(self.device()));
   const std::vector<Tensor> places = meshgrid(std::vector<Tensor>(static_cast<std::size_t>(r), numbers));

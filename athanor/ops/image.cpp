@@ -44,12 +44,12 @@ Tensor pixel_shuffle(const Tensor& self, std::int64_t upscale_factor) {
                 self.defined() ? self.dim() : 0, " dimension(s)");
   ATHANOR_CHECK(r > 0, "pixel_shuffle expects a positive upscale_factor, but got ", r);
   const std::int64_t channels = self.size(-3), h = self.size(-2), w = self.size(-1);
-  ATHANOR_CHECK(channels % (r * r) == 0,
-                "pixel_shuffle expects its input's 'channel' dimension to be divisible by the ",
-                "square of upscale_factor, but input.size(-3)=", channels, " is not divisible by ", r * r);
+  const std::int64_t square = checked_numel({r, r}, "pixel_shuffle");
+  ATHANOR_CHECK(channels % square == 0, "pixel_shuffle expects its input's 'channel' dimension to be divisible by the ",
+                "square of upscale_factor, but input.size(-3)=", channels, " is not divisible by ", square);
   DimVector split = leading(self, 3), out = split;
-  append(split, {channels / (r * r), r, r, h, w});
-  append(out, {channels / (r * r), h * r, w * r});
+  append(split, {channels / square, r, r, h, w});
+  append(out, {channels / square, checked_numel({h, r}, "pixel_shuffle"), checked_numel({w, r}, "pixel_shuffle")});
   return reshape(permute_last(reshape(self, split), self.dim() - 3, {0, 3, 1, 4, 2}), out);
 }
 
@@ -65,7 +65,7 @@ Tensor pixel_unshuffle(const Tensor& self, std::int64_t downscale_factor) {
                 "downscale_factor, but input of shape ", self.sizes(), " is not divisible by ", r);
   DimVector split = leading(self, 3), out = split;
   append(split, {channels, h / r, r, w / r, r});
-  append(out, {channels * r * r, h / r, w / r});
+  append(out, {checked_numel({channels, r, r}, "pixel_unshuffle"), h / r, w / r});
   return in_format_of(self, reshape(permute_last(reshape(self, split), self.dim() - 3, {0, 2, 4, 1, 3}), out));
 }
 

@@ -530,7 +530,9 @@ Tensor one_hot(const Tensor& self, std::int64_t num_classes) {
   ATHANOR_CHECK(self.dtype() == DType::Long, "one_hot is only applicable to index tensor, got ", self.dtype());
   if (num_classes == -1) {
     ATHANOR_CHECK(self.numel() > 0, "one_hot: can not infer total number of classes from empty tensor.");
-    num_classes = max(self).item().toLong() + 1;
+    const std::int64_t most = max(self).item().toLong();
+    ATHANOR_CHECK(most < INT64_MAX, "one_hot: no tensor has a class for each number up to ", most);
+    num_classes = most + 1;
   }
   ATHANOR_CHECK(num_classes > 0, "one_hot: num_classes should be positive, got ", num_classes);
   DimVector shape(self.sizes());

@@ -78,7 +78,8 @@ struct Cat {
                       ". Expected size ", first->size(d), " but got size ", t.size(d), " for tensor number ",
                       &t - tensors.begin(), " in the list; shapes ", first->sizes(), " and ", t.sizes());
       lengths.push_back(t.size(dim));
-      total += t.size(dim);
+      ATHANOR_CHECK(!__builtin_add_overflow(total, t.size(dim), &total), "cat(): sizes along dimension ", dim,
+                    " add up to more than a tensor can have");
     }
     if (!first) return {{0}, tensors[0].dtype(), tensors[0].device(), {}};
     Meta m{DimVector(first->sizes()), first->dtype(), first->device(), {}};
@@ -170,7 +171,8 @@ Tensor block_diag(TensorList tensors) {
     ATHANOR_CHECK(t.dim() <= 2, "block_diag: Input tensors must have 2 or fewer dimensions. Input ",
                   &t - tensors.begin(), " has ", t.dim(), " dimensions");
     p.add(t);
-    columns += t.dim() == 0 ? 1 : t.size(-1);
+    ATHANOR_CHECK(!__builtin_add_overflow(columns, t.dim() == 0 ? 1 : t.size(-1), &columns),
+                  "block_diag: the blocks have more columns than a tensor can have");
   }
   std::vector<Tensor> rows;
   std::int64_t before = 0;
@@ -183,6 +185,12 @@ Tensor block_diag(TensorList tensors) {
 }
 
 namespace {
+
+/// Throws Error unless a list of so many views can be made.
+void check_parts(const char* op, std::int64_t parts) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 28;
+  ATHANOR_CHECK(parts <= kMost, op, ": ", parts, " parts are too many; at most ", kMost, " can be made");
+}
 
 /// Views of these lengths along dim. One node joins their gradients.
 std::vector<Tensor> parts_of(const Tensor& self, IntArrayRef lengths, std::int64_t dim) {
@@ -219,7 +227,8 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntArrayRef split_sizes
   std::int64_t total = 0;
   for (const std::int64_t n : split_sizes) {
     ATHANOR_CHECK(n >= 0, "split_with_sizes expects split_sizes have only non-negative entries, but got ", split_sizes);
-    total += n;
+    if (__builtin_add_overflow(total, n, &total)) total = -1;
+    if (total < 0) break;
   }
   ATHANOR_CHECK(total == self.size(dim), "split_with_sizes expects split_sizes to sum exactly to ", self.size(dim),
                 " (input tensor's size at dimension ", dim, "), but got split_sizes=", split_sizes);
@@ -235,9 +244,10 @@ std::vector<Tensor> split(const Tensor& self, std::int64_t split_size, std::int6
   const std::int64_t n = self.size(dim);
   ATHANOR_CHECK(split_size > 0 || (split_size == 0 && n == 0),
                 "split expects split_size be positive (or 0 for an empty dimension), but got split_size=", split_size);
-  DimVector sizes;
-  for (std::int64_t at = 0; at < n; at += split_size) sizes.push_back(std::min(split_size, n - at));
-  if (sizes.empty()) sizes.push_back(0);
+  const std::int64_t parts = n == 0 ? 1 : (n - 1) / split_size + 1;
+  check_parts("split", parts);
+  DimVector sizes(static_cast<std::size_t>(parts), std::min(split_size, n));
+  if (n > 0) sizes.back() = n - (parts - 1) * split_size;
   return split_with_sizes(self, sizes, dim);
 }
 ATHANOR_FUNCTION("split.sizes(Tensor self, int[] split_size, int dim=0) -> Tensor[]");
@@ -250,9 +260,10 @@ ATHANOR_FUNCTION("chunk(Tensor self, int chunks, int dim=0) -> Tensor[]");
 std::vector<Tensor> chunk(const Tensor& self, std::int64_t chunks, std::int64_t dim) {
   ATHANOR_CHECK(self.dim() > 0, "chunk expects at least a 1-dimensional tensor");
   ATHANOR_CHECK(chunks > 0, "chunk expects `chunks` to be greater than 0, got: ", chunks);
-  const std::int64_t n = self.size(dim), size = (n + chunks - 1) / chunks;
-  if (n == 0) return split_with_sizes(self, DimVector(static_cast<std::size_t>(chunks), 0), dim);
-  return split(self, size, dim);
+  const std::int64_t n = self.size(dim);
+  if (n > 0) return split(self, (n - 1) / chunks + 1, dim);
+  check_parts("chunk", chunks);
+  return split_with_sizes(self, DimVector(static_cast<std::size_t>(chunks), 0), dim);
 }
 
 /// `sections` views along dim that differ by at most one in size.
@@ -260,6 +271,7 @@ ATHANOR_FUNCTION("tensor_split(Tensor self, int sections, int dim=0) -> Tensor[]
 std::vector<Tensor> tensor_split(const Tensor& self, std::int64_t sections, std::int64_t dim) {
   ATHANOR_CHECK(self.dim() > 0, "tensor_split expected at least a 1-dimensional tensor, but got a 0-dim one");
   ATHANOR_CHECK(sections > 0, "number of sections must be larger than 0, got ", sections);
+  check_parts("tensor_split", sections);
   dim = wrap_dim(dim, self.dim(), "tensor_split");
   const std::int64_t n = self.size(dim);
   DimVector sizes;
@@ -350,6 +362,7 @@ std::vector<Tensor> dsplit(const Tensor& self, IntArrayRef indices) {
 ATHANOR_FUNCTION("unbind(Tensor self, int dim=0) -> Tensor[]");
 std::vector<Tensor> unbind(const Tensor& self, std::int64_t dim) {
   ATHANOR_CHECK_INDEX(self.dim() > 0, "unbind: Dimension specified as ", dim, " but tensor has no dimensions");
+  check_parts("unbind", self.size(dim));
   std::vector<Tensor> out;
   for (std::int64_t i = 0; i < self.size(dim); ++i) out.push_back(as_one_of_several(select(self, dim, i)));
   return out;
@@ -423,7 +436,8 @@ struct RollDims {
   }
   void grad(GradCall& g) {
     DimVector back;
-    for (const auto s : shifts) back.push_back(-s);
+    for (std::size_t i = 0; i < shifts.size(); ++i)
+      back.push_back(-(shifts[i] % std::max<std::int64_t>(g.grad().size(dims[i]), 1)));
     g.set(0, roll_dims(g.grad(), back, dims));
   }
 };
@@ -519,9 +533,15 @@ Tensor repeat_interleave(const Tensor& self, const Tensor& repeats, std::optiona
   ATHANOR_CHECK(repeats.dim() <= 1 && (repeats.numel() == 1 || repeats.numel() == self.size(d)),
                 "repeats must have the same size as input along dim, got ", repeats.sizes(), " for size ",
                 self.size(d));
-  const std::int64_t total = output_size            ? *output_size
-                             : repeats.numel() == 1 ? repeats.item().toLong() * self.size(d)
-                                                    : sum(repeats).item().toLong();
+  std::int64_t total = 0;
+  if (output_size)
+    total = *output_size;
+  else if (repeats.numel() != 1)
+    total = sum(repeats).item().toLong();
+  else
+    ATHANOR_CHECK(!__builtin_mul_overflow(repeats.item().toLong(), self.size(d), &total),
+                  "repeat_interleave: ", repeats.item().toLong(), " times size ", self.size(d), " of dimension ", d,
+                  " is more than a tensor can have");
   return repeat_interleave_dim(self, repeats, d, total);
 }
 ATHANOR_FUNCTION("repeat_interleave.int(Tensor self, int repeats, int? dim=None) -> Tensor");

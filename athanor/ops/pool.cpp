@@ -81,6 +81,8 @@ struct MaxPoolBase {
   Meta pooled(const Tensor& self) {
     check_not_bool("max_pool", self);
     params = make_params("max_pool", kernel_size, stride, padding, dilation);
+    ATHANOR_CHECK(checked_numel(spatial_ref(params.kernel, params.spatial), "max_pool") <= INT32_MAX,
+                  "max_pool: a window of kernel_size=", IntArrayRef(kernel_size), " has too many elements");
     input_size = DimVector(self.sizes());
     return pooled_meta("max_pool", self, params, ceil_mode, self.dtype());
   }

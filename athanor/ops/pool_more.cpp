@@ -31,13 +31,11 @@ Tensor unpool(const char* op, const Tensor& self, const Tensor& indices, IntArra
                 ": Expected shape of indices to be same as that of the input tensor (", self.sizes(),
                 ") but got indices tensor with shape: ", indices.sizes());
   DimVector sizes(self.sizes().slice(0, self.sizes().size() - spatial)), flat(sizes);
-  std::int64_t plane = 1;
   for (const std::int64_t s : output_size) {
     ATHANOR_CHECK(s > 0, op, ": output sizes should be positive, got ", output_size);
     sizes.push_back(s);
-    plane *= s;
   }
-  flat.push_back(plane);
+  flat.push_back(checked_numel(output_size, op));
   const std::int64_t lead = self.dim() - n;
   const Tensor none = zeros(flat, self.options());
   return reshape(scatter(none, lead, flatten(indices, lead, -1), flatten(self, lead, -1)), sizes);
@@ -97,7 +95,7 @@ std::tuple<Tensor, Tensor> fractional(const char* op, const Tensor& self, IntArr
                 samples.dtype());
   const std::int64_t planes = x.size(0) * x.size(1);
   Tensor chosen;  // (planes, windows): where each maximum lies
-  const Tensor flat = reshape(x, {planes, -1});
+  const Tensor flat = reshape(x, {planes, checked_numel(x.sizes().slice(2), op)});
   const TensorOptions whole = TensorOptions(DType::Long).device(self.device());
   DimVector result{x.size(0), x.size(1)};
   {
@@ -107,8 +105,8 @@ std::tuple<Tensor, Tensor> fractional(const char* op, const Tensor& self, IntArr
     for (int d = 0; d < spatial; ++d) {
       const auto u = static_cast<std::size_t>(d);
       const std::int64_t in = x.size(2 + d);
-      ATHANOR_CHECK(size[u] > 0 && kernel[u] > 0 && size[u] + kernel[u] - 1 <= in, op, ": pool size ", kernel[u],
-                    " and output size ", size[u], " too large relative to input size ", in);
+      ATHANOR_CHECK(size[u] > 0 && size[u] <= in && kernel[u] > 0 && kernel[u] - 1 <= in - size[u], op, ": pool size ",
+                    kernel[u], " and output size ", size[u], " too large relative to input size ", in);
       // PyTorch's samples begin with the width in two dimensions, with the depth in three.
       const Tensor sample = reshape(select(samples, 2, spatial == 2 ? 1 - d : d), {planes});
       const Tensor begin = window_starts(sample, in, size[u], kernel[u]);

@@ -267,7 +267,8 @@ std::vector<Tensor> atleast_3d(TensorList tensors) { return each(tensors, atleas
 ATHANOR_FUNCTION("narrow.Tensor(Tensor self, int dim, Tensor start, int length) -> Tensor");
 Tensor narrow(const Tensor& self, std::int64_t dim, const Tensor& start, std::int64_t length) {
   ATHANOR_CHECK(start.defined() && start.dim() == 0 && is_integral(start.dtype()),
-                "narrow: start must be an 0-dim integral Tensor, got ", start);
+                "narrow: start must be an 0-dim integral Tensor, got ",
+                start.defined() ? detail::str(start.dtype(), " of shape ", start.sizes()) : "an undefined one");
   return narrow(self, dim, start.item().toLong(), length);
 }
 

@@ -152,7 +152,9 @@ Tensor bincount(const Tensor& self, const Tensor& weights, std::int64_t minlengt
     const auto [least, greatest] = aminmax(self, std::nullopt, false);
     ATHANOR_CHECK(least.item().toLong() >= 0, "bincount only supports 1-d non-negative integral inputs., got ",
                   least.item().toLong());
-    size = std::max(minlength, greatest.item().toLong() + 1);
+    const std::int64_t most = greatest.item().toLong();
+    ATHANOR_CHECK(most < INT64_MAX, "bincount: no tensor has a place for each number up to ", most);
+    size = std::max(minlength, most + 1);
   }
   Tensor used = weights;
   if (weights.defined()) {
@@ -168,8 +170,9 @@ Tensor bincount(const Tensor& self, const Tensor& weights, std::int64_t minlengt
 
 namespace {
 
+/// All but one of dim, from the first (0) or the second (1) on; nothing of an empty dim.
 Tensor neighbours(const Tensor& t, std::int64_t dim, std::int64_t first) {
-  return narrow(t, dim, first, t.size(dim) - 1);
+  return slice(t, dim, first, t.size(dim) - 1 + first, 1);
 }
 
 Tensor with_ends(const Tensor& self, std::int64_t dim, const Tensor& prepend, const Tensor& append) {
@@ -197,7 +200,7 @@ Tensor steps_of(const char* op, const Tensor& y, const Tensor& x, std::int64_t d
   ATHANOR_CHECK(x.size(0) == y.size(dim), op, ": There must be one `x` value for each sample point, got ", x.size(0),
                 " for ", y.size(dim));
   DimVector shape(static_cast<std::size_t>(y.dim()), 1);
-  shape[static_cast<std::size_t>(wrap_dim(dim, y.dim(), op))] = x.size(0) - 1;
+  shape[static_cast<std::size_t>(wrap_dim(dim, y.dim(), op))] = std::max<std::int64_t>(x.size(0) - 1, 0);
   return reshape(diff(x, 1, 0, Tensor(), Tensor()), shape);
 }
 

@@ -98,7 +98,8 @@ Indexed apply(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices) {
           break;
         }
         ATHANOR_CHECK_INDEX(t.defined() && (is_mask(t) || t.dtype() == kLong || t.dtype() == kInt),
-                            "tensors used as indices must be long, int, byte or bool tensors, got ", t);
+                            "tensors used as indices must be long, int, byte or bool tensors, got ",
+                            t.defined() ? detail::str(t.dtype(), " of shape ", t.sizes()) : "an undefined one");
         place += is_mask(t) ? t.dim() : 1;
         const TensorBase here = beside(self, t);
         if (is_mask(t))

@@ -16,6 +16,12 @@ namespace athanor::ops {
 
 namespace {
 
+/// a · b, or 0 where that overflows: only strides and sizes of tensors without elements are that large.
+std::int64_t reach_of(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? 0 : product;
+}
+
 Geometry same_geometry(const Tensor& t) { return {DimVector(t.sizes()), DimVector(t.strides()), t.storage_offset()}; }
 
 /// Replaces one -1 in `shape` by what numel demands.
@@ -29,7 +35,8 @@ DimVector infer_size(IntArrayRef shape, std::int64_t numel, const char* op) {
       unknown = static_cast<int>(i);
     } else {
       ATHANOR_CHECK(shape[i] >= 0, op, ": invalid shape dimension ", shape[i], " in ", shape);
-      known *= shape[i];
+      ATHANOR_CHECK(!__builtin_mul_overflow(known, shape[i], &known), op, ": shape ", shape,
+                    " is invalid for input of size ", numel);
     }
   }
   if (unknown >= 0) {
@@ -48,10 +55,10 @@ DimVector infer_size(IntArrayRef shape, std::int64_t numel, const char* op) {
 std::optional<DimVector> view_strides(const Tensor& t, IntArrayRef shape) {
   DimVector strides(shape.size());
   if (t.numel() == 0 || t.is_contiguous()) {
-    std::int64_t step = 1;
+    std::uint64_t step = 1;  // wraps only beside a size of 0
     for (std::size_t d = shape.size(); d-- > 0;) {
-      strides[d] = step;
-      step *= std::max<std::int64_t>(shape[d], 1);
+      strides[d] = static_cast<std::int64_t>(step);
+      step *= static_cast<std::uint64_t>(std::max<std::int64_t>(shape[d], 1));
     }
     return strides;
   }
@@ -138,13 +145,22 @@ Tensor as_strided_gradient(Tensor grad, const Geometry& in, Geometry out) {
   return part(flat, in);
 }
 
-Tensor slice_alias(const Tensor& t, std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step) {
+/// Elements start, start + step, … before end of dim; start <= end are within its size.
+Geometry slice_geometry(const Tensor& t, std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step) {
   Geometry g = same_geometry(t);
   const auto d = static_cast<std::size_t>(dim);
-  g.sizes[d] = (end - start + step - 1) / step;
-  g.offset += start * g.strides[d];
-  g.strides[d] *= step;
-  return detail::alias(t, g.sizes, g.strides, g.offset);
+  g.sizes[d] = end > start ? (end - start - 1) / step + 1 : 0;
+  g.offset += reach_of(start, g.strides[d]);
+  g.strides[d] = reach_of(g.strides[d], step);
+  return g;
+}
+
+/// A slice's bounds as positions in a dim of n elements, start <= end.
+std::pair<std::int64_t, std::int64_t> clip_bounds(std::optional<std::int64_t> start, std::optional<std::int64_t> end,
+                                                  std::int64_t n) {
+  const auto clip = [n](std::int64_t i) { return std::clamp<std::int64_t>(i < 0 ? i + n : i, 0, n); };
+  const std::int64_t b = clip(start.value_or(0));
+  return {b, std::max(b, end ? clip(*end) : n)};
 }
 
 }  // namespace
@@ -240,7 +256,7 @@ struct Expand {
     }
     // New dims of one element stride over what follows them, as unsqueeze's do.
     for (auto u = static_cast<std::size_t>(m - n); u-- > 0;)
-      if (g.sizes[u] == 1) g.strides[u] = u + 1 == g.sizes.size() ? 1 : g.sizes[u + 1] * g.strides[u + 1];
+      if (g.sizes[u] == 1) g.strides[u] = u + 1 == g.sizes.size() ? 1 : reach_of(g.sizes[u + 1], g.strides[u + 1]);
     return g;
   }
   void grad(GradCall& g) { g.set(0, g.grad()); }  // the engine sums over what was repeated
@@ -321,7 +337,7 @@ struct Unsqueeze {
     dim = wrap_dim(dim, self.dim() + 1, "unsqueeze");
     Geometry g = same_geometry(self);
     const auto at = static_cast<std::size_t>(dim);
-    const std::int64_t step = at < g.sizes.size() ? g.sizes[at] * g.strides[at] : 1;
+    const std::int64_t step = at < g.sizes.size() ? reach_of(g.sizes[at], g.strides[at]) : 1;
     g.sizes.insert(at, 1);
     g.strides.insert(at, step);
     return g;
@@ -377,18 +393,8 @@ struct SliceOp {
     dim = wrap_dim(dim, self.dim(), "slice");
     ATHANOR_CHECK_VALUE(step > 0, "slice step must be positive, got ", step);
     from = DimVector(self.sizes());
-    Geometry g = same_geometry(self);
-    const auto d = static_cast<std::size_t>(dim);
-    const std::int64_t n = g.sizes[d];
-    auto clip = [n](std::int64_t i) { return std::clamp<std::int64_t>(i < 0 ? i + n : i, 0, n); };
-    const std::int64_t b = clip(start.value_or(0));
-    const std::int64_t e = std::max(b, end ? (*end == INT64_MAX ? n : clip(*end)) : n);
-    g.sizes[d] = (e - b + step - 1) / step;
-    g.offset += b * g.strides[d];
-    g.strides[d] *= step;
-    start = b;
-    end = e;
-    return g;
+    std::tie(start, end) = clip_bounds(start, end, from[static_cast<std::size_t>(dim)]);
+    return slice_geometry(self, dim, *start, *end, step);
   }
   void grad(GradCall& g) { g.set(0, slice_backward(g.grad(), from, dim, *start, *end, step)); }
 };
@@ -415,15 +421,22 @@ struct Select {
   void grad(GradCall& g) { g.set(0, slice_backward(unsqueeze(g.grad(), dim), from, dim, index, index + 1, 1)); }
 };
 
-/// Zeros of `input_sizes` with grad written to the slice: the gradient of slice and select. Bounds are within the size.
+/// Zeros of `input_sizes` with grad written to the slice: the gradient of slice and select.
 struct SliceBackward {
   ATHANOR_OP("slice_backward(Tensor grad_output, int[] input_sizes, int dim, int start, int end, int step) -> Tensor");
   DimVector input_sizes;
   std::int64_t dim, start, end, step;
-  Meta infer(const Tensor& grad) { return {input_sizes, grad.dtype(), grad.device(), {}}; }
+  Meta infer(const Tensor& grad) {
+    ATHANOR_CHECK_INDEX(!input_sizes.empty(), "slice_backward: input_sizes has no dimension");
+    dim = wrap_dim(dim, static_cast<std::int64_t>(input_sizes.size()), "slice_backward");
+    ATHANOR_CHECK_VALUE(step > 0, "slice step must be positive, got ", step);
+    std::tie(start, end) = clip_bounds(start, end, input_sizes[static_cast<std::size_t>(dim)]);
+    return {input_sizes, grad.dtype(), grad.device(), {}};
+  }
   void run(const Tensor& out, const Tensor& grad) {
     launch(fill_kernel, out, Scalar(0));
-    launch(copy_kernel, slice_alias(out, dim, start, end, step), grad);
+    const Geometry g = slice_geometry(out, dim, start, end, step);
+    launch(copy_kernel, detail::alias(out, g.sizes, g.strides, g.offset), grad);
   }
   void grad(GradCall& g) { g.set(0, slice(g.grad(), dim, start, end, step)); }
 };
@@ -435,7 +448,7 @@ Tensor narrow(const Tensor& self, std::int64_t dim, std::int64_t start, std::int
   const std::int64_t n = self.size(dim);
   ATHANOR_CHECK_INDEX(start >= -n && start <= n, "narrow(): start ", start, " is out of range for size ", n);
   if (start < 0) start += n;
-  ATHANOR_CHECK(start + length <= n, "narrow(): start (", start, ") + length (", length, ") exceeds dimension size (",
+  ATHANOR_CHECK(length <= n - start, "narrow(): start (", start, ") + length (", length, ") exceeds dimension size (",
                 n, ").");
   return slice(self, dim, start, start + length, 1);
 }
@@ -450,15 +463,12 @@ Tensor flatten(const Tensor& self, std::int64_t start_dim, std::int64_t end_dim)
   if (self.dim() == 0) return reshape(self, {1});
   if (start_dim == end_dim) return self;
   DimVector shape;
-  std::int64_t merged = 1;
-  for (std::int64_t d = 0; d < self.dim(); ++d) {
-    if (d < start_dim || d > end_dim) {
+  const auto first = static_cast<std::size_t>(start_dim), count = static_cast<std::size_t>(end_dim - start_dim + 1);
+  for (std::int64_t d = 0; d < self.dim(); ++d)
+    if (d < start_dim || d > end_dim)
       shape.push_back(self.size(d));
-    } else {
-      merged *= self.size(d);
-      if (d == end_dim) shape.push_back(merged);
-    }
-  }
+    else if (d == end_dim)
+      shape.push_back(checked_numel(self.sizes().slice(first, count), "flatten"));
   return reshape(self, shape);
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "athanor/base/parallel.h"
 #include "numeric.h"
 
 namespace athanor {
@@ -148,6 +149,52 @@ TEST(Pool, KeepsChannelsLastAndTakesUnbatchedInput) {
   expect_close(avg_pool2d(last, 2), avg_pool2d(x, 2));
   expect_close(adaptive_avg_pool2d(last, 2), adaptive_avg_pool2d(x, 2));
   expect_close(max_pool2d(x.select(0, 1), 2), max_pool2d(x, 2).select(0, 1));
+}
+
+TEST(EmbeddingBag, GivesTheSameBitsOnAnyNumberOfThreads) {
+  constexpr std::int64_t kRows = 50, kIndices = 6000;
+  std::vector<std::int64_t> rows, starts;
+  for (std::int64_t i = 0; i < kIndices; ++i) rows.push_back(i * 31 % kRows);
+  for (std::int64_t i = 0; i < kIndices; i += 7) starts.push_back(i);
+  const Tensor indices = tensor(rows, kLong), offsets = tensor(starts, kLong);
+  const auto run = [&](std::int64_t mode, int threads) {
+    Tensor table = values({kRows, 33}, kFloat, 4).requires_grad_();
+    Tensor shares = values({kIndices}, kFloat, 5).requires_grad_();
+    const int before = get_num_threads();
+    set_num_threads(threads);
+    const Tensor out =
+        std::get<0>(embedding_bag(table, indices, offsets, false, mode, false, mode == 0 ? shares : Tensor()));
+    out.backward(values(out.sizes().vec(), kFloat, 6));
+    set_num_threads(before);
+    std::vector<Tensor> all{out.detach(), table.grad()};
+    if (mode == 0) all.push_back(shares.grad());
+    return all;
+  };
+  for (const std::int64_t mode : {0, 1, 2}) {
+    const auto single = run(mode, 1);
+    for (const int threads : {2, 7}) {
+      const auto many = run(mode, threads);
+      for (std::size_t i = 0; i < single.size(); ++i)
+        EXPECT_TRUE(equal(single[i], many[i])) << "mode " << mode << ", tensor " << i << ", threads " << threads;
+    }
+  }
+}
+
+TEST(EmbeddingBag, ToldOfWrongIndicesNamesTheirDTypeAndShape) {
+  const std::string text = error_of([] { embedding_bag(ones({3, 2}), ones({1000}), zeros({1}, kLong)); });
+  EXPECT_NE(text.find("got float32 of shape [1000]"), std::string::npos) << text.substr(0, 300);
+  EXPECT_LT(text.size(), 300U);
+}
+
+TEST(FractionalPool, EmptyBatchIsFine) {
+  Tensor image = zeros({0, 3, 6, 7}, kDouble).requires_grad_();
+  const auto [y, i] = fractional_max_pool2d(image, {2, 3}, {3, 2}, zeros({0, 3, 2}, kDouble));
+  EXPECT_EQ(y.sizes().vec(), (std::vector<std::int64_t>{0, 3, 3, 2}));
+  EXPECT_EQ(i.sizes().vec(), (std::vector<std::int64_t>{0, 3, 3, 2}));
+  y.sum().backward();
+  EXPECT_EQ(image.grad().sizes(), image.sizes());
+  const auto volume = fractional_max_pool3d(zeros({0, 2, 4, 4, 4}), 2, {2, 1, 3}, zeros({0, 2, 3}));
+  EXPECT_EQ(std::get<0>(volume).sizes().vec(), (std::vector<std::int64_t>{0, 2, 2, 1, 3}));
 }
 
 TEST(Pool, EmptyBatchIsFine) {

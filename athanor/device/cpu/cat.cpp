@@ -366,17 +366,20 @@ void repeat_interleave_cpu(const View& out, const View& in, const View& repeats,
   };
   ATHANOR_CHECK_VALUE(repeats.numel == 1 || repeats.numel == size, "repeat_interleave: repeats has ", repeats.numel,
                       " entries, dimension ", dim, " has ", size);
-  std::vector<std::int64_t> index;
   const std::int64_t length = out.ndim == 0 ? 1 : out.sizes[dim];
-  index.reserve(static_cast<std::size_t>(length));
+  std::int64_t total = 0;
   for (std::int64_t i = 0; i < size; ++i) {
     ATHANOR_CHECK_VALUE(count(i) >= 0, "repeat_interleave: repeats cannot be negative, got ", count(i));
-    ATHANOR_CHECK_VALUE(count(i) <= length - static_cast<std::int64_t>(index.size()),
-                        "repeat_interleave: repeats add up to more than the ", length, " entries of the result");
-    index.insert(index.end(), static_cast<std::size_t>(count(i)), i);
+    ATHANOR_CHECK_VALUE(count(i) <= length - total, "repeat_interleave: repeats add up to more than the ", length,
+                        " entries of the result");
+    total += count(i);
   }
-  ATHANOR_CHECK_VALUE(static_cast<std::int64_t>(index.size()) == length, "repeat_interleave: repeats add up to ",
-                      index.size(), ", the result has ", length, " entries");
+  ATHANOR_CHECK_VALUE(total == length, "repeat_interleave: repeats add up to ", total, ", the result has ", length,
+                      " entries");
+  if (out.numel == 0) return;
+  std::vector<std::int64_t> index;
+  index.reserve(static_cast<std::size_t>(length));
+  for (std::int64_t i = 0; i < size; ++i) index.insert(index.end(), static_cast<std::size_t>(count(i)), i);
   const OwnedGeometry view(index.data(), DType::Long, {length}, {1});
   run_read(space_along("repeat_interleave: ", in, out, view.view(), dim), read_action(item_of(in)));
 }

@@ -51,9 +51,10 @@ ConvShape shape_of(const View& x, const View& y, const View& weight, const ConvP
     s.x[to] = x.size(2 + e);
     s.y[to] = y.size(2 + e);
     s.kernel[to] = weight.size(2 + e);
-    s.stride[to] = p.stride[e];
+    constexpr std::int64_t kAbsurd = std::int64_t{1} << 20;
+    s.stride[to] = s.y[to] == 1 && p.stride[e] > kAbsurd ? 1 : p.stride[e];  // between windows, of which there is one
     s.pad[to] = p.padding[e];
-    s.dil[to] = p.dilation[e];
+    s.dil[to] = s.kernel[to] == 1 ? 1 : p.dilation[e];
   }
   return s;
 }

@@ -75,7 +75,8 @@ struct AvgShape {
   /// Windows from x on that can be computed side by side.
   std::int64_t alike(std::int64_t x) const { return x >= inner.begin && x < inner.end ? inner.end - x : 1; }
   double divide_by(const Span& d, const Span& h, const Span& w) const {
-    return static_cast<double>(divisor != 0 ? divisor : d.counted * h.counted * w.counted);
+    if (divisor != 0) return static_cast<double>(divisor);
+    return static_cast<double>(d.counted) * static_cast<double>(h.counted) * static_cast<double>(w.counted);
   }
 };
 
