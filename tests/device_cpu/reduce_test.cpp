@@ -318,7 +318,7 @@ TEST(Reduce, GivesTheSameBitsOnAnyNumberOfThreads) {
   const int before = get_num_threads();
   for (const auto& [sizes, mask] :
        {Case{{700000}, 1}, Case{{1100, 1024}, 1}, Case{{1100, 1024}, 2}, Case{{300000, 3}, 1}, Case{{3, 250000}, 2},
-        Case{{20, 31, 997}, 5}, Case{{200000, 5}, 2}}) {
+        Case{{20, 31, 997}, 5}, Case{{200000, 5}, 2}, Case{{396, 400}, 1}, Case{{150, 1041}, 1}}) {
     for (const DType type : {DType::Float, DType::Double, DType::Half}) {
       StridedArray in(type, sizes);
       if (type != DType::Float && in.view().numel > 800000) continue;

@@ -235,10 +235,11 @@ class Job {
     const std::int64_t outer = count_ / width;
     direct_ = direct_type_ && (kept_.ndim == 0 || kept_.in[0] == 1);
     const std::int64_t strips = (width + kReduceStrip - 1) / kReduceStrip;
-    const std::int64_t strip = std::min(width, kReduceStrip);
-    if (outer * strips < kFewOutputs && depth_ * strip > 2 * kColumnChunk)
+    strip_ = std::min(width, kReduceStrip);
+    if (outer * strips < kFewOutputs && depth_ * strip_ > 2 * kColumnChunk)
       return run_column_chunks(width, outer, strips);
-    // Columns do not touch each other: units of a few may go to any thread.
+    // Columns do not touch each other: units of a few may go to any thread. How rows are grouped depends on the strip's
+    // width, not on how many columns a thread got: sums have the same bits on any number of threads.
     constexpr std::int64_t kUnit = 64;
     const std::int64_t units = (width + kUnit - 1) / kUnit;
     const std::int64_t per_unit = std::min(width, kUnit) * depth_;
@@ -257,7 +258,7 @@ class Job {
   }
 
   void run_column_chunks(std::int64_t width, std::int64_t outer, std::int64_t strips) {
-    const std::int64_t strip = std::min(width, kReduceStrip);
+    const std::int64_t strip = strip_;
     const std::int64_t depth = std::max<std::int64_t>(1, kColumnChunk / strip);
     const std::int64_t chunks = (depth_ + depth - 1) / depth;
     const std::int64_t capacity = outer * strips * chunks * strip;
@@ -288,7 +289,7 @@ class Job {
   void fold_columns(char* states, std::int64_t capacity, std::int64_t o, std::int64_t c, std::int64_t n, std::int64_t s,
                     std::int64_t e) {
     const std::int64_t base = kept_.ndim ? kept_.offset(kept_.in, o, 1) + c * kept_.in[0] : 0;
-    if (n <= kNarrow && e - s >= 16 * n) return fold_narrow(states, capacity, base, n, s, e);
+    if (strip_ <= kNarrow && e - s >= 16 * n) return fold_narrow(states, capacity, base, n, s, e);
     if (direct_) {
       walk_rows(s, e, [&](std::int64_t offset, std::int64_t stride, std::int64_t rows) {
         columns(states, capacity, at(base + offset), stride, rows, n);
@@ -296,7 +297,7 @@ class Job {
       return;
     }
     alignas(64) char stage[kStage * 8];
-    const std::int64_t group = std::max<std::int64_t>(1, kStage / n);
+    const std::int64_t group = std::max<std::int64_t>(1, kStage / strip_);
     for (std::int64_t r = s; r < e; r += group) {
       const std::int64_t m = std::min(group, e - r);
       stage_rows(stage, base, n, r, r + m);
@@ -371,7 +372,7 @@ class Job {
 
   void columns(char* states, std::int64_t capacity, const char* in, std::int64_t stride, std::int64_t rows,
                std::int64_t n) {
-    const std::int64_t piece = reducer_count_ == 1 ? rows : std::max<std::int64_t>(8, kPairPiece / n);
+    const std::int64_t piece = reducer_count_ == 1 ? rows : std::max<std::int64_t>(8, kPairPiece / std::max(n, strip_));
     for (std::int64_t r = 0; r < rows; r += piece)
       for_each_reducer(states, capacity, 0, [&](const Reducer& f, char* state) {
         f.columns(state, in + r * stride * static_cast<std::int64_t>(compute_size()), stride, std::min(piece, rows - r),
@@ -449,6 +450,7 @@ class Job {
   bool direct_ = false;       // … and are dense along the innermost dim
   Dims kept_, red_;
   std::int64_t count_ = 0, depth_ = 0, state_bytes_ = 0;
+  std::int64_t strip_ = 0;  // columns folded together, where columns are
 };
 
 }  // namespace
