@@ -54,13 +54,15 @@ struct WorkQueue::Shared {
   bool stopping = false, late = false;
   std::exception_ptr failure;  // of a worker itself, not of a job
 
-  void work();
+  void work(const std::function<void(std::size_t)>& init);
 };
 
-void WorkQueue::Shared::work() {
+void WorkQueue::Shared::work(const std::function<void(std::size_t)>& init) {
   const ThreadTeamGuard single(1);
-  std::unique_lock lock(mutex);
+  std::unique_lock lock(mutex, std::defer_lock);
   try {
+    if (init) init(worker_number);
+    lock.lock();
     for (;;) {
       job_ready.wait(lock, [this] { return stopping || !jobs.empty(); });
       if (stopping) break;
@@ -89,14 +91,15 @@ struct WorkQueue::Workers {
   std::vector<std::thread> threads;
 };
 
-WorkQueue::WorkQueue(std::size_t workers, std::chrono::milliseconds timeout)
+WorkQueue::WorkQueue(std::size_t workers, std::chrono::milliseconds timeout,
+                     const std::function<void(std::size_t)>& init)
     : shared_(std::make_shared<Shared>()), workers_(std::make_unique<Workers>()), timeout_(timeout) {
   for (std::size_t i = 0; i < workers; ++i) {
     const std::lock_guard lock(shared_->mutex);
     try {
-      workers_->threads.emplace_back([shared = shared_, i] {
+      workers_->threads.emplace_back([shared = shared_, i, init] {
         worker_number = i;
-        shared->work();
+        shared->work(init);
       });
     } catch (const std::system_error&) {
       // The system has no more threads; those there are will do.

@@ -37,6 +37,9 @@ class DataLoaderOptions {
   ATHANOR_OPTIM_ARG(bool, enforce_ordering, true);
   /// Leave out a last batch that is not full.
   ATHANOR_OPTIM_ARG(bool, drop_last, false);
+  /// Called in every worker's thread, with the worker's number from 0 on, before its first batch; each epoch has
+  /// threads of its own. What it throws comes out of the iteration. Without workers it is not called.
+  ATHANOR_OPTIM_ARG(std::function<void(std::size_t worker)>, worker_init, nullptr);
 };
 
 /// An exception from a worker; what() names the batch's indices.
@@ -55,8 +58,8 @@ namespace detail {
 class WorkQueue {
  public:
   using Job = std::function<void()>;
-  /// Starts `workers` threads; each makes one job after the other.
-  WorkQueue(std::size_t workers, std::chrono::milliseconds timeout);
+  /// Starts `workers` threads; each calls `init`, if there is one, with its number, and makes one job after the other.
+  WorkQueue(std::size_t workers, std::chrono::milliseconds timeout, const std::function<void(std::size_t)>& init);
   /// Drops jobs not begun and waits for those that are, for the timeout; a worker that takes longer is left behind.
   ~WorkQueue();
   WorkQueue(const WorkQueue&) = delete;
@@ -211,8 +214,8 @@ class DataLoader {
     results_ = std::make_shared<Results>();
     // They are kept from epoch to epoch, unless a worker that was left behind still has one.
     if (!datasets_ || datasets_.use_count() > 1) datasets_ = datasets_of_workers();
-    queue_ = std::make_unique<detail::WorkQueue>(options_.workers(),
-                                                 options_.timeout().value_or(DataLoaderOptions::kDefaultTimeout));
+    queue_ = std::make_unique<detail::WorkQueue>(
+        options_.workers(), options_.timeout().value_or(DataLoaderOptions::kDefaultTimeout), options_.worker_init());
     refill();
   }
 

@@ -217,6 +217,46 @@ struct Stuck : datasets::Dataset<Stuck> {
   std::shared_ptr<Gate> gate;
 };
 
+/// Gives the number that its thread was told to be; -1 in threads that nobody told.
+thread_local std::int64_t told = -1;
+struct Told : datasets::Dataset<Told> {
+  Example<> get(std::size_t) override { return {ones({1}), full({1}, told, kLong)}; }
+  std::optional<std::size_t> size() const override { return 12; }
+};
+
+TEST(DataLoader, WorkersAreInitializedBeforeTheirFirstExample) {
+  std::mutex mutex;
+  std::multiset<std::size_t> called;
+  const auto init = [&](std::size_t worker) {
+    told = static_cast<std::int64_t>(worker);
+    const std::lock_guard lock(mutex);
+    called.insert(worker);
+  };
+  auto loader = make_data_loader<samplers::SequentialSampler>(Told().map(transforms::Stack<>()),
+                                                              DataLoaderOptions(1).workers(3).worker_init(init));
+  for (std::size_t epoch = 1; epoch <= 2; ++epoch) {
+    for (const std::int64_t number : targets(*loader)) EXPECT_TRUE(number >= 0 && number < 3) << number;
+    loader->join();
+    EXPECT_EQ(called.count(0), epoch);
+    EXPECT_EQ(called.count(2), epoch);
+  }
+  auto alone = make_data_loader<samplers::SequentialSampler>(Told().map(transforms::Stack<>()),
+                                                             DataLoaderOptions(1).worker_init(init));
+  EXPECT_EQ(targets(*alone), std::vector<std::int64_t>(12, -1));
+}
+
+TEST(DataLoader, WhatAnInitializationThrowsComesOutOfTheIteration) {
+  const auto init = [](std::size_t worker) { ATHANOR_CHECK_VALUE(worker != 1, "no room for worker 1"); };
+  auto loader = make_data_loader<samplers::SequentialSampler>(Told().map(transforms::Stack<>()),
+                                                              DataLoaderOptions(1).workers(2).worker_init(init));
+  try {
+    for (int epoch = 0; epoch < 100; ++epoch) targets(*loader);
+    FAIL() << "nothing was thrown";
+  } catch (const ValueError& e) {
+    EXPECT_NE(std::string(e.what()).find("no room for worker 1"), std::string::npos) << e.what();
+  }
+}
+
 TEST(DataLoader, StuckWorkerIsAnErrorAndIsLeftBehind) {
   auto gate = std::make_shared<Stuck::Gate>();
   {
