@@ -161,19 +161,30 @@ TEST(RecurrentLayers, DropBetweenLayersInTrainingOnly) {
 
 TEST(RecurrentLayers, GiveTheSameBitsOnAnyNumberOfThreads) {
   manual_seed(5);
-  GRU layer(GRUOptions(40, 100));
-  const Tensor x = randn({12, 33, 40});
-  const auto run = [&](int threads) {
+  GRU gru(GRUOptions(40, 100));
+  LSTM lstm(LSTMOptions(40, 100).num_layers(2).bidirectional(true));
+  const Tensor x = randn({12, 33, 40}).requires_grad_();
+  const auto run = [&](auto& layer, int threads) {
     const int before = get_num_threads();
     set_num_threads(threads);
     const Tensor out = std::get<0>(layer->forward(x));
-    const Tensor g = autograd::grad({out.sum()}, {layer->all_weights()[1]})[0];
+    std::vector<Tensor> wanted = layer->parameters();
+    wanted.push_back(x);
+    auto all = autograd::grad({(out * out).sum()}, wanted);
     set_num_threads(before);
-    return std::pair(out, g);
+    all.push_back(out);
+    return all;
   };
-  const auto one = run(1), two = run(2);
-  EXPECT_TRUE(one.first.equal(two.first));
-  EXPECT_TRUE(one.second.allclose(two.second, 1e-4, 1e-5));
+  const auto expect_same = [&](const char* name, auto& layer) {
+    const auto one = run(layer, 1);
+    for (const int threads : {2, 7}) {
+      const auto many = run(layer, threads);
+      for (std::size_t i = 0; i < one.size(); ++i)
+        EXPECT_TRUE(one[i].equal(many[i])) << name << ", tensor " << i << ", threads " << threads;
+    }
+  };
+  expect_same("GRU", gru);
+  expect_same("LSTM", lstm);
 }
 
 TEST(RecurrentLayers, CloneAndLoad) {
