@@ -363,7 +363,7 @@ void add_geometry() {
       "copysign", "Scalar", kAll, float_type, true,
       with_number("", unary_samples(0.3, 3), CALL_S(copysign, -2), -2, F2(std::copysign(a, b)), IN_S(copysign, -2))));
   Row r =
-      row("nextafter", "", {kDouble}, same_type, false,
+      row("nextafter", "", {kDouble}, same_type, true,
           two(binary_samples(-3, 3, -3, 3), CALL(nextafter), F2(std::nextafter(a, b)), IN(nextafter), OUT(nextafter)));
   r.refuses_others = false;
   add_row(r);

@@ -342,8 +342,11 @@ void add_differences() {
       out.push_back(area(Values(y.begin(), y.begin() + static_cast<std::ptrdiff_t>(i)), dx));
     return out;
   };
-  const std::vector<Sample> spaced = {
-      {{uniform({5}, -2, 2)}}, {{uniform({3, 4}, -2, 2)}}, {{uniform({2, 1}, -2, 2)}, false}};
+  const std::vector<Sample> spaced = {{{uniform({5}, -2, 2)}},
+                                      {{uniform({3, 4}, -2, 2)}},
+                                      {{uniform({2, 1}, -2, 2)}, false},
+                                      {{Array({2, 0})}, false},
+                                      {{Array({0})}, false}};
   const auto float_row = [](const char* name, const char* overload) {
     Row row{name, overload, kFloats, same_type};
     row.gradient = true;
@@ -372,7 +375,9 @@ void add_differences() {
   add_row(r);
   // Evenly spaced points: the same as a spacing.
   const std::vector<Sample> points = {{{uniform({4}, -2, 2), Array({4}, {0, 0.5, 1, 1.5})}},
-                                      {{uniform({3, 4}, -2, 2), Array({4}, {0, 0.5, 1, 1.5})}}};
+                                      {{uniform({3, 4}, -2, 2), Array({4}, {0, 0.5, 1, 1.5})}},
+                                      {{Array({2, 0}), Array({0})}, false},
+                                      {{Array({2, 0}), Array({2, 0})}, false}};
   r = float_row("trapezoid", "x");
   r.exact_layouts = false;
   r.cases.push_back(

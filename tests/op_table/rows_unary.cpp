@@ -204,7 +204,7 @@ void add_special_functions() {
   ALL(erfinv, -0.8, 0.8, erfinv_of, ({kAll, float_type, 4}));
   ALL(
       lgamma, 0.3, 5, +[](double x) { return std::lgamma(x); }, ({kAll, float_type, 4, 4}));
-  ALL(digamma, 0.3, 5, digamma_of, ({kAll, float_type, 4, 4, true, false, false}));
+  ALL(digamma, 0.3, 5, digamma_of, ({kAll, float_type, 4, 4, true, true, false}));
   ALL(sigmoid, -3, 3, logistic, ({}));
 }
 
@@ -226,11 +226,23 @@ void add_tests() {
       logical_not, -1.4, 1.4, +[](double x) -> double { return x == 0; }, (test));
 }
 
+/// unary_samples for functions whose poles at 0 and below the reference does not know: bools and integers are ones.
+std::vector<Sample> positive_samples(double low) {
+  std::vector<Sample> out = unary_samples(low, 5, false);
+  for (Sample& s : out)
+    if (s.only.empty()) s.only = kFloats;
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{2, 3}}) {
+    Array whole = uniform(shape, 1, 5, 3);
+    for (double& v : whole.values) v = std::floor(v);
+    out.push_back({{whole}, false, kIntegers + kOnlyBool});
+  }
+  return out;
+}
+
 void add_unary_with_parameters() {
   {
     Row r{"polygamma", "", kAll, float_type};
     r.gradient = true;
-    r.second_gradient = false;
     r.tolerance = r.absolute = 4;
     r.cases.push_back({"n=0",
                        unary_samples(0.3, 5, false),
@@ -247,13 +259,12 @@ void add_unary_with_parameters() {
     add_row(r);
   }
   {
-    Row r{"polygamma_order", "", kFloats, float_type};
-    r.refuses_others = false;
+    Row r{"polygamma_order", "", kAll, float_type};
     r.gradient = r.second_gradient = true;
     r.tolerance = r.absolute = 8;
     const auto order = [&](const char* label, std::int64_t n, double (*reference)(double)) {
       r.cases.push_back({label,
-                         unary_samples(0.4, 5, false),
+                         positive_samples(0.4),
                          [n](const Tensors& x) { return Tensors{polygamma_order(x[0], n)}; },
                          unary_reference(reference),
                          {},
@@ -270,20 +281,16 @@ void add_unary_with_parameters() {
     Row r{"trigamma", "", kAll, float_type};
     r.tolerance = r.absolute = 4;
     r.cases.push_back({"",
-                       {{{uniform({40}, 0.3, 5)}}},
+                       positive_samples(0.3),
                        [](const Tensors& x) { return Tensors{trigamma(x[0])}; },
                        unary_reference(trigamma_of),
                        {},
                        {}});
-    r.gradient = r.second_gradient = true;
-    // Byte-sized integers and zeros have poles that the reference does not know.
-    r.dtypes = kFloats;
-    r.refuses_others = false;
+    r.gradient = true;
     add_row(r);
   }
   {
-    Row r{"logit", "", kFloats, float_type};
-    r.refuses_others = false;
+    Row r{"logit", "", kAll, float_type};
     r.gradient = true;
     r.tolerance = r.absolute = 4;
     r.cases.push_back({"", unary_samples(0.2, 0.8), [](const Tensors& x) { return Tensors{logit(x[0])}; },
@@ -301,18 +308,27 @@ void add_unary_with_parameters() {
   }
   {
     Row r{"bitwise_not", "", kIntegers + kOnlyBool, same_type};
-    r.cases.push_back({"", unary_samples(-9, 9, false), [](const Tensors& x) { return Tensors{bitwise_not(x[0])}; },
-                       unary_reference(+[](double x) { return -x - 1; }),
-                       [](Tensor& self, const Tensors&) { bitwise_not_(self); },
-                       [](Tensor& out, const Tensors& x) { bitwise_not_out(out, x[0]); }});
-    r.dtypes = kIntegers;
-    r.refuses_others = false;
+    std::vector<Sample> whole = unary_samples(-9, 9, false), bools = whole;
+    for (Sample& s : whole)
+      if (s.only.empty()) s.only = kIntegers;
+    for (Sample& s : bools) {
+      s.only = kOnlyBool;
+      for (double& v : s.inputs[0].array.values) v = v > 0;
+    }
+    const auto add = [&](const char* label, const std::vector<Sample>& samples, double (*reference)(double)) {
+      r.cases.push_back({label, samples, [](const Tensors& x) { return Tensors{bitwise_not(x[0])}; },
+                         unary_reference(reference), [](Tensor& self, const Tensors&) { bitwise_not_(self); },
+                         [](Tensor& out, const Tensors& x) { bitwise_not_out(out, x[0]); }});
+    };
+    add(
+        "", whole, +[](double x) { return -x - 1; });
+    add(
+        "bool", bools, +[](double x) -> double { return x == 0; });
     r.refusals = {{"floats", [] { bitwise_not(ones({2})); }, "bitwise_not: expected an integer or bool tensor"}};
     add_row(r);
   }
   {
-    Row r{"nan_to_num", "", {kFloat, kDouble}, same_type};
-    r.refuses_others = false;
+    Row r{"nan_to_num", "", kAll, same_type};
     r.gradient = true;
     r.cases.push_back(
         {"", unary_samples(-3, 3), [](const Tensors& x) { return Tensors{nan_to_num(x[0], 1.5, 7.0, -9.0)}; },
@@ -329,13 +345,12 @@ void add_unary_with_parameters() {
     r.tolerance = 2;
     Sample exact{{Array({5}, {1.25, -2.75, 10.5, 0.375, 100.0})}, false};
     r.cases.push_back({"",
-                       {exact, {{Array({2}, {0.31, 1.13})}, true, kFloats}},
+                       {exact, {{Array({2}, {0.31, 1.13})}, true, kFloats}, {{Array({2, 0})}, false}},
                        [](const Tensors& x) { return Tensors{round(x[0], 1)}; },
                        unary_reference(+[](double x) { return std::nearbyint(x * 10) / 10; }),
                        [](Tensor& self, const Tensors&) { round_(self, 1); },
                        [](Tensor& out, const Tensors& x) { round_out(out, x[0], 1); }});
-    r.refuses_others = false;
-    r.dtypes = {kFloat, kDouble};
+    r.refusals = {{"bools", [] { round(ones({2}, kBool), 1); }, "round"}};
     add_row(r);
   }
 }
