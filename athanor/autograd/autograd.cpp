@@ -100,15 +100,14 @@ std::shared_ptr<Hook> shared(Hook&& hook) {
 
 std::uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
   ATHANOR_CHECK(requires_grad(), "cannot register a hook on a tensor that doesn't require gradient");
-  const std::uint64_t id = detail::next_hook_id();
   if (auto fn = grad_fn()) {
     const auto nr = result_nr(*this);
-    fn->hooks().pre.emplace_back(id, [hook = shared(std::move(hook)), nr](GradList& grads) {
+    return fn->add_pre_hook([hook = shared(std::move(hook)), nr](GradList& grads) {
       if (nr >= grads.size() || !grads[nr].defined()) return;
       if (Tensor changed = (*hook)(Tensor(grads[nr])); changed.defined()) grads[nr] = changed;
     });
-    return id;
   }
+  const std::uint64_t id = detail::next_hook_id();
   AutogradMeta& meta = detail::autograd_meta(*this);
   if (!meta.hooks) meta.hooks = std::make_unique<TensorHooks>();
   meta.hooks->hooks.emplace_back(
@@ -133,7 +132,7 @@ void Tensor::remove_hook(std::uint64_t id) const {
   std::size_t dropped = 0;
   auto drop = [&](auto& list) { dropped += std::erase_if(list, [id](const auto& h) { return h.first == id; }); };
   if (auto fn = grad_fn(); fn && fn->hooks_or_null()) {
-    drop(fn->hooks().pre);
+    dropped += fn->del_pre_hook(id);
     drop(fn->hooks().retain);
   }
   if (AutogradMeta* meta = detail::autograd_meta_or_null(*this); meta && meta->hooks) {

@@ -112,6 +112,24 @@ NodeHooks& Node::hooks() {
   return *hooks_;
 }
 
+std::uint64_t Node::add_pre_hook(NodeHooks::Pre hook) {
+  ATHANOR_CHECK(hook, "add_pre_hook: the hook is empty");
+  return hooks().pre.emplace_back(detail::next_hook_id(), std::move(hook)).first;
+}
+
+std::uint64_t Node::add_post_hook(NodeHooks::Post hook) {
+  ATHANOR_CHECK(hook, "add_post_hook: the hook is empty");
+  return hooks().post.emplace_back(detail::next_hook_id(), std::move(hook)).first;
+}
+
+bool Node::del_pre_hook(std::uint64_t key) {
+  return hooks_ && std::erase_if(hooks_->pre, [key](const auto& h) { return h.first == key; }) > 0;
+}
+
+bool Node::del_post_hook(std::uint64_t key) {
+  return hooks_ && std::erase_if(hooks_->post, [key](const auto& h) { return h.first == key; }) > 0;
+}
+
 std::string& Node::forward_trace() {
   if (!trace_) trace_ = std::make_unique<std::string>();
   return *trace_;

@@ -74,9 +74,13 @@ struct OutputMeta {
   Device device;
 };
 
-/// Functions called before a node runs (on its incoming gradients) and after (on outgoing, then incoming).
+/// Functions called before a node runs and after; they may put other gradients of the same shape, dtype and device in
+/// the place of those of `grads` and `out`, of which an undefined one stands for zeros. Every call is of a copy: what a
+/// hook is to remember lies behind a pointer.
 struct NodeHooks {
-  using Pre = std::function<void(GradList&)>;
+  /// `grads`: one for each result of the recorded call.
+  using Pre = std::function<void(GradList& grads)>;
+  /// `out`: what was computed, one for each input of the recorded call; `in`: from what, as the pre-hooks left it.
   using Post = std::function<void(GradList& out, const GradList& in)>;
   std::vector<std::pair<std::uint64_t, Pre>> pre;
   std::vector<std::pair<std::uint64_t, Pre>> retain;  ///< run last: they see what the other hooks made
@@ -118,6 +122,15 @@ class Node : public RefCounted {
   void set_output(std::size_t i, const TensorBase& t);
   bool needs(std::size_t i) const { return i < edges_.size() && edges_[i].is_valid(); }
 
+  /// Registers a hook, to be called after those that are there, at every backward through this node; returns its key.
+  /// Hooks may register and remove hooks while they run: that counts from the next call on. Not while a backward of
+  /// another thread is under way.
+  std::uint64_t add_pre_hook(NodeHooks::Pre hook);
+  std::uint64_t add_post_hook(NodeHooks::Post hook);
+  /// Takes the hook of that key away. False if there is none (any more).
+  bool del_pre_hook(std::uint64_t key);
+  bool del_post_hook(std::uint64_t key);
+  /// The lists themselves, for what the library keeps in them.
   NodeHooks& hooks();
   NodeHooks* hooks_or_null() const { return hooks_.get(); }
   /// Where the call was made, if anomaly mode was on.

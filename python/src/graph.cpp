@@ -98,22 +98,37 @@ struct Metadata {
 };
 
 template <class Hook, class List>
-NodeHook add_hook(List& list, const NodeHandle& self, nb::callable function) {
+void drop_removed(List& list) {
   std::erase_if(list, [](const auto& h) {
     const Hook* old = h.second.template target<Hook>();
     return old && old->removed();
   });
-  Hook hook{{std::make_shared<std::optional<PythonCallable>>(PythonCallable(function.ptr())), self.node.get()}};
-  list.emplace_back(athanor::detail::next_hook_id(), hook);
+}
+
+template <class Hook>
+Hook hook_of(const NodeHandle& self, const nb::callable& function) {
+  return {{std::make_shared<std::optional<PythonCallable>>(PythonCallable(function.ptr())), self.node.get()}};
+}
+
+NodeHook add_pre_hook(const NodeHandle& self, const nb::callable& function) {
+  drop_removed<PreHook>(self.node->hooks().pre);
+  PreHook hook = hook_of<PreHook>(self, function);
+  self.node->add_pre_hook(hook);
+  return hook;
+}
+
+NodeHook add_post_hook(const NodeHandle& self, const nb::callable& function) {
+  drop_removed<PostHook>(self.node->hooks().post);
+  PostHook hook = hook_of<PostHook>(self, function);
+  self.node->add_post_hook(hook);
   return hook;
 }
 
 nb::dict metadata(const NodeHandle& self) {
-  auto& hooks = self.node->hooks().post;
-  for (auto& [id, hook] : hooks)
+  for (auto& [id, hook] : self.node->hooks().post)
     if (const Metadata* m = hook.target<Metadata>()) return nb::borrow<nb::dict>(m->dict.get());
   nb::dict made;
-  hooks.emplace_back(athanor::detail::next_hook_id(), Metadata{PythonCallable(made.ptr())});
+  self.node->add_post_hook(Metadata{PythonCallable(made.ptr())});
   return made;
 }
 
@@ -233,10 +248,8 @@ void bind_node(nb::module_& m) {
           },
           "The leaf whose grad this node adds to; other nodes have no such attribute.")
       .def_prop_ro("metadata", metadata, "A dictionary for the program's own notes, as long-lived as the node.")
-      .def("_register_hook", [](const NodeHandle& n,
-                                nb::callable f) { return add_hook<PostHook>(n.node->hooks().post, n, std::move(f)); })
-      .def("_register_prehook",
-           [](const NodeHandle& n, nb::callable f) { return add_hook<PreHook>(n.node->hooks().pre, n, std::move(f)); })
+      .def("_register_hook", add_post_hook)
+      .def("_register_prehook", add_pre_hook)
       .def("_sequence_nr", [](const NodeHandle& n) { return n.node->sequence_nr(); })
       .def("_context", [](const NodeHandle& n) { return nb::steal<nb::object>(node_context(*n.node)); })
       .def("__eq__",
