@@ -38,10 +38,13 @@ Reduction::Reduction(const ReduceOp& op, DType dtype, int ranks) : dtype_(dtype)
   }
 }
 
-Reduction Reduction::partial() const {
-  Reduction copy = *this;
-  copy.divisor_ = 1;
-  return copy;
+Reduction::Stages Reduction::stages(int most) const {
+  Stages both{*this, *this};
+  both.first.divisor_ = 1;
+  if (dtype_ == DType::Half && divides())
+    while (both.first.divisor_ < most) both.first.divisor_ *= 2;
+  both.second.divisor_ = divisor_ / both.first.divisor_;
+  return both;
 }
 
 void Reduction::operator()(void* out, const void* const* in, int n, std::int64_t count, bool stream) const {

@@ -12,8 +12,13 @@ class Reduction {
   Reduction(const ReduceOp& op, DType dtype, int ranks);
 
   DType dtype() const { return dtype_; }
-  /// The same without AVG's division, for parts of a sum.
-  Reduction partial() const;
+  /// A reduction in two stages: within parts of at most `most` values each, then of what the parts gave. AVG divides
+  /// in the second one; float16's first stage has a share in that, a power of two that rounds nothing, since the sum of
+  /// a part may be beyond what it holds though the mean is not.
+  struct Stages;
+  Stages stages(int most) const;
+  /// Whether one value alone gives something else.
+  bool divides() const { return divisor_ != 1; }
   /// out = in[0] op in[1] op … of `count` elements, from left to right. out may be in[k]. See cpu::combine.
   void operator()(void* out, const void* const* in, int n, std::int64_t count, bool stream = false) const;
 
@@ -24,6 +29,10 @@ class Reduction {
   cpu::Combine combine_ = cpu::Combine::Sum;
   double divisor_ = 1;
   const ReduceOp::Function* user_ = nullptr;  // the call's ReduceOp outlives this
+};
+
+struct Reduction::Stages {
+  Reduction first, second;
 };
 
 }  // namespace athanor::distributed

@@ -36,7 +36,13 @@ class NativeBackend final : public Backend, private Connections {
   explicit NativeBackend(const BackendOptions& options)
       : Backend(options.rank, options.size),
         Connections(options),
-        messages_(mesh_, local_ ? &local_->arena() : nullptr, local_ ? &local_->peers() : nullptr) {}
+        messages_(mesh_, local_ ? &local_->arena() : nullptr, local_ ? &local_->peers() : nullptr) {
+    for (const int leader : mesh_.leaders()) {
+      int ranks = 0;
+      for (int r = 0; r < mesh_.size(); ++r) ranks += mesh_.leader_of(r) == leader ? 1 : 0;
+      most_on_a_host_ = std::max(most_on_a_host_, ranks);
+    }
+  }
   ~NativeBackend() override { leave(); }
 
   std::string name() const override { return "tcp"; }
@@ -73,8 +79,9 @@ class NativeBackend final : public Backend, private Connections {
       const Reduction reduction(op, data.dtype, size());
       if (alone()) return;
       if (one_host()) return local_->all_reduce(call, data, reduction);
-      if (local_) local_->reduce(call, data, reduction.partial(), 0);
-      if (leads()) RemoteCollectives(*links_, mesh_.leaders()).all_reduce(call, data, reduction);
+      const auto [of_host, of_hosts] = reduction.stages(most_on_a_host_);
+      reduce_on_host(call, data, of_host, 0);
+      if (leads()) RemoteCollectives(*links_, mesh_.leaders()).all_reduce(call, data, of_hosts);
       if (local_) local_->broadcast(call, data, 0);
     });
   }
@@ -87,18 +94,17 @@ class NativeBackend final : public Backend, private Connections {
       if (one_host()) return local_->reduce(call, data, reduction, root);
       const std::vector<int> hosts = representatives(root);
       const int mine = hosts[host_index(rank(), hosts)];
+      const auto [of_host, of_hosts] = reduction.stages(most_on_a_host_);
       std::vector<char> room;
-      if (local_) {
-        // The sum of a host other than the root's has no tensor to live in.
-        if (mine == rank() && rank() != root) {
-          room.resize(data.bytes());
-          cpu::copy_bytes(room.data(), data.data, data.bytes());
-          data.data = room.data();
-        }
-        local_->reduce(call, data, reduction.partial(), place_of(mine));
+      // The sum of a host other than the root's has no tensor to live in.
+      if (mine == rank() && rank() != root && (local_ || of_host.divides())) {
+        room.resize(data.bytes());
+        cpu::copy_bytes(room.data(), data.data, data.bytes());
+        data.data = room.data();
       }
+      reduce_on_host(call, data, of_host, local_ ? place_of(mine) : 0);
       if (mine == rank())
-        RemoteCollectives(*links_, hosts).reduce(call, data, reduction, static_cast<int>(host_index(root, hosts)));
+        RemoteCollectives(*links_, hosts).reduce(call, data, of_hosts, static_cast<int>(host_index(root, hosts)));
     });
   }
 
@@ -230,12 +236,19 @@ class NativeBackend final : public Backend, private Connections {
   void reduce_scatter_by_hosts(const Call& call, Span out, Parts in, const Reduction& reduction) {
     HostParts room(mesh_, in);
     for (const int r : everyone_) copy_own(room.of(r), in[static_cast<std::size_t>(r)]);
-    if (local_) local_->reduce(call, room.whole, reduction.partial(), 0);
+    const auto [of_host, of_hosts] = reduction.stages(most_on_a_host_);
+    reduce_on_host(call, room.whole, of_host, 0);
     if (leads())
-      RemoteCollectives(*links_, mesh_.leaders()).reduce_scatter(call, room.own_host(), room.hosts, reduction);
+      RemoteCollectives(*links_, mesh_.leaders()).reduce_scatter(call, room.own_host(), room.hosts, of_hosts);
     // Parts may differ in size, which scatter's may not.
     if (local_) local_->broadcast(call, room.own_host(), 0);
     copy_own(out, room.of(rank()));
+  }
+
+  // The first of two stages, of a rank alone on its host too. `root`: a place among the host's ranks.
+  void reduce_on_host(const Call& call, Span data, const Reduction& reduction, int root) {
+    if (local_) return local_->reduce(call, data, reduction, root);
+    if (reduction.divides() && data.count > 0) reduction(data.data, &data.data, 1, data.count);
   }
 
   // One rank of each host, by host: the root of its own host, the lowest of the others.
@@ -268,6 +281,7 @@ class NativeBackend final : public Backend, private Connections {
   }
 
   Messages messages_;
+  int most_on_a_host_ = 1;
 };
 
 }  // namespace
