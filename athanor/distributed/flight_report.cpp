@@ -1,6 +1,5 @@
 // How ranks tell each other what they were doing when a group broke.
 #include <algorithm>
-#include <optional>
 
 #include "athanor/distributed/flight_recorder.h"
 
@@ -36,6 +35,10 @@ RankState state_of(const std::string& text) {
   return {true, std::atoll(text.substr(0, space).c_str()), text.substr(std::min(space + 1, text.size()))};
 }
 
+bool contains(const std::vector<int>& ranks, std::size_t rank) {
+  return std::find(ranks.begin(), ranks.end(), static_cast<int>(rank)) != ranks.end();
+}
+
 std::string merge(const std::vector<RankState>& states, const std::vector<int>& gone,
                   std::chrono::milliseconds patience) {
   long long least = -1, most = -1;
@@ -48,7 +51,7 @@ std::string merge(const std::vector<RankState>& states, const std::vector<int>& 
   for (std::size_t r = 0; r < states.size(); ++r) {
     const RankState& s = states[r];
     out += str("\n  rank ", r, ": ");
-    if (!s.known && std::find(gone.begin(), gone.end(), static_cast<int>(r)) != gone.end())
+    if (!s.known && contains(gone, r))
       out += "it is gone";
     else if (!s.known)
       out += str("left no record within ", patience.count(), " ms: it is gone, or busy outside the group's calls");
@@ -58,40 +61,52 @@ std::string merge(const std::vector<RankState>& states, const std::vector<int>& 
   return out;
 }
 
-// Nothing if the store did not take even this rank's own.
-std::optional<std::vector<RankState>> exchange(Store& store, const std::string& own, int rank, int size,
-                                               const std::vector<int>& gone, Deadline deadline) {
-  std::vector<RankState> states(static_cast<std::size_t>(size));
-  const auto take = [&states](int r, const std::string& text) { states[static_cast<std::size_t>(r)] = state_of(text); };
-  take(rank, own);
+// False if the store does not take this rank's own.
+bool leave(Store& store, const std::string& own, int rank) {
   try {
     store.set(state_key(rank), own);
   } catch (const Error&) {
-    return std::nullopt;
+    return false;
   }
+  return true;
+}
+
+// What the store has, by the deadline, of the ranks that are not known yet.
+void take_left(Store& store, std::vector<RankState>& states, const std::vector<int>& gone, Deadline deadline) {
   try {
-    for (int r = 0; r < size; ++r) {
-      if (r == rank) continue;
-      const bool lost = std::find(gone.begin(), gone.end(), r) != gone.end();
+    for (std::size_t r = 0; r < states.size(); ++r) {
+      if (states[r].known) continue;
+      const std::string key = state_key(static_cast<int>(r));
       try {
-        if (!lost)
-          store.wait({state_key(r)}, deadline.remaining());
-        else if (!store.check({state_key(r)}))
+        if (!contains(gone, r))
+          store.wait({key}, std::max(deadline.remaining(), std::chrono::milliseconds(1)));
+        else if (!store.check({key}))
           continue;
       } catch (const Error&) {
         continue;  // not there in time; the next one may be
       }
-      take(r, store.get_text(state_key(r)));
+      states[r] = state_of(store.get_text(key));
     }
   } catch (const Error&) {  // the store went with its rank: what is known by now is all there is
   }
-  return states;
 }
 
 // Adds what ranks have told each other.
 void add_told(std::vector<RankState>& states, const std::vector<std::string>& told) {
   for (std::size_t r = 0; r < states.size(); ++r)
     if (!states[r].known && !told[r].empty()) states[r] = state_of(told[r]);
+}
+
+// Whether process_flight_state() says the same: another rank's answer to it then is of this group too. Not so where
+// several ranks of the group are threads of one process.
+bool speaks_for_its_process(const FlightRecorder& recorder) {
+  const FlightRecorder* first = nullptr;
+  int members = 0;
+  internals::for_each_flight_recorder([&](const FlightRecorder& other) {
+    if (first == nullptr) first = &other;
+    members += other.group() == recorder.group() ? 1 : 0;
+  });
+  return first == &recorder && members == 1;
 }
 
 }  // namespace
@@ -116,32 +131,41 @@ void internals::leave_flight_record(Store& store, const FlightRecorder& recorder
 std::string internals::merged_flight_report(Store& store, const FlightRecorder& recorder, int size,
                                             const std::vector<int>& gone, std::chrono::milliseconds patience,
                                             StateTalk* talk) {
-  constexpr std::chrono::milliseconds kTalk{300};
+  constexpr std::chrono::milliseconds kTalk{300}, kGonePatience{300}, kAnswer{100}, kNow{0};
+  const bool loss = !gone.empty();
+  if (loss) patience = std::min(patience, kGonePatience);
   const std::string own = own_state(recorder);
-  // At once: another rank's store may go any moment, and so may this rank.
-  if (talk) talk->tell_state(own);
-  // A store whose server is gone may otherwise keep its callers for as long as its own timeout.
   const Deadline deadline = Deadline::after(patience);
-  const StoreDeadline limit(Deadline(deadline.at() + std::chrono::milliseconds(500)));
-  auto states = exchange(store, own, recorder.rank(), size, gone, deadline);
-  const bool answered = states.has_value();
-  if (!answered) {
-    states.emplace(static_cast<std::size_t>(size));
-    (*states)[static_cast<std::size_t>(recorder.rank())] = state_of(own);
-  }
-  const auto unknown = [&](int r) {
-    return !(*states)[static_cast<std::size_t>(r)].known && std::find(gone.begin(), gone.end(), r) == gone.end();
+  // A store whose server is gone may otherwise keep its callers for as long as its own timeout.
+  const StoreDeadline limit(Deadline(deadline.at() + std::chrono::milliseconds(loss ? 100 : 500)));
+  std::vector<RankState> states(static_cast<std::size_t>(size));
+  states[static_cast<std::size_t>(recorder.rank())] = state_of(own);
+  const auto unknown = [&] {
+    bool any = false;
+    for (std::size_t r = 0; r < states.size(); ++r) any = any || (!states[r].known && !contains(gone, r));
+    return any;
   };
-  bool wanted = false;
-  for (int r = 0; r < size; ++r) wanted = wanted || unknown(r);
+  const auto take_told = [&](Deadline until) { add_told(states, talk->told_states(until)); };
+  // At once: another rank's store may go any moment, and so may this rank.
+  const bool asks = talk && loss && speaks_for_its_process(recorder);
+  if (asks) {
+    take_told(Deadline::after(kNow));
+    talk->ask_states(own);
+  } else if (talk) {
+    talk->tell_state(own);
+  }
+  const bool answered = leave(store, own, recorder.rank());
+  if (asks) take_told(unknown() ? deadline.sooner(Deadline::after(kAnswer)) : Deadline::after(kNow));
+  if (answered) take_left(store, states, gone, deadline);
   // Whoever had the whole time has told by now; what was told is here even if its rank has gone since.
-  if (talk)
-    add_told(*states, talk->told_states(wanted ? Deadline(std::max(deadline.at(), Deadline::after(kTalk).at()))
-                                               : Deadline::after(std::chrono::milliseconds(0))));
-  const auto known = std::count_if(states->begin(), states->end(), [](const RankState& s) { return s.known; });
+  if (talk) {
+    const Deadline longer(std::max(deadline.at(), Deadline::after(kTalk).at()));
+    take_told(!unknown() ? Deadline::after(kNow) : loss ? deadline : longer);
+  }
+  const auto known = std::count_if(states.begin(), states.end(), [](const RankState& s) { return s.known; });
   if (!answered && known == 1)
     return str("what this rank was doing (the store does not answer): ", recorder.state_text());
-  return merge(*states, gone, patience);
+  return merge(states, gone, patience);
 }
 
 std::string internals::merged_flight_report(StateTalk& talk, int rank, int size, const std::vector<int>& gone,
@@ -180,9 +204,12 @@ std::string internals::FlightQuestions::ask(std::chrono::milliseconds patience) 
     PrefixStore here = answers();
     ++next_;
     if (asked_by_ == own) {
-      const auto states = exchange(here, process_flight_state(), rank_, size_, {}, deadline);
-      if (!states) throw DistStoreError("the store does not answer", ATHANOR_WHERE);
-      return merge(*states, {}, patience);
+      const std::string state = process_flight_state();
+      if (!leave(here, state, rank_)) throw DistStoreError("the store does not answer", ATHANOR_WHERE);
+      std::vector<RankState> states(static_cast<std::size_t>(size_));
+      states[static_cast<std::size_t>(rank_)] = state_of(state);
+      take_left(here, states, {}, deadline);
+      return merge(states, {}, patience);
     }
     here.set(state_key(rank_), process_flight_state());
     fresh_ = Deadline::after(kFresh);

@@ -5,21 +5,65 @@
 namespace athanor::nn::parallel {
 namespace {
 
+using distributed::faults::Plan;
+using distributed::faults::Scene;
+
+// Of the bucket in backward, and in words of what else ranks do for it.
+constexpr const char* kPlace =
+    "in (DistributedDataParallel's backward, bucket [0-9]+ \\([^\n]*\\)|DistributedDataParallel: how to reduce|"
+    "comparing the ranks' models|[^\n]*DistributedDataParallel[^\n]*)";
+
 // Several buckets, reduced beside backward or at its end.
-void train(const distributed::ProcessGroupPtr& group, unsigned seed) {
+void train(Scene& scene) {
   set_num_threads(1);
-  manual_seed(seed);
+  manual_seed(scene.plan.seed);
   Sequential net(Linear(64, 256), ReLU(), Linear(256, 256), ReLU(), Linear(256, 64));
+  scene.enter("construction");
   DistributedDataParallel ddp(
-      net, DistributedDataParallelOptions().process_group(group).overlap(seed % 2 == 0).bucket_cap_mb(0.1));
+      net,
+      DistributedDataParallelOptions().process_group(scene.group).overlap(scene.plan.seed % 2 == 0).bucket_cap_mb(0.1));
   const Tensor x = randn({32, 64});
   for (int step = 0; step < 60; ++step) {
     ddp->zero_grad();
-    ddp(x).pow(2).mean().backward();
+    scene.enter("forward");
+    const Tensor loss = ddp(x).pow(2).mean();
+    scene.enter("backward");
+    loss.backward();
   }
 }
 
-TEST(Faults, RankLostDuringDataParallelBackwardIsNamedByTheOthers) { distributed::faults::run_with_faults(8, train); }
+TEST(Faults, RankLostDuringDataParallelBackwardIsNamedByTheOthers) {
+  using namespace distributed::faults;
+  run_with_faults(8, {kInit, "construction", "forward", "backward", kTeardown}, {train, kPlace});
+}
+
+TEST(Faults, InBackwardAreNamedWithTheirBucket) {
+  ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN();
+  using namespace distributed::faults;
+  std::vector<Plan> plans;
+  for (const bool kill : {false, true})
+    for (const bool overlap : {false, true})
+      for (const std::vector<int>& apart : {std::vector<int>{}, std::vector<int>{0, 1, 2}, std::vector<int>{1}}) {
+        Plan plan;
+        plan.name = overlap ? "beside backward" : "at the end of backward";
+        plan.seed = overlap ? 2 : 1;
+        plan.phase = "backward";
+        plan.count = 3;
+        plan.kill = kill;
+        plan.timeout = milliseconds(kill ? 20'000 : 2000) * kSlow;
+        plan.apart = apart;
+        plans.push_back(plan);
+      }
+  const auto named = [](const Plan& plan, const Outcome& outcome) {
+    std::string problems;
+    for (std::size_t rank = 0; rank < outcome.ends.size(); ++rank)
+      if (static_cast<int>(rank) != plan.victim &&
+          outcome.ends[rank].error.find("backward, bucket ") == std::string::npos)
+        problems += str(plan.text(), ": rank ", rank, " names no bucket: ", outcome.ends[rank].error, "\n");
+    return problems;
+  };
+  EXPECT_EQ(run_side_by_side(plans, {train, kPlace}, 6, named), "");
+}
 
 // What the program never called itself is said in words, not as a line of the library.
 TEST(Faults, AMismatchInBackwardNamesTheBucket) {
