@@ -68,6 +68,7 @@ void random_calls(Scene& scene) {
 }
 
 TEST(Faults, SurvivorsOfARandomFaultNameTheRankAndEnd) {
+  ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN();
   faults::run_with_faults(16, all_phases(), {random_calls, kHere});
 }
 

@@ -33,6 +33,7 @@ void train(Scene& scene) {
 }
 
 TEST(Faults, RankLostDuringDataParallelBackwardIsNamedByTheOthers) {
+  ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN();
   using namespace distributed::faults;
   run_with_faults(8, {kInit, "construction", "forward", "backward", kTeardown}, {train, kPlace});
 }

@@ -335,7 +335,8 @@ bool Messages::test(Request& request) {
   if (!request.done) {
     pump();
     if (!request.done) {
-      mesh_.look();
+      mesh_.hear();
+      check();
       check_departed();
     }
   }
@@ -383,7 +384,7 @@ void Messages::wait(Request& request, Deadline deadline) {
       lead(patience, deadline, lock);
     }
     if (request.done) break;
-    mesh_.check();
+    check();
     if (!std::exchange(woken_, true)) {
       lock.unlock();
       check_interrupt();
@@ -400,12 +401,23 @@ void Messages::wait(Request& request, Deadline deadline) {
   if (!request.error.empty()) fail(request.error);
 }
 
+// A rank whose wait was in vain may have ended because of that: what it waited for is the reason.
+void Messages::check() {
+  try {
+    mesh_.check();
+  } catch (Error& error) {
+    const std::string others = mesh_.told_waits();
+    if (!others.empty()) error.add_context(str("before that, ranks waited: ", others));
+    throw;
+  }
+}
+
 // The rank that was waited for may itself wait in vain for another one, which is to blame: everyone is asked.
 void Messages::time_out(const Request& request) {
   mesh_.tell_wait(text(request));
   const Deadline grace = Deadline::after(std::chrono::milliseconds(200));
   while (!grace.expired() && !mesh_.broken()) mesh_.sleep(Bell::Messages, {}, grace);
-  mesh_.check();
+  check();
   const std::string others = mesh_.told_waits();
   fail(str(mesh_.rank_text(mesh_.rank()), ": ", text(request), ": ",
            request.sends ? "it was not received" : "no such message came", " in time",

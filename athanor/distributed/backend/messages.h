@@ -62,6 +62,7 @@ class Messages {
   void fail_request(Request& request, int left);
   bool all_closed() const;
   void check_departed();
+  void check();
   [[noreturn]] void fail(const std::string& what);
   [[noreturn]] void time_out(const Request& request);
   void lead(Patience& patience, Deadline deadline, std::unique_lock<std::mutex>& lock);
