@@ -21,4 +21,7 @@ const std::vector<Check>& checks();
 /// All checks for all dtypes.
 void run_all(ProcessGroup& group);
 
+/// Sums, maxima and an operator of the program's of millions of elements, for float, half and int8.
+void run_large(ProcessGroup& group);
+
 }  // namespace athanor::distributed::conformance

@@ -158,6 +158,18 @@ inline std::size_t count_of(const std::string& folder) {
   return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
 }
 
+/// Named shared memory that is the library's by its name, or one of the processes'. Other programs leave theirs there.
+inline bool shared_memory_of(const std::vector<pid_t>& pids) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
+    const std::string name = entry.path().filename();
+    if (name.find("athanor") != std::string::npos) return true;
+    for (const pid_t pid : pids)
+      if (std::regex_search(name, std::regex(str("(^|[^0-9])", pid, "([^0-9]|$)")))) return true;
+  }
+  return false;
+}
+
 inline bool abstract_sockets_of(const std::vector<pid_t>& pids) {
   std::ifstream sockets("/proc/net/unix");
   for (std::string line; std::getline(sockets, line);)
@@ -260,7 +272,6 @@ inline Outcome run_with_fault(const Plan& plan, const Work& work) {
     server.is_server = true;
     notes->port.set(store.emplace("127.0.0.1", server).port());
   }
-  const std::size_t shared_before = count_of("/dev/shm");
   std::vector<pid_t> pids;
   const auto start = Deadline::Clock::now();
   Outcome outcome;
@@ -294,7 +305,7 @@ inline Outcome run_with_fault(const Plan& plan, const Work& work) {
   // The timeout of a stopped rank, all work that was left to be done, and as much again on a busy machine.
   if (Deadline::Clock::now() - start > std::chrono::seconds(30) * kSlow) wrong("it took too long");
   if (abstract_sockets_of(pids)) wrong("a socket is left");
-  if (count_of("/dev/shm") > shared_before) wrong("something is left in /dev/shm");
+  if (shared_memory_of(pids)) wrong("something is left in /dev/shm");
   if (count_of(folder / "") != 0) wrong("something is left in the folder of temporary files");
   if (const int port = notes->port.get(milliseconds(0))) wrong(problem_with_port(port));
   if (!outcome.problems.empty())

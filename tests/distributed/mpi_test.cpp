@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <functional>
 
 #include "athanor/base/env.h"
 #include "athanor/distributed/backend.h"
@@ -113,6 +114,40 @@ TEST_F(MpiRank, AnErrorOfAUserOperatorIsTheCallsError) {
   }
 }
 
+TEST_F(MpiRank, AMismatchOfShapesOrRootsShowsBothRanks) {
+  const auto error_of = [&](const std::string& name, const std::function<void(ProcessGroup&, bool first)>& call) {
+    const auto all = group(name);
+    try {
+      all->barrier();
+      call(*all, all->rank() == 0);
+      all->barrier();  // a root that only sends may learn of it here
+    } catch (const DistError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const auto both = [](const char* a, const char* b) {
+    return testing::AllOf(HasSubstr("do not match"), HasSubstr(a), HasSubstr(b), HasSubstr("mpi_test.cpp:"));
+  };
+  EXPECT_THAT(error_of("shapes", [](auto& g, bool first) { g.all_reduce(ones({first ? 3 : 4})); }), both("[3]", "[4]"));
+  EXPECT_THAT(error_of("forms",
+                       [](auto& g, bool first) {
+                         g.all_reduce(first ? ones({2, 3}) : ones({3, 2}));
+                       }),
+              both("[2, 3]", "[3, 2]"));
+  EXPECT_THAT(error_of("broadcast", [](auto& g, bool first) { g.broadcast(ones({3}), first ? 0 : 1); }),
+              both("broadcast with root 0", "broadcast with root 1"));
+  EXPECT_THAT(error_of("reduce", [](auto& g, bool first) { g.reduce(ones({3}), first ? 0 : 1); }),
+              both("with root 0", "with root 1"));
+  EXPECT_THAT(error_of("gather",
+                       [](auto& g, bool first) {
+                         std::vector<Tensor> out;
+                         for (int r = 0; first && r < g.size(); ++r) out.push_back(empty({2}));
+                         g.gather(out, ones({first ? 2 : 3}), 0);
+                       }),
+              both("[2]", "[3]"));
+}
+
 // Of their own runs of mpirun, since they end MPI or begin it in another way.
 using MpiRankAlone = MpiRank;
 
@@ -216,7 +251,7 @@ class Mpi : public testing::TestWithParam<int> {
 };
 
 TEST_P(Mpi, AllCollectivesGiveWhatPlainLoopsGive) {
-  const auto [status, text] = run(GetParam(), "MpiRank.*-MpiRank.AnError*");
+  const auto [status, text] = run(GetParam(), "MpiRank.*-MpiRank.AnError*:MpiRank.AMismatch*");
   EXPECT_EQ(status, 0) << text;
   EXPECT_THAT(text, HasSubstr("3 tests")) << text;
 }
@@ -225,6 +260,17 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Mpi, testing::Values(1, 2, 3, 4, 8),
                          [](const auto& info) { return str("ranks", info.param); });
 
 using MpiFailure = Mpi;
+
+TEST_P(MpiFailure, OfRanksThatCallDifferentThingsShowsBoth) {
+  for (const int ranks : {2, 3}) {
+    // mpirun's own status is that of ranks that do not finalize MPI after an error.
+    const auto [status, text] = run(ranks, "MpiRank.AMismatch*");
+    int passed = 0;
+    for (std::size_t at = 0; (at = text.find("PASSED", at)) != std::string::npos; ++at) ++passed;
+    EXPECT_EQ(passed, ranks) << text;
+    EXPECT_THAT(text, testing::Not(HasSubstr("FAILED"))) << text;
+  }
+}
 
 TEST_P(MpiFailure, OfOneRankIsEverybodysError) {
   const auto [operators, said] = run(2, "MpiRank.AnError*");

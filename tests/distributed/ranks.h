@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "athanor/base/parallel.h"
 #include "athanor/distributed/process_group.h"
 #include "athanor/distributed/store/hash_store.h"
 #include "examples/store_backend.h"
@@ -33,6 +34,7 @@ inline RankErrors errors_of_ranks(int size, const std::function<void(ProcessGrou
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
+      const ThreadTeamGuard one(1);  // the ranks share the processors
       try {
         ProcessGroupOptions own = options;
         own.rank = rank;

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cstring>
 #include <functional>
@@ -14,13 +13,14 @@
 #include "athanor/distributed/process_group.h"
 #include "athanor/distributed/store/tcp_store.h"
 #include "tests/distributed/processes.h"
+#include "tests/distributed/transports.h"
 
 namespace athanor::nn::parallel {
 
 using distributed::ProcessGroup;
 using distributed::ProcessGroupPtr;
 
-/// Calls body(group) in `ranks` processes. What a rank throws is its RankEnd's error.
+/// Calls body(group) in `ranks` processes. What a rank throws is its RankEnd's error. `transport`: see set_transport.
 inline std::vector<distributed::RankEnd> ends_of_world(int ranks,
                                                        const std::function<void(const ProcessGroupPtr&)>& body,
                                                        const char* transport = "auto", const char* backend = "tcp") {
@@ -31,7 +31,7 @@ inline std::vector<distributed::RankEnd> ends_of_world(int ranks,
   store.is_server = false;
   store.port = server.port();
   return distributed::run_processes(ranks, [&](int rank) {
-    ::setenv("ATHANOR_TRANSPORT", transport, 1);
+    distributed::set_transport(transport, rank);
     set_num_threads(1);
     distributed::ProcessGroupOptions options;
     options.backend = backend;
@@ -54,6 +54,20 @@ inline void run_world(int ranks, const std::function<void(const ProcessGroupPtr&
     EXPECT_TRUE(ends[rank].good()) << "rank " << rank << " of " << ranks << " ended with status " << ends[rank].status
                                    << ": " << ends[rank].error;
 }
+
+/// Tests whose ranks share a host, have one each, or both: the parameter is their transport.
+class InEveryLayout : public testing::TestWithParam<const char*> {
+ public:
+  static auto layouts() { return testing::Values("auto", "tcp", distributed::kMixed); }
+  static std::string name_of(const testing::TestParamInfo<const char*>& info) {
+    return info.param == std::string("auto") ? "OneHost" : info.param == std::string("tcp") ? "Sockets" : "Mixed";
+  }
+
+ protected:
+  static void run_world(int ranks, const std::function<void(const ProcessGroupPtr&)>& body) {
+    parallel::run_world(ranks, body, GetParam());
+  }
+};
 
 /// The text of what `f` throws; fails if it does not.
 template <class F>
