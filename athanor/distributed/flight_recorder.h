@@ -107,11 +107,13 @@ std::string process_flight_state();
 /// Leaves this rank's state in the store, for the others' reports.
 void leave_flight_record(Store& store, const FlightRecorder& recorder);
 /// The same; then waits a moment for those of the other ranks and returns what all of them say,
-/// a line per rank, with those that are behind named. Ranks in `gone` are not waited for. Ends half a second after
-/// `patience` at the latest, even if a TCPStore does not answer. What the store does not have, ranks are asked for by
-/// `talk`, if that is not null. Where `gone` has ranks, it ends 0.4 seconds from now at the latest.
-std::string merged_flight_report(Store& store, const FlightRecorder& recorder, int size, const std::vector<int>& gone,
-                                 std::chrono::milliseconds patience, StateTalk* talk);
+/// a line per rank, with those that are behind named. Ranks that `lost` knows to be gone are not waited for. Ends half
+/// a second after `patience` at the latest, even if a TCPStore does not answer. What the store does not have, ranks are
+/// asked for by `talk`, if that is not null. Where `lost` knows one, it ends within 0.4 seconds; if that shows later,
+/// 0.1 seconds after that.
+std::string merged_flight_report(Store& store, const FlightRecorder& recorder, int size,
+                                 const std::function<std::vector<int>()>& lost, std::chrono::milliseconds patience,
+                                 StateTalk* talk);
 /// The same of all processes of a group, without a store.
 std::string merged_flight_report(StateTalk& talk, int rank, int size, const std::vector<int>& gone,
                                  std::chrono::milliseconds patience);

@@ -1,5 +1,6 @@
 // How ranks tell each other what they were doing when a group broke.
 #include <algorithm>
+#include <functional>
 
 #include "athanor/distributed/flight_recorder.h"
 
@@ -71,23 +72,47 @@ bool leave(Store& store, const std::string& own, int rank) {
   return true;
 }
 
-// What the store has, by the deadline, of the ranks that are not known yet.
-void take_left(Store& store, std::vector<RankState>& states, const std::vector<int>& gone, Deadline deadline) {
-  try {
-    for (std::size_t r = 0; r < states.size(); ++r) {
-      if (states[r].known) continue;
-      const std::string key = state_key(static_cast<int>(r));
-      try {
-        if (!contains(gone, r))
-          store.wait({key}, std::max(deadline.remaining(), std::chrono::milliseconds(1)));
-        else if (!store.check({key}))
-          continue;
-      } catch (const Error&) {
-        continue;  // not there in time; the next one may be
-      }
-      states[r] = state_of(store.get_text(key));
+// Who is known to be gone, and until when the others are waited for: less long once somebody is.
+struct Losses {
+  std::function<std::vector<int>()> ask;
+  std::vector<int> gone;
+  Deadline deadline;
+
+  void look(std::chrono::milliseconds patience) {
+    if (!gone.empty() || !ask) return;
+    gone = ask();
+    if (!gone.empty()) deadline = deadline.sooner(Deadline::after(patience));
+  }
+};
+
+constexpr std::chrono::milliseconds kGonePatience{300}, kAnswer{100};
+
+// Whether the store has what the rank leaves, in time. Looks after the others now and then.
+bool has_left(Store& store, std::size_t rank, Losses& losses) {
+  const std::string key = state_key(static_cast<int>(rank));
+  while (!contains(losses.gone, rank)) {
+    const auto turn = std::clamp(losses.deadline.remaining(), std::chrono::milliseconds(1), kAnswer);
+    const Deadline half = Deadline::after(turn / 2);
+    try {
+      store.wait({key}, turn);
+      return true;
+    } catch (const Error&) {
+      if (losses.deadline.expired() || !half.expired()) return false;  // too late, or no matter of time
+      losses.look(kAnswer);
     }
-  } catch (const Error&) {  // the store went with its rank: what is known by now is all there is
+  }
+  return store.check({key});
+}
+
+// What the store has, by the deadline, of the ranks that are not known yet.
+void take_left(Store& store, std::vector<RankState>& states, Losses& losses) {
+  for (std::size_t r = 0; r < states.size(); ++r) {
+    try {
+      if (!states[r].known && has_left(store, r, losses))
+        states[r] = state_of(store.get_text(state_key(static_cast<int>(r))));
+    } catch (const Error&) {
+      return;  // the store went with its rank: what is known by now is all there is
+    }
   }
 }
 
@@ -129,20 +154,21 @@ void internals::leave_flight_record(Store& store, const FlightRecorder& recorder
 }
 
 std::string internals::merged_flight_report(Store& store, const FlightRecorder& recorder, int size,
-                                            const std::vector<int>& gone, std::chrono::milliseconds patience,
-                                            StateTalk* talk) {
-  constexpr std::chrono::milliseconds kTalk{300}, kGonePatience{300}, kAnswer{100}, kNow{0};
-  const bool loss = !gone.empty();
+                                            const std::function<std::vector<int>()>& lost,
+                                            std::chrono::milliseconds patience, StateTalk* talk) {
+  constexpr std::chrono::milliseconds kTalk{300}, kNow{0};
+  Losses losses{lost, {}, Deadline::after(patience)};
+  losses.look(kGonePatience);
+  const bool loss = !losses.gone.empty();
   if (loss) patience = std::min(patience, kGonePatience);
   const std::string own = own_state(recorder);
-  const Deadline deadline = Deadline::after(patience);
   // A store whose server is gone may otherwise keep its callers for as long as its own timeout.
-  const StoreDeadline limit(Deadline(deadline.at() + std::chrono::milliseconds(loss ? 100 : 500)));
+  const StoreDeadline limit(Deadline(losses.deadline.at() + std::chrono::milliseconds(loss ? 100 : 500)));
   std::vector<RankState> states(static_cast<std::size_t>(size));
   states[static_cast<std::size_t>(recorder.rank())] = state_of(own);
   const auto unknown = [&] {
     bool any = false;
-    for (std::size_t r = 0; r < states.size(); ++r) any = any || (!states[r].known && !contains(gone, r));
+    for (std::size_t r = 0; r < states.size(); ++r) any = any || (!states[r].known && !contains(losses.gone, r));
     return any;
   };
   const auto take_told = [&](Deadline until) { add_told(states, talk->told_states(until)); };
@@ -155,17 +181,17 @@ std::string internals::merged_flight_report(Store& store, const FlightRecorder& 
     talk->tell_state(own);
   }
   const bool answered = leave(store, own, recorder.rank());
-  if (asks) take_told(unknown() ? deadline.sooner(Deadline::after(kAnswer)) : Deadline::after(kNow));
-  if (answered) take_left(store, states, gone, deadline);
+  if (asks) take_told(unknown() ? losses.deadline.sooner(Deadline::after(kAnswer)) : Deadline::after(kNow));
+  if (answered) take_left(store, states, losses);
   // Whoever had the whole time has told by now; what was told is here even if its rank has gone since.
   if (talk) {
-    const Deadline longer(std::max(deadline.at(), Deadline::after(kTalk).at()));
-    take_told(!unknown() ? Deadline::after(kNow) : loss ? deadline : longer);
+    const Deadline longer(std::max(losses.deadline.at(), Deadline::after(kTalk).at()));
+    take_told(!unknown() ? Deadline::after(kNow) : losses.gone.empty() ? longer : losses.deadline);
   }
   const auto known = std::count_if(states.begin(), states.end(), [](const RankState& s) { return s.known; });
   if (!answered && known == 1)
     return str("what this rank was doing (the store does not answer): ", recorder.state_text());
-  return merge(states, gone, patience);
+  return merge(states, losses.gone, patience);
 }
 
 std::string internals::merged_flight_report(StateTalk& talk, int rank, int size, const std::vector<int>& gone,
@@ -208,7 +234,8 @@ std::string internals::FlightQuestions::ask(std::chrono::milliseconds patience) 
       if (!leave(here, state, rank_)) throw DistStoreError("the store does not answer", ATHANOR_WHERE);
       std::vector<RankState> states(static_cast<std::size_t>(size_));
       states[static_cast<std::size_t>(rank_)] = state_of(state);
-      take_left(here, states, {}, deadline);
+      Losses none{{}, {}, deadline};
+      take_left(here, states, none);
       return merge(states, {}, patience);
     }
     here.set(state_key(rank_), process_flight_state());

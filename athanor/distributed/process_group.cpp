@@ -180,9 +180,10 @@ void ProcessGroup::Impl::call_failed(const Call& call, std::uint64_t ticket) {
     const std::string reason = str("rank ", rank, ": ", what);
     backend->abort(reason);
     if (control) control->abort(reason);
-    const std::string text = str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
-                                 internals::merged_flight_report(*store, recorder, size, lost_ranks(),
-                                                                 std::min(timeout, kReportPatience), talk()));
+    const std::string text =
+        str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
+            internals::merged_flight_report(
+                *store, recorder, size, [this] { return lost_ranks(); }, std::min(timeout, kReportPatience), talk()));
     ATHANOR_LOG(Info, "collective failed: ", what, "\n", text);
     return text;
   };

@@ -197,7 +197,8 @@ void Reducer::lay_out(const Order& order) {
     host = host && first.device().is_host();
   }
   std::shared_ptr<void> shared;
-  if (host && group_->size() > 1 && bytes > 0) shared = group_->allocate_shared(static_cast<std::size_t>(bytes));
+  if (host && group_->size() > 1 && bytes > 0)
+    shared = group_->allocate_shared(static_cast<std::size_t>(bytes), call_for("DistributedDataParallel: its buckets"));
   shared_ = static_cast<bool>(shared);
   const Memory memory(shared, bytes, host ? Device() : slots_[order[0][0]].parameter.device());
 
