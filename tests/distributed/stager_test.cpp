@@ -22,7 +22,9 @@ TEST(Stager, CopiesWhatIsThereAndNothingElseByEitherWay) {
       stager.copy(begin, from.data() + lead % 64, bytes);
       ASSERT_EQ(std::memcmp(begin, from.data() + lead % 64, bytes), 0) << bytes << " bytes at " << lead;
       for (std::size_t i = 0; i < kMargin - 80; ++i) ASSERT_EQ(begin[bytes + i], 0xee) << bytes << " bytes at " << lead;
-      if (lead > 0) ASSERT_EQ(begin[-1], 0xee);
+      if (lead > 0) {
+        ASSERT_EQ(begin[-1], 0xee);
+      }
     }
 }
 
