@@ -1,5 +1,7 @@
 #include "athanor/distributed/call_tensors.h"
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "athanor/ops/kernels/copy.h"
@@ -8,6 +10,22 @@ namespace athanor::distributed {
 
 using athanor::detail::str;
 using athanor::detail::view_of;
+
+namespace {
+
+// Turns of a wait that add at most a tenth to it, and a thousandth of a second.
+class Pauses {
+ public:
+  std::chrono::microseconds next() const {
+    const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(Deadline::Clock::now() - begin_);
+    return std::clamp(waited / 10, std::chrono::microseconds(10), std::chrono::microseconds(1000));
+  }
+
+ private:
+  Deadline::Clock::time_point begin_ = Deadline::Clock::now();
+};
+
+}  // namespace
 
 struct CallTensor::OnQueue {
   OnQueue(const Tensor& t, Staged::Use call_use, CallOrder& order);
@@ -20,8 +38,8 @@ struct CallTensor::OnQueue {
   Tensor target;  // as the tensor was when the call was made
   Tensor memory;  // what the backend uses: the target itself, a copy of it made in its queue's order, or of the host
   std::vector<QueuePoint> before;
-  std::shared_ptr<athanor::detail::Fence> fence;
-  bool opened = false, closed = false;
+  std::shared_ptr<CallOrder::Place> place;
+  bool closed = false;
 };
 
 CallTensor::OnQueue::OnQueue(const Tensor& t, Staged::Use call_use, CallOrder& order)
@@ -41,32 +59,43 @@ CallTensor::OnQueue::OnQueue(const Tensor& t, Staged::Use call_use, CallOrder& o
     before = storage().pending_foreign_uses();
     before.push_back(queue->record());
   }
-  fence = order.fence();
+  place = order.place();
+  const athanor::detail::Fence& fence = place->fence;
   // The call's other tensors may be parts of the same storage.
   std::erase_if(before, [&](const QueuePoint& p) {
-    return athanor::detail::is_fence(p) && p.ticket() == fence->point().ticket();
+    return athanor::detail::is_fence(p) && p.ticket() == fence.point().ticket();
   });
   if (use == Staged::In)
-    storage().add_foreign_use(fence->point());
+    storage().add_foreign_use(fence.point());
   else
-    athanor::detail::note_foreign_write(storage(), *fence);
+    athanor::detail::note_foreign_write(storage(), fence);
 }
 
 CallTensor::OnQueue::~OnQueue() {
-  if (opened && !closed && use != Staged::In)
+  if (!closed && use != Staged::In && place && place->submitted.load(std::memory_order_relaxed))
     storage().validity()->set(std::make_shared<const std::string>(
         "a collective that was to write them; its Work has the reason, as has the log"));
 }
 
 void CallTensor::OnQueue::wait(const Call& call) const {
-  for (const QueuePoint& p : before) {
-    if (!athanor::detail::is_fence(p))
-      athanor::detail::wait_quietly(p);
-    else if (!athanor::detail::wait_for_fence(p, call.deadline.remaining()))
-      throw DistError(str(op_name(call.op), ": after ", call.timeout.count(),
-                          " ms another call still uses the same tensor on ", target.device()),
-                      ATHANOR_WHERE);
-  }
+  Pauses pauses;
+  for (const QueuePoint& p : before)
+    while (!p.query()) {
+      call.look();
+      if (call.deadline.expired())
+        throw DistError(
+            athanor::detail::is_fence(p)
+                ? str(op_name(call.op), ": after ", call.timeout.count(),
+                      " ms another call of this rank still uses the same tensor on ", target.device())
+                : str(op_name(call.op), ": after ", call.timeout.count(), " ms the work that this rank enqueued on ",
+                      p.queue()->device(), " before the call is not done: this rank holds up the others"),
+            ATHANOR_WHERE);
+      const auto pause = std::min<Deadline::Clock::duration>(pauses.next(), call.deadline.remaining());
+      if (athanor::detail::is_fence(p))
+        athanor::detail::wait_for_fence(p, std::chrono::ceil<std::chrono::milliseconds>(pause));
+      else
+        std::this_thread::sleep_for(pause);
+    }
 }
 
 void CallTensor::OnQueue::check_made() const {
@@ -90,7 +119,6 @@ Span CallTensor::open(const Call& call) {
   if (!on_queue_) return on_host_.emplace(tensor_, use_).span();
   on_queue_->wait(call);
   on_queue_->check_made();
-  on_queue_->opened = true;
   const Tensor& memory = on_queue_->memory;
   return {view_of(memory).data, memory.numel(), memory.dtype()};
 }
@@ -98,11 +126,11 @@ Span CallTensor::open(const Call& call) {
 void CallTensor::close() {
   if (!on_queue_) return on_host_->write_back();
   OnQueue& q = *on_queue_;
-  q.closed = true;
   if (!(q.use & Staged::Out)) return;
   // The queue may hold work that waits for this call: it cannot carry the copy out.
   if (!q.target.is_contiguous()) copy_kernel.get(DeviceType::CPU)(view_of(q.target), view_of(q.memory));
   if (q.target.nbytes() == q.storage().nbytes()) q.storage().validity()->set(nullptr);
+  q.closed = true;
 }
 
 CallTensors::CallTensors(TensorList tensors, Staged::Use use, CallOrder& order) {

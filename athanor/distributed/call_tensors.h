@@ -5,6 +5,7 @@
 /// values that work enqueued before has made, and later work on the tensor waits for it, in the queue and not before
 /// it. The bytes are those of the device where they are contiguous. A tensor of the host is used when the call runs.
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -18,13 +19,22 @@ namespace athanor::distributed {
 /// What the tensors of one call have in common. Make those that are only read first.
 class CallOrder {
  public:
-  const std::shared_ptr<athanor::detail::Fence>& fence() {
-    if (!fence_) fence_ = std::make_shared<athanor::detail::Fence>();
-    return fence_;
+  struct Place {
+    athanor::detail::Fence fence;
+    std::atomic<bool> submitted{false};
+  };
+
+  const std::shared_ptr<Place>& place() {
+    if (!place_) place_ = std::make_shared<Place>();
+    return place_;
+  }
+  /// From now on the call has to write what it was given to write: tensors that it does not close have no values.
+  void submit() {
+    if (place_) place_->submitted.store(true, std::memory_order_relaxed);
   }
 
  private:
-  std::shared_ptr<athanor::detail::Fence> fence_;  // each tensor has a share; the last to go lifts it
+  std::shared_ptr<Place> place_;  // each tensor has a share; the last to go lifts the fence
 };
 
 class CallTensor {
@@ -34,9 +44,9 @@ class CallTensor {
   CallTensor(CallTensor&&) noexcept;
   ~CallTensor();
   /// When the call runs, once, without a move afterwards: waits until the bytes may be used. Throws Error if the values
-  /// were not made, DistError if other calls still use them at the deadline.
+  /// were not made, DistError if work of this rank still uses them at the deadline, and what call.look() throws.
   Span open(const Call& call);
-  /// After it: the tensor has what was written. One that was opened to be written and not closed has no values.
+  /// After it: the tensor has what was written. One that a submitted call was to write and did not close has no values.
   void close();
 
  private:

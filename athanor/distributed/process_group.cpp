@@ -108,6 +108,7 @@ ProcessGroup::Impl::Impl(ProcessGroup& group, std::shared_ptr<Store> group_store
       store(std::move(group_store)),
       backend(std::move(made)),
       control(std::move(channel)),
+      watcher(control ? control.get() : dynamic_cast<GroupWatch*>(backend.get())),
       debug(env::flag("ATHANOR_DISTRIBUTED_DEBUG", false)),
       generation(fork_generation()),
       recorder(group.name_, group.rank_, group.size_) {}
@@ -123,7 +124,7 @@ Call ProcessGroup::Impl::describe(OpType op, const Tensor* tensor, std::int64_t 
   call.user_operator = reduce.user_name();
   call.count = count;
   call.where = where;
-  call.watch = control.get();
+  call.watch = watcher;
   if (tensor) {
     if (debug) EarlyUse::note(op_name(op), *tensor);
     call.dtype = tensor->scalar_type();

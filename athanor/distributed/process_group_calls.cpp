@@ -147,10 +147,11 @@ WorkPtr ProcessGroup::broadcast(const Tensor& tensor, int root, bool async_op, W
   const auto use = rank_ == root ? Staged::In : Staged::Out;
   CallOrder order;
   CallTensor data(tensor, use, order);
-  return impl_->submit(call, async_op, tensor, [data = std::move(data), root](Backend& b, const Call& c) mutable {
-    b.broadcast(c, data.open(c), root);
-    data.close();
-  });
+  return impl_->submit(call, order, async_op, tensor,
+                       [data = std::move(data), root](Backend& b, const Call& c) mutable {
+                         b.broadcast(c, data.open(c), root);
+                         data.close();
+                       });
 }
 
 WorkPtr ProcessGroup::all_reduce(const Tensor& tensor, const ReduceOp& op, bool async_op, Where where) {
@@ -161,7 +162,7 @@ WorkPtr ProcessGroup::all_reduce(const Tensor& tensor, const ReduceOp& op, bool 
   Call call = impl_->describe(OpType::AllReduce, &tensor, tensor.numel(), -1, op, where);
   CallOrder order;
   CallTensor data(tensor, Staged::InOut, order);
-  return impl_->submit(call, async_op, tensor, [data = std::move(data), op](Backend& b, const Call& c) mutable {
+  return impl_->submit(call, order, async_op, tensor, [data = std::move(data), op](Backend& b, const Call& c) mutable {
     b.all_reduce(c, data.open(c), op);
     data.close();
   });
@@ -180,10 +181,11 @@ WorkPtr ProcessGroup::reduce(const Tensor& tensor, int root, const ReduceOp& op,
   const auto use = rank_ == root ? Staged::InOut : Staged::In;
   CallOrder order;
   CallTensor data(tensor, use, order);
-  return impl_->submit(call, async_op, tensor, [data = std::move(data), op, root](Backend& b, const Call& c) mutable {
-    b.reduce(c, data.open(c), op, root);
-    data.close();
-  });
+  return impl_->submit(call, order, async_op, tensor,
+                       [data = std::move(data), op, root](Backend& b, const Call& c) mutable {
+                         b.reduce(c, data.open(c), op, root);
+                         data.close();
+                       });
 }
 
 WorkPtr ProcessGroup::all_gather(TensorList output, const Tensor& input, bool async_op, Where where) {
@@ -202,7 +204,7 @@ WorkPtr ProcessGroup::all_gather(TensorList output, const Tensor& input, bool as
   CallTensor from(input, Staged::In, order);
   CallTensors to(output, Staged::Out, order);
   return impl_->submit(
-      call, async_op, output,
+      call, order, async_op, output,
       [from = std::move(from), to = std::move(to), held = std::move(counts)](Backend& b, const Call& c) mutable {
         const Span own_part = from.open(c);
         b.all_gather(c, to.open(c), own_part);
@@ -228,7 +230,7 @@ WorkPtr ProcessGroup::gather(TensorList output, const Tensor& input, int root, b
   CallOrder order;
   CallTensor from(input, Staged::In, order);
   CallTensors to(output, Staged::Out, order);
-  return impl_->submit(call, async_op, output,
+  return impl_->submit(call, order, async_op, output,
                        [from = std::move(from), to = std::move(to), root](Backend& b, const Call& c) mutable {
                          const Span own_part = from.open(c);
                          b.gather(c, to.open(c), own_part, root);
@@ -254,7 +256,7 @@ WorkPtr ProcessGroup::scatter(const Tensor& output, TensorList input, int root, 
   CallOrder order;
   CallTensors from(input, Staged::In, order);
   CallTensor to(output, Staged::Out, order);
-  return impl_->submit(call, async_op, output,
+  return impl_->submit(call, order, async_op, output,
                        [from = std::move(from), to = std::move(to), root](Backend& b, const Call& c) mutable {
                          const Parts parts = from.open(c);
                          b.scatter(c, to.open(c), parts, root);
@@ -280,7 +282,7 @@ WorkPtr ProcessGroup::reduce_scatter(const Tensor& output, TensorList input, con
   CallTensors from(input, Staged::In, order);
   CallTensor to(output, Staged::Out, order);
   return impl_->submit(
-      call, async_op, output,
+      call, order, async_op, output,
       [from = std::move(from), to = std::move(to), op, held = std::move(counts)](Backend& b, const Call& c) mutable {
         const Parts parts = from.open(c);
         b.reduce_scatter(c, to.open(c), parts, op);
@@ -304,7 +306,7 @@ WorkPtr ProcessGroup::all_to_all(TensorList output, TensorList input, bool async
   CallOrder order;
   CallTensors from(input, Staged::In, order), to(output, Staged::Out, order);
   return impl_->submit(
-      call, async_op, output,
+      call, order, async_op, output,
       [from = std::move(from), to = std::move(to), held = std::move(counts)](Backend& b, const Call& c) mutable {
         const Parts parts = from.open(c);
         b.all_to_all(c, to.open(c), parts);
@@ -331,7 +333,7 @@ WorkPtr ProcessGroup::all_gather_into_tensor(const Tensor& output, const Tensor&
   for (int r = 0; r < size_; ++r) Impl::agree_on(call, input.sizes());
   CallOrder order;
   CallTensor from(input, Staged::In, order), to(output, Staged::Out, order);
-  return impl_->submit(call, async_op, output,
+  return impl_->submit(call, order, async_op, output,
                        [from = std::move(from), to = std::move(to), n = size_](Backend& b, const Call& c) mutable {
                          const Span own_part = from.open(c);
                          b.all_gather(c, split(to.open(c), n), own_part);
@@ -354,7 +356,7 @@ WorkPtr ProcessGroup::reduce_scatter_tensor(const Tensor& output, const Tensor& 
   for (int r = 0; r < size_; ++r) Impl::agree_on(call, output.sizes());
   CallOrder order;
   CallTensor from(input, Staged::In, order), to(output, Staged::Out, order);
-  return impl_->submit(call, async_op, output,
+  return impl_->submit(call, order, async_op, output,
                        [from = std::move(from), to = std::move(to), op, n = size_](Backend& b, const Call& c) mutable {
                          const std::vector<Span> parts = split(from.open(c), n);
                          b.reduce_scatter(c, to.open(c), parts, op);
@@ -380,7 +382,7 @@ WorkPtr ProcessGroup::all_to_all_single(const Tensor& output, const Tensor& inpu
   call.parts = counts;
   CallOrder order;
   CallTensor source(input, Staged::In, order), target(output, Staged::Out, order);
-  return impl_->submit(call, async_op, output,
+  return impl_->submit(call, order, async_op, output,
                        [source = std::move(source), target = std::move(target), counts = std::move(counts)](
                            Backend& b, const Call& c) mutable {
                          const IntArrayRef all = counts;

@@ -9,6 +9,7 @@
 
 #include "athanor/distributed/backend/native.h"
 #include "athanor/distributed/call_queue.h"
+#include "athanor/distributed/call_tensors.h"
 #include "athanor/distributed/flight_recorder.h"
 #include "athanor/distributed/net/forks.h"
 #include "athanor/distributed/process_group.h"
@@ -39,6 +40,13 @@ struct ProcessGroup::Impl {
   }
   /// Carries the call out by `run(backend, call)`: here and now if it blocks and nothing is under way, else by the
   /// queue. `results` is what Work::result() returns.
+  template <class Run>
+  WorkPtr submit(Call& call, CallOrder& order, bool async_op, TensorList results, Run run) {
+    check_usable(call);
+    order.submit();
+    return submit(call, async_op, results, std::move(run));
+  }
+  /// The same where the call has no tensors.
   template <class Run>
   WorkPtr submit(Call& call, bool async_op, TensorList results, Run run) {
     check_usable(call);
@@ -112,6 +120,7 @@ struct ProcessGroup::Impl {
   std::shared_ptr<Store> store;  ///< the group's own
   std::unique_ptr<Backend> backend;
   std::unique_ptr<ControlChannel> control;  ///< beside a backend that does not compare calls itself, or null
+  GroupWatch* const watcher;                ///< the channel, or a backend that watches its ranks itself, or null
   bool debug;                               ///< ATHANOR_DISTRIBUTED_DEBUG
   unsigned generation;
   FlightRecorder recorder;

@@ -9,6 +9,7 @@
 #include "athanor/base/deadline.h"
 #include "athanor/ops/factory.h"
 #include "athanor/ops/tensor.h"
+#include "athanor/tensor/fence.h"
 #include "distributed/ranks.h"
 
 namespace athanor::distributed {
@@ -173,14 +174,15 @@ TEST_F(QueuedTensors, OtherWorkOfTheirDeviceGoesOnDuringTheCall) {
   });
 }
 
+// Groups have a deadline for their set-up, too: it is the other rank that ends the call.
 TEST_F(QueuedTensors, WhatAFailedCallWasToWriteCannotBeRead) {
   ProcessGroupOptions options;
   options.backend = "tcp";
-  options.timeout = std::chrono::milliseconds(300);
   run_ranks(
       2,
       [](ProcessGroup& g) {
-        if (g.rank() == 1) return;  // it never calls
+        g.barrier();
+        if (g.rank() == 1) return g.abort("it never calls");
         const TensorOptions on(Device(DeviceType::CPU, 0));
         Tensor x = late({1, 2}, on), other = late({3}, on);
         const WorkPtr work = g.all_reduce(x, ReduceOp::SUM, true);
@@ -193,6 +195,85 @@ TEST_F(QueuedTensors, WhatAFailedCallWasToWriteCannotBeRead) {
         expect_values(x, {4, 4}, on);
       },
       options);
+}
+
+TEST_F(QueuedTensors, WhatACallBehindAFailedOneWasToWriteCannotBeRead) {
+  Late failure;
+  ProcessGroupOptions options;
+  options.backend = "tcp";
+  run_ranks(
+      2,
+      [&](ProcessGroup& g) {
+        g.barrier();
+        if (g.rank() == 1) {
+          failure.wait();
+          return g.abort("it never calls");
+        }
+        const TensorOptions on(Device(DeviceType::CPU, 0));
+        const Tensor x = late({1, 2}, on), y = late({3, 4}, on), all = late({5, 6, 7, 8}, on);
+        const WorkPtr first = g.all_reduce(x, ReduceOp::SUM, true), second = g.all_reduce(y, ReduceOp::SUM, true);
+        const WorkPtr third = g.all_gather_into_tensor(all, y, true);
+        const Tensor derived = y + 1;
+        failure.go();
+        for (const WorkPtr& work : {first, second, third}) EXPECT_THROW(work->wait(), Error);
+        EXPECT_THROW(derived.cpu(), Error);
+        EXPECT_THROW(y.cpu(), Error);
+        EXPECT_THROW(all.cpu(), Error);
+        EXPECT_THROW(g.all_reduce(x.fill_(1)), Error);
+        expect_values(x, {1, 1}, on);
+      },
+      options);
+}
+
+// Work that waits for what nobody gives before the end of the scope.
+class HeldUp {
+ public:
+  explicit HeldUp(const Tensor& x) {
+    athanor::detail::note_foreign_write(*x.storage(), fence_);
+    x.add_(1);
+  }
+
+ private:
+  athanor::detail::Fence fence_;
+};
+
+TEST_F(QueuedTensors, ThatAreStillBeingMadeAtTheDeadlineAreThisRanksFault) {
+  ProcessGroupOptions options;
+  options.backend = "tcp";
+  options.timeout = std::chrono::milliseconds(1500);
+  const RankErrors errors = errors_of_ranks(
+      2,
+      [](ProcessGroup& g) {
+        const TensorOptions on(Device(DeviceType::CPU, static_cast<DeviceIndex>(g.rank())));
+        const Tensor x = late({1, 2}, on), y = late({3, 4}, on);
+        g.barrier();
+        const auto held_up = g.rank() == 0 ? std::make_unique<HeldUp>(y) : nullptr;
+        if (g.rank() == 0) x.add_(1);
+        g.all_reduce(x);
+      },
+      options);
+  EXPECT_NE(errors[0].find("the work that this rank enqueued on cpu:0"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[1], "");
+}
+
+TEST_F(QueuedTensors, ThatAreStillBeingMadeDoNotHideTheEndOfTheGroup) {
+  ProcessGroupOptions options;
+  options.backend = "tcp";
+  options.timeout = std::chrono::seconds(100);
+  const Deadline limit = Deadline::after(std::chrono::seconds(50));
+  const RankErrors errors = errors_of_ranks(
+      2,
+      [](ProcessGroup& g) {
+        g.barrier();
+        if (g.rank() == 1) return g.abort("the other one's reason");
+        const TensorOptions on(Device(DeviceType::CPU, 0));
+        const Tensor x = late({1, 2}, on);
+        const HeldUp held_up(x);
+        g.all_reduce(x);
+      },
+      options);
+  EXPECT_NE(errors[0].find("the other one's reason"), std::string::npos) << errors[0];
+  EXPECT_FALSE(limit.expired());
 }
 
 TEST_F(QueuedTensors, TravelAsMessages) {

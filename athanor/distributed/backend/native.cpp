@@ -31,7 +31,7 @@ class Premultiplied {
   std::vector<char> room_;
 };
 
-class NativeBackend final : public Backend, private Connections {
+class NativeBackend final : public Backend, public GroupWatch, private Connections {
  public:
   explicit NativeBackend(const BackendOptions& options)
       : Backend(options.rank, options.size),
@@ -46,6 +46,7 @@ class NativeBackend final : public Backend, private Connections {
   ~NativeBackend() override { leave(); }
 
   std::string name() const override { return "tcp"; }
+  void look() override { mesh_.look(); }
   bool compares_fingerprints() const override { return true; }
   bool supports(const ReduceOp& op, DType dtype) const override {
     return op == ReduceOp::USER || Backend::supports(op, dtype);
