@@ -1,7 +1,9 @@
 // What ranks say to each other on their control connections when one of them does not listen.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
+#include <thread>
 
 #include "athanor/distributed/store/hash_store.h"
 #include "athanor/distributed/transport/arena.h"
@@ -71,6 +73,63 @@ TEST_P(ControlFrames, OfAnAbortComeThroughBehindAllOthers) {
   } catch (const DistBackendError& error) {
     EXPECT_STREQ(error.what(), "the last word");
   }
+}
+
+// A listener that comes to itself while the talker goes.
+class Listening {
+ public:
+  explicit Listening(Mesh& mesh) : mesh_(mesh) {}
+  ~Listening() { end(); }
+  /// Hears what is left, and stops.
+  void end() {
+    if (!thread_.joinable()) return;
+    ended_ = true;
+    thread_.join();
+    mesh_.hear();
+  }
+
+ private:
+  Mesh& mesh_;
+  std::atomic<bool> ended_{false};
+  std::thread thread_{[this] {
+    const Deadline deadline = Deadline::after(seconds(20));
+    while (!ended_ && !deadline.expired()) mesh_.hear();
+  }};
+};
+
+TEST_P(ControlFrames, OfAGoodbyeComeThroughBeforeTheEndOfTheTalker) {
+  auto [talker, listener] = connect();
+  tell_too_much(*talker);
+  Listening listening(*listener);
+  talker->say_goodbye();
+  talker.reset();
+  listening.end();
+  EXPECT_TRUE(listener->has_left(0));
+  EXPECT_NO_THROW(listener->check());
+}
+
+TEST_P(ControlFrames, OfAnAbortComeThroughBeforeTheEndOfTheTalker) {
+  auto [talker, listener] = connect();
+  tell_too_much(*talker);
+  Listening listening(*listener);
+  talker->abort("the last word");
+  talker.reset();
+  listening.end();
+  try {
+    listener->check();
+    FAIL() << "not broken";
+  } catch (const DistBackendError& error) {
+    EXPECT_STREQ(error.what(), "the last word");
+  }
+}
+
+TEST_P(ControlFrames, OfATalkerThatLeavesWaitOnlyAMomentForAListenerThatNeverListens) {
+  auto [talker, listener] = connect();
+  tell_too_much(*talker);
+  const Deadline limit = Deadline::after(seconds(10));
+  talker->say_goodbye();
+  talker.reset();
+  EXPECT_FALSE(limit.expired());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ControlFrames, testing::Values("auto", "tcp"),

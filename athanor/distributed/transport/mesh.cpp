@@ -21,6 +21,8 @@ constexpr std::uint32_t kAbort = 1, kGoodbye = 2, kNote = 3, kWait = 4, kState =
 constexpr std::chrono::seconds kStateFresh{5};
 constexpr std::size_t kLongestReason = 4096;
 constexpr std::size_t kMostUnsent = 4 * kLongestReason;
+// For others that do not listen at once to take the last frames.
+constexpr std::chrono::milliseconds kLastWords{200};
 constexpr const char* kNoMatch = "the ranks' calls do not match: ";
 
 std::string frame(std::uint32_t kind, std::string text) {
@@ -77,18 +79,45 @@ void Mesh::throw_broken() const {
   throw DistBackendError(reason_, ATHANOR_WHERE);
 }
 
+// What is said last must not stay here when the sockets close.
+void Mesh::flush(Deadline deadline) noexcept {
+  try {
+    while (true) {
+      std::vector<pollfd> full;
+      {
+        const std::lock_guard lock(mutex_);
+        for (int r = 0; r < size_; ++r) {
+          Peer& peer = peers_[static_cast<std::size_t>(r)];
+          if (!peer.control || peer.closed.load(std::memory_order_relaxed)) continue;
+          send_unsent(r);
+          if (!peer.unsent.empty()) full.push_back({peer.control.fd(), POLLOUT, 0});
+        }
+      }
+      if (full.empty() || deadline.expired()) return;
+      static_cast<void>(::poll(full.data(), full.size(), deadline.poll_milliseconds()));
+    }
+  } catch (const std::exception&) {  // no memory for the list
+  }
+}
+
+bool Mesh::break_group(const std::string& reason) {
+  if (broken_.load(std::memory_order_relaxed)) return false;
+  reason_ = reason;
+  broken_.store(true, std::memory_order_release);
+  ATHANOR_LOG(Debug, "process group '", name_, "' is broken: ", reason);
+  const std::string bytes = frame(kAbort, reason);
+  for (int r = 0; r < size_; ++r) post(r, bytes, Post::Always);
+  return true;
+}
+
 void Mesh::abort(const std::string& reason) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (broken_.load(std::memory_order_relaxed)) return;
-    reason_ = reason;
-    broken_.store(true, std::memory_order_release);
-    ATHANOR_LOG(Debug, "process group '", name_, "' is broken: ", reason);
-    const std::string bytes = frame(kAbort, reason);
-    for (int r = 0; r < size_; ++r) post(r, bytes, Post::Always);
+    if (!break_group(reason)) return;
   }
   ring(rank_, Bell::Collective);
   ring(rank_, Bell::Messages);
+  flush(Deadline::after(kLastWords));
 }
 
 std::string Mesh::left_text(int rank) const {
@@ -104,10 +133,12 @@ void Mesh::note_failure(const std::string& what) noexcept {
 }
 
 void Mesh::say_goodbye() noexcept {
-  const std::lock_guard lock(mutex_);
-  if (broken_.load(std::memory_order_relaxed)) return;
-  const std::string bytes = frame(kGoodbye, failure_);
-  for (int r = 0; r < size_; ++r) post(r, bytes, Post::Always);
+  {
+    const std::lock_guard lock(mutex_);
+    const std::string bytes = frame(kGoodbye, failure_);
+    for (int r = 0; r < size_ && !broken_.load(std::memory_order_relaxed); ++r) post(r, bytes, Post::Always);
+  }
+  flush(Deadline::after(kLastWords));
 }
 
 void Mesh::tell_all(std::uint32_t kind, const std::string& text) noexcept {
@@ -242,6 +273,7 @@ void Mesh::listen_to(int rank) {
       if (head[1] > kLongestReason) over = true;
       if (head[1] > kLongestReason || peer.unread.size() < sizeof head + head[1]) break;
       frames.emplace_back(head[0], peer.unread.substr(sizeof head, head[1]));
+      heed_last_words(peer, frames.back().first, frames.back().second);
       peer.unread.erase(0, sizeof head + head[1]);
     }
     if (over) {
@@ -260,14 +292,17 @@ void Mesh::listen_to(int rank) {
   }
 }
 
-void Mesh::understand(int rank, std::uint32_t kind, const std::string& text) {
-  Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  if (kind == kAbort) abort(text);
+// Under the lock that the frame was read under: another thread may read the connection's end right after.
+void Mesh::heed_last_words(Peer& peer, std::uint32_t kind, const std::string& text) {
+  if (kind == kAbort) break_group(text);
   if (kind == kGoodbye) {
-    const std::lock_guard lock(mutex_);
     peer.last_words = text;
     peer.left.store(true, std::memory_order_release);
   }
+}
+
+void Mesh::understand(int rank, std::uint32_t kind, const std::string& text) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
   if (kind == kWait) {
     const std::lock_guard lock(mutex_);
     peer.waits_for = text;
@@ -287,7 +322,7 @@ void Mesh::understand(int rank, std::uint32_t kind, const std::string& text) {
     accuser_.store(rank, std::memory_order_release);
   }
   // The thread that it concerns need not be the one that heard it.
-  if (kind == kWait || kind == kNote) {
+  if (kind == kAbort || kind == kWait || kind == kNote) {
     ring(rank_, Bell::Collective);
     ring(rank_, Bell::Messages);
   }
@@ -358,7 +393,7 @@ void Mesh::hand_descriptor(int rank, int fd, Deadline deadline) {
 Descriptor Mesh::take_descriptor(Deadline deadline) {
   const int leader = local_ranks_.front();
   pollfd arrival{peers_[static_cast<std::size_t>(leader)].descriptors.fd(), POLLIN, 0};
-  while (::poll(&arrival, 1, 0) == 0 && !deadline.expired()) {
+  while (::poll(&arrival, 1, 0) <= 0 && !deadline.expired()) {
     const bool woken = sleep(Bell::Collective, {&arrival, 1}, deadline);
     if (arrival.revents != 0) break;
     check();

@@ -65,7 +65,8 @@ class Mesh final : public StateTalk {
     if (broken_.load(std::memory_order_acquire)) throw_broken();
   }
   bool broken() const { return broken_.load(std::memory_order_acquire); }
-  /// Breaks the group: every wait of every rank ends with this reason. The first reason counts.
+  /// Breaks the group: every wait of every rank ends with this reason. The first reason counts. Waits a moment for
+  /// ranks that do not listen, so that they can read the reason after this one's end.
   void abort(const std::string& reason) noexcept;
   /// The ranks whose control connection has ended; of a broken group, waits a tenth of a second for one.
   std::vector<int> lost_ranks();
@@ -75,6 +76,7 @@ class Mesh final : public StateTalk {
   std::string left_text(int rank) const;
   /// An error that does not break the group, but may be why this rank leaves it. The first counts.
   void note_failure(const std::string& what) noexcept;
+  /// Unless the group is broken, tells the others that this rank leaves. Waits for them as abort() does.
   void say_goodbye() noexcept;
   /// Tells everyone what this rank waits for, in vain so far. Those who wait themselves answer in the same way.
   void tell_wait(const std::string& what) noexcept;
@@ -143,6 +145,9 @@ class Mesh final : public StateTalk {
   void with_peer(int rank, const std::function<void(Peer&)>& act);
   void watch_controls();
   void listen_to(int rank);
+  void heed_last_words(Peer& peer, std::uint32_t kind, const std::string& text);
+  bool break_group(const std::string& reason);
+  void flush(Deadline deadline) noexcept;
   void understand(int rank, std::uint32_t kind, const std::string& text);
   std::string note_of(int rank);
   enum class Post : std::uint8_t { IfTaken, Always };  // the latter for what is said once
