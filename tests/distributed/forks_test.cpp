@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <thread>
 
@@ -174,6 +175,23 @@ TEST(Forks, ParentAndChildrenChangeAFileStoreOneAfterTheOther) {
   for (const RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.error;
   EXPECT_EQ(store.add("sum", 0), 3 * kTurns);
   EXPECT_EQ(store.get_text("child 1"), "was here");
+}
+
+TEST(Forks, AChildUsesAFileStoreThatAnotherThreadOfItsParentWasUsing) {
+  const TemporaryFolder folder;
+  FileStore store(folder / "store");
+  std::atomic<bool> ended{false};
+  std::thread user([&] {
+    for (const Deadline limit = Deadline::after(seconds(40)); !ended && !limit.expired(); std::this_thread::yield())
+      store.add("turns", 1);
+  });
+  constexpr int kChildren = 20;
+  const auto ends = run_processes(
+      kChildren, [&](int) { store.add("children", 1); }, seconds(30));
+  ended = true;
+  user.join();
+  for (const RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.status << ": " << end.error;
+  EXPECT_EQ(store.add("children", 0), kChildren);
 }
 
 TEST(Forks, AChildThatEndsWithItsParentsFileStoreLeavesItAlone) {

@@ -127,8 +127,8 @@ bool FileStore::open_and_join(Deadline deadline) {
   if (::fstat(fd_.get(), &info) != 0 || !S_ISREG(info.st_mode)) broken("not a regular file");
   const Lock lock(*this, deadline);
   if (removed_or_replaced(fd_.get(), path_)) {
-    values_.clear();
-    read_ = 0;
+    contents().values.clear();
+    contents().read = 0;
     return false;
   }
   ::fstat(fd_.get(), &info);
@@ -137,7 +137,7 @@ bool FileStore::open_and_join(Deadline deadline) {
     std::tm local{};
     localtime_r(&info.st_mtime, &local);
     std::strftime(when, sizeof when, "%F %T", &local);
-    broken(detail::str("left over from an earlier job (last written ", when, ", ", values_.size(),
+    broken(detail::str("left over from an earlier job (last written ", when, ", ", contents().values.size(),
                        " keys, no process has it open). Remove it or use another path"));
   }
   if (!try_lock(fd_.get(), F_RDLCK, kAliveLock)) broken(error_text(errno));
@@ -156,8 +156,20 @@ void FileStore::leave_parents_file() {
       parents.st_dev != found.st_dev)
     broken(kRemoved);
   fd_ = std::move(own);
-  values_.clear();
-  read_ = 0;
+}
+
+FileStore::Contents& FileStore::Holder::get() {
+  Contents* now = now_.load(std::memory_order_acquire);
+  while (now->generation != fork_generation()) {
+    auto own = std::make_unique<Contents>();
+    if (now_.compare_exchange_strong(now, own.get(), std::memory_order_acq_rel)) now = own.release();
+  }
+  return *now;
+}
+
+FileStore::Holder::~Holder() {
+  const Contents* now = now_.load(std::memory_order_acquire);
+  if (now->generation == fork_generation()) delete now;
 }
 
 FileStore::~FileStore() {
@@ -179,10 +191,11 @@ void FileStore::read_new_entries() {
   struct stat info {};
   if (::fstat(fd_.get(), &info) != 0) broken(error_text(errno));
   const auto size = static_cast<std::uint64_t>(info.st_size);
-  if (size < read_) broken("it became shorter: something else writes to it");
-  std::vector<char> bytes(size - read_);
+  if (size < contents().read) broken("it became shorter: something else writes to it");
+  std::vector<char> bytes(size - contents().read);
   for (std::size_t at = 0; at < bytes.size();) {
-    const ssize_t got = ::pread(fd_.get(), bytes.data() + at, bytes.size() - at, static_cast<off_t>(read_ + at));
+    const ssize_t got =
+        ::pread(fd_.get(), bytes.data() + at, bytes.size() - at, static_cast<off_t>(contents().read + at));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) broken(detail::str("cannot read: ", got == 0 ? "it became shorter" : error_text(errno)));
     at += static_cast<std::size_t>(got);
@@ -203,12 +216,12 @@ void FileStore::read_new_entries() {
     if (check != ~whole) break;
     const std::string name(key, entry.key_size);
     if (entry.kind == 's')
-      values_[name] = Value(value, value + entry.value_size);
+      contents().values[name] = Value(value, value + entry.value_size);
     else
-      values_.erase(name);
+      contents().values.erase(name);
     at += whole;
   }
-  read_ += at;
+  contents().read += at;
 }
 
 void FileStore::write_entry(char kind, const std::string& key, const Value& value) {
@@ -221,58 +234,59 @@ void FileStore::write_entry(char kind, const std::string& key, const Value& valu
   const std::uint64_t check = ~static_cast<std::uint64_t>(bytes.size() + 8);
   bytes.insert(bytes.end(), reinterpret_cast<const char*>(&check), reinterpret_cast<const char*>(&check) + 8);
   // What a killed writer left behind the last whole entry goes first.
-  if (::ftruncate(fd_.get(), static_cast<off_t>(read_)) != 0) broken(error_text(errno));
+  if (::ftruncate(fd_.get(), static_cast<off_t>(contents().read)) != 0) broken(error_text(errno));
   for (std::size_t at = 0; at < bytes.size();) {
-    const ssize_t put = ::pwrite(fd_.get(), bytes.data() + at, bytes.size() - at, static_cast<off_t>(read_ + at));
+    const ssize_t put =
+        ::pwrite(fd_.get(), bytes.data() + at, bytes.size() - at, static_cast<off_t>(contents().read + at));
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) broken(detail::str("cannot write: ", error_text(errno)));
     at += static_cast<std::size_t>(put);
   }
-  read_ += bytes.size();
+  contents().read += bytes.size();
   if (kind == 's')
-    values_[key] = value;
+    contents().values[key] = value;
   else
-    values_.erase(key);
+    contents().values.erase(key);
 }
 
 void FileStore::set(const std::string& key, const Value& value) {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard guard(contents().mutex);
   const Lock lock(*this, Deadline::after(timeout()));
   write_entry('s', key, value);
 }
 
 std::int64_t FileStore::add(const std::string& key, std::int64_t amount) {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard guard(contents().mutex);
   const Lock lock(*this, Deadline::after(timeout()));
-  const auto found = values_.find(key);
-  const std::int64_t sum = amount + (found == values_.end() ? 0 : number_of(key, found->second));
+  const auto found = contents().values.find(key);
+  const std::int64_t sum = amount + (found == contents().values.end() ? 0 : number_of(key, found->second));
   const std::string text = std::to_string(sum);
   write_entry('s', key, Value(text.begin(), text.end()));
   return sum;
 }
 
 Store::Value FileStore::compare_set(const std::string& key, const Value& expected, const Value& desired) {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard guard(contents().mutex);
   const Lock lock(*this, Deadline::after(timeout()));
-  const auto found = values_.find(key);
-  if (found == values_.end() ? !expected.empty() : found->second != expected)
-    return found == values_.end() ? expected : found->second;
+  const auto found = contents().values.find(key);
+  if (found == contents().values.end() ? !expected.empty() : found->second != expected)
+    return found == contents().values.end() ? expected : found->second;
   write_entry('s', key, desired);
   return desired;
 }
 
 bool FileStore::delete_key(const std::string& key) {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard guard(contents().mutex);
   const Lock lock(*this, Deadline::after(timeout()));
-  if (!values_.contains(key)) return false;
+  if (!contents().values.contains(key)) return false;
   write_entry('d', key, {});
   return true;
 }
 
 void FileStore::append(const std::string& key, const Value& value) {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard guard(contents().mutex);
   const Lock lock(*this, Deadline::after(timeout()));
-  Value all = values_.contains(key) ? values_.at(key) : Value();
+  Value all = contents().values.contains(key) ? contents().values.at(key) : Value();
   all.insert(all.end(), value.begin(), value.end());
   write_entry('s', key, all);
 }
@@ -280,20 +294,20 @@ void FileStore::append(const std::string& key, const Value& value) {
 std::vector<std::string> FileStore::missing(const std::vector<std::string>& keys) {
   std::vector<std::string> result;
   for (const std::string& key : keys)
-    if (!values_.contains(key)) result.push_back(key);
+    if (!contents().values.contains(key)) result.push_back(key);
   return result;
 }
 
 bool FileStore::check(const std::vector<std::string>& keys) {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard guard(contents().mutex);
   const Lock lock(*this, Deadline::after(timeout()));
   return missing(keys).empty();
 }
 
 std::int64_t FileStore::num_keys() {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard guard(contents().mutex);
   const Lock lock(*this, Deadline::after(timeout()));
-  return static_cast<std::int64_t>(values_.size());
+  return static_cast<std::int64_t>(contents().values.size());
 }
 
 void FileStore::wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) {
@@ -302,7 +316,7 @@ void FileStore::wait(const std::vector<std::string>& keys, std::chrono::millisec
   while (true) {
     std::vector<std::string> gone;
     {
-      const std::lock_guard guard(mutex_);
+      const std::lock_guard guard(contents().mutex);
       const Lock lock(*this, deadline.sooner(Deadline::after(this->timeout())));
       gone = missing(keys);
     }
@@ -315,8 +329,8 @@ Store::Value FileStore::get(const std::string& key, std::chrono::milliseconds ti
   const Deadline deadline = Deadline::after(timeout);
   while (true) {
     wait({key}, deadline.remaining());
-    const std::lock_guard guard(mutex_);
-    if (values_.contains(key)) return values_.at(key);  // unless it was deleted in between
+    const std::lock_guard guard(contents().mutex);
+    if (contents().values.contains(key)) return contents().values.at(key);  // unless it was deleted in between
   }
 }
 

@@ -2,6 +2,7 @@
 /// FileStore: processes that share a file system, NFS included. The file is a log of changes that only grows; changes
 /// are made under an exclusive lock of the file, waiting is polling.
 
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -38,6 +39,27 @@ class FileStore final : public Store {
 
  private:
   class Lock;
+  struct Contents {
+    std::mutex mutex;
+    std::map<std::string, Value> values;
+    std::uint64_t read = 0;  // bytes of the log that `values` reflects
+    const unsigned generation = fork_generation();
+  };
+  // A child begins anew: another thread of its parent may have held the mutex and been about to change the values,
+  // which therefore stay as they are.
+  class Holder {
+   public:
+    Holder() = default;
+    ~Holder();
+    Holder(const Holder&) = delete;
+    Holder& operator=(const Holder&) = delete;
+    Contents& get();
+
+   private:
+    std::atomic<Contents*> now_{new Contents};
+  };
+
+  Contents& contents() { return contents_.get(); }
   void leave_parents_file();
   bool open_and_join(Deadline deadline);
   void read_new_entries();
@@ -47,9 +69,7 @@ class FileStore final : public Store {
 
   std::string path_;
   Descriptor fd_;
-  std::mutex mutex_;
-  std::map<std::string, Value> values_;
-  std::uint64_t read_ = 0;  // bytes of the log that values_ reflects
+  Holder contents_;
   unsigned generation_ = fork_generation();
 };
 
