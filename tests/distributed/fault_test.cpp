@@ -3,6 +3,7 @@
 
 #include "athanor/distributed/backend.h"
 #include "athanor/ops/tensor.h"
+#include "tests/distributed/variables.h"
 
 namespace athanor::distributed::fault_test {
 namespace {
@@ -146,6 +147,7 @@ struct Sum {
   std::int64_t count;
   int nth;
   bool shared = false;
+  const char* staged = nullptr;  // ATHANOR_STAGED_SUMS
 };
 void PrintTo(const Sum& sum, std::ostream* out) { *out << sum.name; }
 
@@ -153,6 +155,8 @@ class FaultInASum : public testing::TestWithParam<Sum> {};
 
 TEST_P(FaultInASum, IsEverybodysError) {
   const Sum sum = GetParam();
+  std::optional<ScopedVariable> staged;
+  if (sum.staged != nullptr) staged.emplace("ATHANOR_STAGED_SUMS", sum.staged);
   for (const bool kill : {true, false}) {
     Plan plan;
     plan.name = sum.name;
@@ -167,7 +171,8 @@ TEST_P(FaultInASum, IsEverybodysError) {
 
 INSTANTIATE_TEST_SUITE_P(Ways, FaultInASum,
                          testing::Values(Sum{"OnePhase", 10'000, 2}, Sum{"TwoPhases", 200'000, 5},
-                                         Sum{"FromTheOthersMemory", 1'500'000, 20},
+                                         Sum{"FromTheOthersMemory", 1'500'000, 20, false, "0"},
+                                         Sum{"LargeInTwoPhases", 1'500'000, 20, false, "1"},
                                          Sum{"InPlace", 1'500'000, 20, true}),
                          [](const auto& info) { return info.param.name; });
 

@@ -27,6 +27,7 @@ struct Layout {
   std::vector<int> apart;
   std::vector<int> staging = {};
   int streams = 1;
+  const char* staged_sums = nullptr;  // or what ATHANOR_STAGED_SUMS is for rank 0; the others say 0
 
   // In the rank's process, before it joins.
   void place(int rank) const {
@@ -35,6 +36,7 @@ struct Layout {
     };
     ::setenv("ATHANOR_TRANSPORT", among(apart) ? "tcp" : "auto", 1);
     ::setenv("ATHANOR_SINGLE_COPY", among(staging) ? "0" : "1", 1);
+    if (staged_sums != nullptr) ::setenv("ATHANOR_STAGED_SUMS", rank == 0 ? staged_sums : "0", 1);
     if (streams > 1) ::setenv("ATHANOR_TCP_STREAMS", std::to_string(streams + rank).c_str(), 1);
   }
 };
@@ -52,6 +54,8 @@ std::vector<Layout> layouts() {
   all.push_back({"MixedSeveralStreams4", 4, {2}, {}, 3});
   all.push_back({"Staged2", 2, {}, {0, 1}});
   all.push_back({"OneMayNotReadOf3", 3, {}, {1}});
+  all.push_back({"SumsFromTheOthersMemory3", 3, {}, {}, 1, "0"});
+  all.push_back({"SumsStagedByOneOf3", 3, {}, {}, 1, "1"});
   all.push_back({"Mixed3", 3, {1}});
   all.push_back({"Mixed5", 5, {0, 3}});
   return all;

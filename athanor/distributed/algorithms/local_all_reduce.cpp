@@ -17,9 +17,6 @@ constexpr int kFewRanks = 16;
 // Staged sums of less are in the caches all the time.
 constexpr std::size_t kDirectAllReduce = std::size_t{4} << 20;
 
-// To read another's memory takes a call for every few pages, which costs more than staging where that is done well.
-bool staging_is_slow() { return !Stager::bypassing_may_pay(); }
-
 // A list of one pointer per rank, without an allocation where ranks are few.
 class Sources {
  public:
@@ -42,7 +39,8 @@ void LocalCollectives::all_reduce(const Call& call, Span data, const Reduction& 
   if (bytes * static_cast<std::size_t>(arena_.ranks() - 1) <= kOnePhase)
     return one_phase_all_reduce(call, data, reduction);
   if (last_shared_ > 0 && in_place_all_reduce(call, data, reduction)) return;
-  if (bytes >= kDirectAllReduce && staging_is_slow() && direct(bytes)) return direct_all_reduce(call, data, reduction);
+  if (bytes >= kDirectAllReduce && !peers_.staged_sums() && direct(bytes))
+    return direct_all_reduce(call, data, reduction);
   two_phase_all_reduce(call, data, reduction);
 }
 

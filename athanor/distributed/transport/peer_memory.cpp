@@ -10,6 +10,7 @@
 
 #include "athanor/base/env.h"
 #include "athanor/base/log.h"
+#include "athanor/distributed/transport/stager.h"
 
 namespace athanor::distributed {
 
@@ -24,6 +25,10 @@ struct Probe {
   std::uint64_t address = 0, secret = 0;
 };
 static_assert(sizeof(Probe) <= Arena::kPayload);
+
+struct Verdict {
+  bool usable = false, staged_sums = false;
+};
 
 std::uint64_t random_word() {
   std::random_device random;
@@ -48,17 +53,19 @@ PeerMemory::PeerMemory(Arena& arena, const Call& call) : arena_(arena), pids_(st
   }
   // `secret` is read until everyone has said what came of it.
   const std::uint64_t verdict = arena.next_step();
-  const bool good = problem.empty();
-  arena.publish(verdict, call, &good, sizeof good);
+  const Verdict own{problem.empty(), env::flag("ATHANOR_STAGED_SUMS", Stager::bypassing_may_pay())};
+  arena.publish(verdict, call, &own, sizeof own);
   arena.await_all(verdict, call);
   usable_ = true;
   for (int place = 0; place < arena.ranks(); ++place) {
-    const bool theirs = *arena.payload(place, verdict) != 0;
-    if (!theirs && usable_)
+    Verdict theirs;
+    std::memcpy(&theirs, arena.payload(place, verdict), sizeof theirs);
+    staged_sums_ = staged_sums_ || theirs.staged_sums;
+    if (!theirs.usable && usable_)
       ATHANOR_LOG(Debug, "the ranks of this host copy through memory they share: ",
                   arena.mesh().rank_text(arena.group_rank(place)), " cannot read the others' own",
                   problem.empty() ? "" : ": ", problem);
-    usable_ = usable_ && theirs;
+    usable_ = usable_ && theirs.usable;
   }
 }
 

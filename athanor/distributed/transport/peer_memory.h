@@ -18,10 +18,13 @@ namespace athanor::distributed {
 class PeerMemory {
  public:
   /// Tries it out; all ranks of the host make theirs, and all come to the same result. Waits as `call` says.
-  /// ATHANOR_SINGLE_COPY=0 does without.
+  /// ATHANOR_SINGLE_COPY=0 does without. ATHANOR_STAGED_SUMS=0|1 says what staged_sums() is: true if a rank says so.
   PeerMemory(Arena& arena, const Call& call);
 
   bool usable() const { return usable_; }
+  /// Whether large sums go through shared memory all the same: to read another's memory takes a call for every few
+  /// pages, which costs more than staging where that is done well.
+  bool staged_sums() const { return staged_sums_; }
   /// Copies from that rank's address. Throws DistNetworkError if there is nothing, or the process is gone.
   void read(int place, void* to, std::uint64_t address, std::size_t bytes) const;
 
@@ -30,7 +33,7 @@ class PeerMemory {
 
   Arena& arena_;
   std::vector<pid_t> pids_;
-  bool usable_ = false;
+  bool usable_ = false, staged_sums_ = false;
 };
 
 }  // namespace athanor::distributed
