@@ -15,7 +15,6 @@ constexpr std::size_t kLeast = std::size_t{8} << 10;
 constexpr std::uint32_t kFirst = 8, kSeldom = 64;
 // A cost that was not met again grows by so much with each copy that is timed.
 constexpr double kForget = 1.05;
-// Ordinary stores leave the lines in a cache, where the reader may find them sooner than in memory.
 constexpr double kWorthIt = 2.5;
 
 }  // namespace
