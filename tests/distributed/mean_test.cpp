@@ -1,6 +1,7 @@
 // AVG where the values of a host are combined before they cross the network.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "athanor/distributed/process_group.h"
@@ -109,6 +110,32 @@ TEST(MeanAcrossHosts, HasTheBitsOfASumThatIsDividedAtTheEnd) {
     check_division_comes_last<float>(g);
     check_division_comes_last<BFloat16>(g);
     check_division_comes_last<Half>(g);
+  });
+}
+
+// Each of the two hosts is off by half a unit at most, their sum then is divided by 3/2 and rounded once more.
+TEST(MeanAcrossHosts, OfTheLeastHalvesIsOffByNoMoreThanTheRoundingOfEachHost) {
+  run_mixed([](ProcessGroup& g) {
+    constexpr double kUnit = 1.0 / (1 << 24), kOff = (2 * 0.5) / 1.5 + 0.5;
+    const auto units = [](int rank, std::int64_t i) { return static_cast<int>((rank * 7919 + i * 389) % 2000) - 1000; };
+    for (const std::int64_t count : {1, 13, 70'001}) {
+      const auto check = [&](const Tensor& got, const char* what) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          const double mean = (units(0, i) + units(1, i) + units(2, i)) / 3.0;
+          const double have = static_cast<float>(got.data_ptr<Half>()[i]) / kUnit;
+          ATHANOR_CHECK(std::abs(have - mean) <= kOff + 1e-9, what, " of ", count, ": element ", i, " is ", have,
+                        " units, the mean is ", mean);
+        }
+      };
+      const auto own = [&] {
+        return make<Half>(count, [&](std::int64_t i) { return static_cast<float>(units(g.rank(), i) * kUnit); });
+      };
+      const Tensor everywhere = own(), at_root = own();
+      g.all_reduce(everywhere, ReduceOp::AVG);
+      check(everywhere, "all_reduce");
+      g.reduce(at_root, 1, ReduceOp::AVG);
+      if (g.rank() == 1) check(at_root, "reduce");
+    }
   });
 }
 

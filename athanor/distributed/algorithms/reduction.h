@@ -13,8 +13,9 @@ class Reduction {
 
   DType dtype() const { return dtype_; }
   /// A reduction in two stages: within parts of at most `most` values each, then of what the parts gave. AVG divides
-  /// in the second one; float16's first stage has a share in that, a power of two that rounds nothing, since the sum of
-  /// a part may be beyond what it holds though the mean is not.
+  /// in the second one; float16's first stage has a share in that, since the sum of a part may be beyond what it holds
+  /// though the mean is not. The share is a power of two, by which quotients are as exact as the sums unless they are
+  /// subnormal: of those each part is off by up to half the least number above zero, 2^-25.
   struct Stages;
   Stages stages(int most) const;
   /// Whether one value alone gives something else.
