@@ -41,7 +41,8 @@ bool contains(const std::vector<int>& ranks, std::size_t rank) {
 }
 
 std::string merge(const std::vector<RankState>& states, const std::vector<int>& gone,
-                  std::chrono::milliseconds patience) {
+                  Deadline::Clock::time_point begin) {
+  const auto waited = std::chrono::ceil<std::chrono::milliseconds>(Deadline::Clock::now() - begin);
   long long least = -1, most = -1;
   for (const RankState& s : states)
     if (s.known) {
@@ -55,7 +56,7 @@ std::string merge(const std::vector<RankState>& states, const std::vector<int>& 
     if (!s.known && contains(gone, r))
       out += "it is gone";
     else if (!s.known)
-      out += str("left no record within ", patience.count(), " ms: it is gone, or busy outside the group's calls");
+      out += str("left no record within ", waited.count(), " ms: it is gone, or busy outside the group's calls");
     else
       out += str(s.line, s.completed == least && least < most ? "  <- behind" : "");
   }
@@ -157,10 +158,10 @@ std::string internals::merged_flight_report(Store& store, const FlightRecorder& 
                                             const std::function<std::vector<int>()>& lost,
                                             std::chrono::milliseconds patience, StateTalk* talk) {
   constexpr std::chrono::milliseconds kTalk{300}, kNow{0};
+  const auto begin = Deadline::Clock::now();
   Losses losses{lost, {}, Deadline::after(patience)};
   losses.look(kGonePatience);
   const bool loss = !losses.gone.empty();
-  if (loss) patience = std::min(patience, kGonePatience);
   const std::string own = own_state(recorder);
   // A store whose server is gone may otherwise keep its callers for as long as its own timeout.
   const StoreDeadline limit(Deadline(losses.deadline.at() + std::chrono::milliseconds(loss ? 100 : 500)));
@@ -191,17 +192,18 @@ std::string internals::merged_flight_report(Store& store, const FlightRecorder& 
   const auto known = std::count_if(states.begin(), states.end(), [](const RankState& s) { return s.known; });
   if (!answered && known == 1)
     return str("what this rank was doing (the store does not answer): ", recorder.state_text());
-  return merge(states, losses.gone, patience);
+  return merge(states, losses.gone, begin);
 }
 
 std::string internals::merged_flight_report(StateTalk& talk, int rank, int size, const std::vector<int>& gone,
                                             std::chrono::milliseconds patience) {
+  const auto begin = Deadline::Clock::now();
   const std::string own = process_flight_state();
   talk.ask_states(own);
   std::vector<RankState> states(static_cast<std::size_t>(size));
   states[static_cast<std::size_t>(rank)] = state_of(own);
   add_told(states, talk.told_states(Deadline::after(patience)));
-  return merge(states, gone, patience);
+  return merge(states, gone, begin);
 }
 
 internals::FlightQuestions::FlightQuestions(std::shared_ptr<Store> store, int rank, int size)
@@ -221,6 +223,7 @@ void internals::FlightQuestions::answer_until(int stop) {
 }
 
 std::string internals::FlightQuestions::ask(std::chrono::milliseconds patience) {
+  const auto begin = Deadline::Clock::now();
   const Deadline deadline = Deadline::after(patience);
   const StoreDeadline limit(Deadline(deadline.at() + std::chrono::milliseconds(500)));
   const std::string own = str("rank ", rank_);
@@ -236,7 +239,7 @@ std::string internals::FlightQuestions::ask(std::chrono::milliseconds patience) 
       states[static_cast<std::size_t>(rank_)] = state_of(state);
       Losses none{{}, {}, deadline};
       take_left(here, states, none);
-      return merge(states, {}, patience);
+      return merge(states, {}, begin);
     }
     here.set(state_key(rank_), process_flight_state());
     fresh_ = Deadline::after(kFresh);
@@ -247,6 +250,7 @@ std::string internals::FlightQuestions::ask(std::chrono::milliseconds patience) 
 std::string internals::ask_ranks_from_outside(const std::shared_ptr<Store>& store, int size,
                                               const std::vector<int>& gone, const std::string& name,
                                               std::chrono::milliseconds patience) {
+  const auto begin = Deadline::Clock::now();
   const Deadline deadline = Deadline::after(patience);
   const StoreDeadline limit(Deadline(deadline.at() + std::chrono::milliseconds(100)));
   // The first question that nobody has asked yet.
@@ -269,7 +273,7 @@ std::string internals::ask_ranks_from_outside(const std::shared_ptr<Store>& stor
     } catch (const DistError&) {  // not there in time; the next one may be
     }
   }
-  return any ? merge(states, gone, patience) : std::string();
+  return any ? merge(states, gone, begin) : std::string();
 }
 
 }  // namespace athanor::distributed
