@@ -1,5 +1,6 @@
 // docs/backends.md says what the conformance suite found, of host tensors and of a queued device's.
-// ATHANOR_UPDATE_DOCS=1 writes it anew. A column whose plug-in is not built here stays as it is.
+// ATHANOR_UPDATE_DOCS=1 writes it anew. A column whose plug-in is not built here stays as it is, which the test says by
+// being skipped after the comparison of the others.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -196,7 +197,8 @@ std::map<std::string, std::map<std::string, std::string>> parse(const std::strin
   return cells;
 }
 
-std::string table(const std::string& before) {
+// `not_here` becomes the names of the backends whose cells are those of before.
+std::string table(const std::string& before, std::string& not_here) {
   const Column names = row_names();
   auto old = parse(before);
   std::string head = "| operation | device |", line = "|---|---|";
@@ -206,6 +208,7 @@ std::string table(const std::string& before) {
     head += str(" ", backend, " |");
     line += "---|";
     const auto cells = found_here(backend);
+    if (!cells) not_here += str(not_here.empty() ? "" : ", ", backend);
     for (std::size_t r = 0; r < rows.size(); ++r)
       rows[r] += str(" ", cells ? r < cells->size() ? (*cells)[r] : "fails" : old[backend][names[r]], " |");
   }
@@ -225,13 +228,15 @@ TEST(BackendsTable, IsWhatTheConformanceSuiteFinds) {
   const std::size_t begin = text.find(kBegin), end = text.find(kEnd);
   ASSERT_TRUE(begin != std::string::npos && end != std::string::npos && begin < end) << "marks are missing in " << path;
   const std::size_t from = begin + std::string(kBegin).size();
-  const std::string wanted = table(text.substr(from, end - from));
+  std::string not_here;
+  const std::string wanted = table(text.substr(from, end - from), not_here);
   if (env::flag("ATHANOR_UPDATE_DOCS", false)) {
     text.replace(from, end - from, wanted);
     std::ofstream(path) << text;
     return;
   }
   EXPECT_EQ(text.substr(from, end - from), wanted) << "run again with ATHANOR_UPDATE_DOCS=1";
+  if (!not_here.empty()) GTEST_SKIP() << "not built here, so that their columns were not compared: " << not_here;
 }
 
 }  // namespace
