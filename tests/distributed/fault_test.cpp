@@ -182,6 +182,7 @@ TEST(Faults, ARankThatIsBusyOutsideOfCallsDoesNotHoldUpTheErrorOfAKilledOne) {
     Plan plan;
     plan.name = "busy";
     plan.victim = 2;
+    plan.only_timed = 0;  // rank 1 learns of it later, as it comes to its call
     plan.timeout = std::chrono::seconds(20) * faults::kSlow;
     if (apart) plan.apart = {0, 1, 2};
     const faults::Shared<std::atomic<bool>> raised;
@@ -199,7 +200,6 @@ TEST(Faults, ARankThatIsBusyOutsideOfCallsDoesNotHoldUpTheErrorOfAKilledOne) {
                                                          }
                                                        },
                                                        kHere});
-    // Rank 1 learns of it later, as it comes to its call: only rank 0 is timed.
     EXPECT_EQ(outcome.problems, "");
     EXPECT_NE(outcome.ends[0].error.find("rank 2 is gone"), std::string::npos) << outcome.ends[0].error;
     EXPECT_NE(outcome.ends[0].error.find("rank 1: completed up to number 1"), std::string::npos)

@@ -10,6 +10,8 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from launch_test import LaunchTest, main  # noqa: E402
 
+# Of what a busy machine may be too slow for.
+ATTEMPTS = 5
 SHOW = "import sys\nprint(*sys.argv[1:])\n"
 # The flag is put together at run time: only --help tells it.
 HELPFUL = """
@@ -48,6 +50,16 @@ class Cpus(LaunchTest):
             self.skipTest("this system does not show its NUMA nodes")
         self.mine = os.sched_getaffinity(0)
 
+    def cores_of_nodes(self):
+        """Node -> its cores, each the CPUs of it, as far as this process may use them."""
+        found = {}
+        for cpu in self.mine:
+            folder = f"/sys/devices/system/cpu/cpu{cpu}"
+            nodes = [name for name in os.listdir(folder) if re.fullmatch(r"node\d+", name)]
+            with open(folder + "/topology/thread_siblings_list", encoding="utf-8") as file:
+                found.setdefault(nodes[0] if nodes else "", set()).add(file.read().strip())
+        return found
+
     def test_without_the_flag_workers_have_the_agents_cpus(self):
         self.assertEqual(self.allowed("--nproc-per-node=2"), {0: self.mine, 1: self.mine})
 
@@ -57,9 +69,8 @@ class Cpus(LaunchTest):
                 self.assertTrue(cpus and cpus <= self.mine, kind)
 
     def test_exclusive_gives_each_worker_cpus_of_its_own(self):
-        with open("/sys/devices/system/node/node0/cpulist", encoding="utf-8") as file:
-            if file.read().strip() in ("", "0") or len(self.mine) < 2:
-                self.skipTest("one CPU only")
+        if min(len(cores) for cores in self.cores_of_nodes().values()) < 2:
+            self.skipTest("a NUMA node with one core only")
         first, second = (self.allowed("--nproc-per-node=2", "--numa-binding", "exclusive")[r] for r in (0, 1))
         self.assertTrue(first and second)
         self.assertFalse(first & second)
@@ -107,14 +118,25 @@ class LocalRank(LaunchTest):
         self.assertEqual(len(err.splitlines()), 1, "nothing but that the launcher is deprecated: " + err)
         return out
 
+    def assert_answers(self, expected, *arguments, **variables):
+        """Who is asked has two seconds, in which Python may not have started on a busy machine: it is asked again."""
+        for _ in range(ATTEMPTS):
+            out = self.launched(*arguments, **variables)
+            if out == expected:
+                return
+        self.assertEqual(out, expected)
+
     def test_a_binary_is_asked_by_help(self):
-        self.assertEqual(self.launched(self.packed("p", HELPFUL), "a"), "--local_rank=0 a\n")
+        self.assert_answers("--local_rank=0 a\n", self.packed("p", HELPFUL), "a")
         self.assertEqual(self.launched(self.packed("q", SHOW)), "--local-rank=0\n")
 
     def test_a_program_that_does_not_know_help_is_ended_with_its_group(self):
-        began = time.monotonic()
-        self.assertEqual(self.launched(self.packed("p", DEAF)), "--local-rank=0\n")
-        self.assertGreaterEqual(time.monotonic() - began, 2)
+        for _ in range(ATTEMPTS):
+            began = time.monotonic()
+            self.assertEqual(self.launched(self.packed("p", DEAF)), "--local-rank=0\n")
+            self.assertGreaterEqual(time.monotonic() - began, 2)
+            if os.path.exists(self.path("pid")):
+                break
         with open(self.path("pid"), encoding="utf-8") as file:
             self.await_gone(int(file.read()))
 
@@ -141,7 +163,7 @@ class LocalRank(LaunchTest):
         os.makedirs(self.path("lib"))
         with zipfile.ZipFile(self.path("lib/all.zip"), "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("inside.py", HELPFUL)
-        self.assertEqual(self.launched("-m", "inside", PYTHONPATH=self.path("lib/all.zip")), "--local_rank=0\n")
+        self.assert_answers("--local_rank=0\n", "-m", "inside", PYTHONPATH=self.path("lib/all.zip"))
 
 
 if __name__ == "__main__":
