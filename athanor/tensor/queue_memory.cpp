@@ -58,15 +58,15 @@ void* QueueMemory::allocate(std::size_t asked) {
   ATHANOR_CHECK_TYPE(OutOfMemoryError, asked <= std::size_t{1} << 60, "cannot allocate ", asked, " bytes on ",
                      queue_->device());
   const std::size_t bytes = rounded(asked);
-  const std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   reclaim_limbo();
   void* data = nullptr;
   if (const auto found = free_.find(bytes); found != free_.end() && !found->second.empty()) {
     data = found->second.back().data;
     found->second.pop_back();
   } else {
-    make_room(bytes, asked);
-    data = take_from_host(bytes);
+    make_room(bytes, asked, lock);
+    data = take_from_host(bytes, lock);
     took(stats_.reserved_bytes, bytes);
   }
   took(stats_.allocated_bytes, bytes);
@@ -112,16 +112,19 @@ void QueueMemory::release_idle() {
     });
 }
 
-void QueueMemory::release_all() {
-  // Tasks never take this lock, so waiting for them here is safe.
+void QueueMemory::release_all(Lock& lock) {
+  std::vector<QueuePoint> points;
+  for (const Limbo& l : limbo_) points.insert(points.end(), l.foreign.begin(), l.foreign.end());
+  // Tasks wait for fences, and who lifts one may free memory of this queue before.
+  lock.unlock();
   queue_->wait_quietly(queue_->record().ticket());
-  for (const Limbo& l : limbo_)
-    for (const QueuePoint& p : l.foreign) wait_quietly(p);
+  for (const QueuePoint& p : points) wait_quietly(p);
+  lock.lock();
   reclaim_limbo();
   release_idle();
 }
 
-void QueueMemory::make_room(std::size_t bytes, std::size_t asked) {
+void QueueMemory::make_room(std::size_t bytes, std::size_t asked, Lock& lock) {
   const auto more = static_cast<std::int64_t>(bytes);
   if (stats_.limit == 0) {
     const std::int64_t idle = stats_.reserved_bytes.current - stats_.allocated_bytes.current;
@@ -131,15 +134,15 @@ void QueueMemory::make_room(std::size_t bytes, std::size_t asked) {
   const auto fits = [&] { return stats_.reserved_bytes.current + more <= stats_.limit; };
   if (stats_.allocated_bytes.current + more > stats_.limit) refuse(asked);
   if (!fits()) release_idle();
-  if (!fits()) release_all();
+  if (!fits()) release_all(lock);
   if (!fits()) refuse(asked);
 }
 
-void* QueueMemory::take_from_host(std::size_t bytes) {
+void* QueueMemory::take_from_host(std::size_t bytes, Lock& lock) {
   try {
     return host_allocate(bytes);
   } catch (const OutOfMemoryError&) {
-    release_all();
+    release_all(lock);
   }
   try {
     return host_allocate(bytes);
@@ -160,8 +163,8 @@ void QueueMemory::refuse(std::size_t asked) {
 }
 
 void QueueMemory::empty_cache() {
-  const std::lock_guard lock(mutex_);
-  release_all();
+  Lock lock(mutex_);
+  release_all(lock);
 }
 
 void QueueMemory::set_limit(std::size_t bytes) {

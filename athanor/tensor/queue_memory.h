@@ -45,12 +45,14 @@ class QueueMemory {
     std::vector<QueuePoint> foreign;
   };
 
-  // All of these expect the lock.
+  using Lock = std::unique_lock<std::mutex>;
+
+  // All of these expect the lock. Those that are given it let it go while they wait.
   void reclaim_limbo();
   void release_idle();
-  void release_all();
-  void make_room(std::size_t bytes, std::size_t asked);
-  void* take_from_host(std::size_t bytes);
+  void release_all(Lock& lock);
+  void make_room(std::size_t bytes, std::size_t asked, Lock& lock);
+  void* take_from_host(std::size_t bytes, Lock& lock);
   [[noreturn]] void refuse(std::size_t asked);
 
   Queue* queue_;

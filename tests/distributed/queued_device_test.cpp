@@ -9,6 +9,7 @@
 #include "athanor/base/deadline.h"
 #include "athanor/ops/factory.h"
 #include "athanor/ops/tensor.h"
+#include "athanor/tensor/device_memory.h"
 #include "athanor/tensor/fence.h"
 #include "distributed/ranks.h"
 
@@ -148,6 +149,25 @@ TEST_F(QueuedTensors, ArgumentsMayBeOverwrittenAfterTheCall) {
       summed->wait();
     });
   }
+}
+
+TEST_F(QueuedTensors, TheCacheIsEmptiedWhileCallsFreeMemoryOfTheirDevice) {
+  Late late_rank;
+  run([&](ProcessGroup& g, TensorOptions on) {
+    if (g.rank() == 1) late_rank.wait();
+    const auto me = static_cast<float>(g.rank());
+    const Tensor in = late({me, 10 + me, 20 + me, 30 + me}, on).view({2, 2}).t();
+    const Tensor all = empty({2, 2, 2}, on), x = late({me, 5}, on);
+    // The copy that the first call sends goes on the group's thread before the second call lifts its fence.
+    const WorkPtr gathered = g.all_gather_into_tensor(all, in, true);
+    const WorkPtr summed = g.all_reduce(x, ReduceOp::SUM, true);
+    x.zero_();
+    late_rank.go();
+    empty_cache(on.device());
+    expect_values(all.reshape({8}), {0, 20, 10, 30, 1, 21, 11, 31}, on);
+    expect_values(x, {0, 0}, on);
+    summed->wait();
+  });
 }
 
 TEST_F(QueuedTensors, PartsOfOneStorageMayBeArgumentAndResults) {
