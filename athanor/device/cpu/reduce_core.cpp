@@ -14,6 +14,9 @@ constexpr std::int64_t kChunk = 65536;         // elements of a row that make on
 constexpr std::int64_t kColumnChunk = 262144;  // the same for a strip of columns
 constexpr std::int64_t kStage = 2048;          // elements converted at a time
 constexpr std::int64_t kFewOutputs = 32;       // fewer: the reduced range is cut, too
+constexpr std::int64_t kUnit = 64;             // columns that go to one thread
+constexpr std::int64_t kStagedRows = 32;       // of at least kUnit columns converted at a time …
+constexpr std::int64_t kStagedColumns = 256;   // … and how many columns at most
 constexpr std::int64_t kNarrow = 32;           // fewer columns: rows are folded together
 constexpr std::int64_t kBlockOutputs = 64;     // rows per call
 constexpr std::int64_t kPairPiece = 4096;      // elements that stay in the first cache for a second reducer
@@ -238,9 +241,8 @@ class Job {
     strip_ = std::min(width, kReduceStrip);
     if (outer * strips < kFewOutputs && depth_ * strip_ > 2 * kColumnChunk)
       return run_column_chunks(width, outer, strips);
-    // Columns do not touch each other: units of a few may go to any thread. How rows are grouped depends on the strip's
-    // width, not on how many columns a thread got: sums have the same bits on any number of threads.
-    constexpr std::int64_t kUnit = 64;
+    // Columns do not touch each other: units of a few may go to any thread. How rows are grouped depends on the width,
+    // not on how many columns a thread got: sums have the same bits on any number of threads.
     const std::int64_t units = (width + kUnit - 1) / kUnit;
     const std::int64_t per_unit = std::min(width, kUnit) * depth_;
     parallel_for(0, outer * units, std::max<std::int64_t>(1, kGrain / per_unit), [&](std::int64_t b, std::int64_t e) {
@@ -292,16 +294,20 @@ class Job {
     if (strip_ <= kNarrow && e - s >= 16 * n) return fold_narrow(states, capacity, base, n, s, e);
     if (direct_) {
       walk_rows(s, e, [&](std::int64_t offset, std::int64_t stride, std::int64_t rows) {
-        columns(states, capacity, at(base + offset), stride, rows, n);
+        columns(states, capacity, 0, at(base + offset), stride, rows, n);
       });
       return;
     }
-    alignas(64) char stage[kStage * 8];
-    const std::int64_t group = std::max<std::int64_t>(1, kStage / strip_);
+    alignas(64) char stage[kStagedRows * kStagedColumns * 8];
+    static_assert(kStagedRows * kStagedColumns >= kStage && kStagedRows == kStage / kUnit);
+    const std::int64_t group = kStage / std::min(strip_, kUnit), step = kept_.ndim ? kept_.in[0] : 0;
     for (std::int64_t r = s; r < e; r += group) {
       const std::int64_t m = std::min(group, e - r);
-      stage_rows(stage, base, n, r, r + m);
-      columns(states, capacity, stage, n, m, n);
+      for (std::int64_t b = 0; b < n; b += kStagedColumns) {
+        const std::int64_t some = std::min(kStagedColumns, n - b);
+        stage_rows(stage, base + b * step, some, r, r + m);
+        columns(states, capacity, b, stage, some, m, some);
+      }
     }
   }
 
@@ -313,10 +319,10 @@ class Job {
     States wide(kWide * state_bytes_);
     init(wide.data(), fold * n, kWide);
     const auto take = [&](const char* dense, std::int64_t rows) {
-      if (rows / fold) columns(wide.data(), kWide, dense, fold * n, rows / fold, fold * n);
+      if (rows / fold) columns(wide.data(), kWide, 0, dense, fold * n, rows / fold, fold * n);
       const std::int64_t rest = rows % fold;
       if (rest)
-        columns(wide.data(), kWide, element(const_cast<char*>(dense), (rows - rest) * n, compute_size()), 0, 1,
+        columns(wide.data(), kWide, 0, element(const_cast<char*>(dense), (rows - rest) * n, compute_size()), 0, 1,
                 rest * n);
     };
     if (direct_ && red_.ndim > 0 && red_.in[0] == n) {
@@ -370,11 +376,13 @@ class Job {
     }
   }
 
-  void columns(char* states, std::int64_t capacity, const char* in, std::int64_t stride, std::int64_t rows,
-               std::int64_t n) {
-    const std::int64_t piece = reducer_count_ == 1 ? rows : std::max<std::int64_t>(8, kPairPiece / std::max(n, strip_));
+  /// Folds into the states from `first` on. With two reducers the grouping of rows depends on n: they must be such
+  /// whose results do not depend on it.
+  void columns(char* states, std::int64_t capacity, std::int64_t first, const char* in, std::int64_t stride,
+               std::int64_t rows, std::int64_t n) {
+    const std::int64_t piece = reducer_count_ == 1 ? rows : std::max<std::int64_t>(8, kPairPiece / n);
     for (std::int64_t r = 0; r < rows; r += piece)
-      for_each_reducer(states, capacity, 0, [&](const Reducer& f, char* state) {
+      for_each_reducer(states, capacity, first, [&](const Reducer& f, char* state) {
         f.columns(state, in + r * stride * static_cast<std::int64_t>(compute_size()), stride, std::min(piece, rows - r),
                   n, param_);
       });
