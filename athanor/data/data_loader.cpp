@@ -50,7 +50,7 @@ struct WorkQueue::Shared {
   std::mutex mutex;
   std::condition_variable job_ready, result_ready, worker_gone;
   std::deque<std::pair<Job, Job>> jobs;
-  std::size_t running = 0;
+  std::size_t running = 0, starting = 0;
   bool stopping = false, late = false;
   std::exception_ptr failure;  // of a worker itself, not of a job
 
@@ -63,6 +63,7 @@ void WorkQueue::Shared::work(const std::function<void(std::size_t)>& init) {
   try {
     if (init) init(worker_number);
     lock.lock();
+    if (--starting == 0) result_ready.notify_all();
     for (;;) {
       job_ready.wait(lock, [this] { return stopping || !jobs.empty(); });
       if (stopping) break;
@@ -107,6 +108,7 @@ WorkQueue::WorkQueue(std::size_t workers, std::chrono::milliseconds timeout,
       break;
     }
     ++shared_->running;
+    ++shared_->starting;
   }
 }
 
@@ -151,6 +153,17 @@ void WorkQueue::wait(const std::function<bool()>& ready, const Job& take) {
                   "sets another");
   }
   take();
+}
+
+void WorkQueue::wait_for_init() {
+  std::unique_lock lock(shared_->mutex);
+  const bool came =
+      shared_->result_ready.wait_for(lock, timeout_, [&] { return shared_->starting == 0 || shared_->failure; });
+  if (shared_->failure) std::rethrow_exception(shared_->failure);
+  if (came) return;
+  shared_->late = true;
+  ATHANOR_THROW(Error, "Timeout in DataLoader: worker_init has not returned in ", shared_->starting,
+                " workers within the timeout of ", timeout_.count(), " ms. DataLoaderOptions::timeout sets another");
 }
 
 }  // namespace detail

@@ -38,7 +38,8 @@ class DataLoaderOptions {
   /// Leave out a last batch that is not full.
   ATHANOR_OPTIM_ARG(bool, drop_last, false);
   /// Called in every worker's thread, with the worker's number from 0 on, before its first batch; each epoch has
-  /// threads of its own. What it throws comes out of the iteration. Without workers it is not called.
+  /// threads of its own and ends when all calls have returned. What one throws comes out of the iteration. Without
+  /// workers it is not called.
   ATHANOR_OPTIM_ARG(std::function<void(std::size_t worker)>, worker_init, nullptr);
 };
 
@@ -71,6 +72,8 @@ class WorkQueue {
   /// Waits until `ready`, asked under the lock, says so, then runs `take` under the lock. Throws Error after the
   /// timeout.
   void wait(const std::function<bool()>& ready, const Job& take);
+  /// Waits until `init` has returned in every worker. Throws what a worker threw itself, Error after the timeout.
+  void wait_for_init();
 
  private:
   struct Shared;
@@ -261,7 +264,10 @@ class DataLoader {
   }
 
   std::optional<Result> next_of_workers() {
-    if (next_result_ == next_job_) return std::nullopt;
+    if (next_result_ == next_job_) {
+      queue_->wait_for_init();
+      return std::nullopt;
+    }
     Result r;
     queue_->wait(
         [this] {

@@ -1,10 +1,16 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <latch>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <thread>
 
+#include "athanor/base/deadline.h"
 #include "athanor/data/data_loader.h"
 #include "athanor/data/image_transforms.h"
 #include "athanor/ops/factory.h"
@@ -255,6 +261,37 @@ TEST(DataLoader, WhatAnInitializationThrowsComesOutOfTheIteration) {
   } catch (const ValueError& e) {
     EXPECT_NE(std::string(e.what()).find("no room for worker 1"), std::string::npos) << e.what();
   }
+}
+
+TEST(DataLoader, WhatAnInitializationThrowsAfterTheLastBatchComesOutOfTheSameEpoch) {
+  std::atomic<bool> all_taken{false};
+  const auto init = [&](std::size_t worker) {
+    if (worker != 1) return;
+    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+    while (!all_taken && !deadline.expired()) std::this_thread::yield();
+    ATHANOR_THROW(ValueError, "no room for worker 1");
+  };
+  auto loader = make_data_loader<samplers::SequentialSampler>(Told().map(transforms::Stack<>()),
+                                                              DataLoaderOptions(1).workers(2).worker_init(init));
+  std::size_t batches = 0;
+  const auto epoch = [&] {
+    for ([[maybe_unused]] const auto& batch : *loader)
+      if (++batches == loader->size()) all_taken = true;
+  };
+  EXPECT_THROW(epoch(), ValueError);
+  EXPECT_EQ(batches, loader->size());
+}
+
+TEST(DataLoader, AnInitializationThatDoesNotReturnIsAnErrorAfterTheTimeout) {
+  const auto over = std::make_shared<std::latch>(1);
+  const auto init = [over](std::size_t worker) {
+    if (worker == 1) over->wait();
+  };
+  auto loader = make_data_loader<samplers::SequentialSampler>(
+      Told().map(transforms::Stack<>()),
+      DataLoaderOptions(1).workers(2).timeout(std::chrono::milliseconds(200)).worker_init(init));
+  EXPECT_THROW(targets(*loader), Error);
+  over->count_down();
 }
 
 TEST(DataLoader, StuckWorkerIsAnErrorAndIsLeftBehind) {
