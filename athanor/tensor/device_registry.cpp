@@ -67,7 +67,10 @@ void before_fork() {
 }
 
 void after_fork(bool child) {
-  detail::unlock_fences();
+  if (child)
+    detail::leave_fences();
+  else
+    detail::unlock_fences();
   registry().for_each([&](Queue& q) { q.after_fork(child); });
   registry().mutex.unlock();
   detail::unlock_storages();

@@ -15,13 +15,16 @@ struct Fences {
   std::uint64_t last = 0;
   std::set<std::uint64_t> standing;
   std::map<const Storage*, std::vector<QueuePoint>> writes;
+  Fences* of_parent = nullptr;          // left as it was at the fork
   std::atomic<std::size_t> written{0};  // how many storages are in `writes`: to look costs nothing while there are none
 };
 
-Fences& fences() {
-  static Fences& all = *new Fences;  // points may outlive static objects
+// Points may outlive static objects.
+Fences*& present() {
+  static Fences* all = new Fences;
   return all;
 }
+Fences& fences() { return *present(); }
 
 }  // namespace
 
@@ -84,5 +87,12 @@ std::vector<QueuePoint> foreign_writes(const Storage& storage) {
 
 void lock_fences() { fences().mutex.lock(); }
 void unlock_fences() { fences().mutex.unlock(); }
+
+void leave_fences() {
+  auto* const own = new Fences;
+  own->of_parent = present();
+  own->last = own->of_parent->last;
+  present() = own;
+}
 
 }  // namespace athanor::detail

@@ -40,8 +40,11 @@ void note_foreign_write(const Storage& storage, const Fence& fence);
 /// The fences of such writes that still stand.
 std::vector<QueuePoint> foreign_writes(const Storage& storage);
 
-/// Around fork().
+/// Around fork(): before it, and after it in the parent.
 void lock_fences();
 void unlock_fences();
+/// In the child, with the lock: nobody there lifts the parent's fences, so all of them are past, and the parent's
+/// waiters are not waited for.
+void leave_fences();
 
 }  // namespace athanor::detail
