@@ -10,6 +10,7 @@
 #include "athanor/autograd/autograd.h"
 #include "athanor/base/deadline.h"
 #include "athanor/base/parallel.h"
+#include "athanor/tensor/device_memory.h"
 #include "athanor/tensor/event.h"
 #include "device_queue/queued_device.h"
 
@@ -31,6 +32,12 @@ bool stays(const std::function<bool()>& condition) {
     std::this_thread::yield();
   }
   return true;
+}
+
+bool comes(const std::atomic<bool>& flag) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  while (!flag && !deadline.expired()) std::this_thread::yield();
+  return flag;
 }
 
 std::string rule_error_of(const std::function<void()>& act) {
@@ -109,14 +116,15 @@ TEST_F(QueuedDevice, EnqueueingFromSeveralThreadsLosesNothingAndBlocksBeyondTheB
         ++done;
       }
     });
-  // It is full when nobody gets further for a while. What the worker holds at the gate does not count.
+  // It is full when as many tasks wait as it takes, beside the one that the worker has at the gate.
+  const auto waiting = [] {
+    const DeviceStats stats = memory_stats(on(1));
+    return stats.tasks_enqueued - stats.tasks_finished;
+  };
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-  int seen = -1;
-  while ((seen != done || seen < static_cast<int>(Queue::kMaxPending) - 64) && !deadline.expired()) {
-    seen = done;
-    stays([&] { return seen == done; });
-  }
-  EXPECT_EQ(seen, done);
+  constexpr auto kFull = static_cast<std::int64_t>(Queue::kMaxPending) + 1;
+  while (waiting() < kFull && !deadline.expired()) std::this_thread::yield();
+  EXPECT_TRUE(stays([&] { return waiting() == kFull; }));
   EXPECT_LE(done, static_cast<int>(Queue::kMaxPending));
   latch_->count_down();
   for (auto& t : threads) t.join();
@@ -131,14 +139,16 @@ TEST_F(QueuedDevice, ShapesThatDependOnValuesWaitForThem) {
     close();
     x.slice(0, 2, 5).fill_(7);  // held
     Tensor found;
-    std::atomic<bool> ended{false};
+    std::atomic<bool> started{false}, ended{false};
     std::thread reader([&] {
+      started = true;
       if (which == 0) found = x.nonzero();
       if (which == 1) found = x.masked_select(x > 1);
       if (which == 2) found = x.index({x > 1});
       if (which == 3) found = std::get<0>(_unique(x));
       ended = true;
     });
+    EXPECT_TRUE(comes(started));
     EXPECT_TRUE(stays([&] { return !ended; })) << which;
     latch_->count_down();
     reader.join();
@@ -157,14 +167,16 @@ TEST_F(QueuedDevice, AnswersAboutHeldValuesWaitForThem) {
     x.fill_(7);  // held
     flag.fill_(1);
     bool answer = false;
-    std::atomic<bool> ended{false};
+    std::atomic<bool> started{false}, ended{false};
     std::thread reader([&] {
+      started = true;
       if (which == 0) answer = flag.is_nonzero();
       if (which == 1) answer = x.equal(expected);
       if (which == 2) answer = allclose(x, expected);
       if (which == 3) answer = flag.item<bool>();
       ended = true;
     });
+    EXPECT_TRUE(comes(started));
     EXPECT_TRUE(stays([&] { return !ended; })) << which;
     latch_->count_down();
     reader.join();
@@ -179,11 +191,13 @@ TEST_F(QueuedDevice, AccessorsWaitAndExposeTheMemory) {
   close();
   x.fill_(7);  // held
   float value = 0;
-  std::atomic<bool> ended{false};
+  std::atomic<bool> started{false}, ended{false};
   std::thread reader([&] {
+    started = true;
     value = x.accessor<float, 1>()[1];
     ended = true;
   });
+  EXPECT_TRUE(comes(started));
   EXPECT_TRUE(stays([&] { return !ended; }));
   latch_->count_down();
   reader.join();
