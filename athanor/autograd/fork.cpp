@@ -9,7 +9,6 @@
 #include <list>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 
 #include "athanor/base/cpus.h"
@@ -59,7 +58,14 @@ class ForkPool {
     task->state_->pool = this;
     if (ends_) return run(*task, lock);
     // A thread that was woken for an earlier task is idle until it has the lock.
-    if (tasks_.size() >= idle_ && threads_.size() - asleep_ < turns_) start_thread();
+    if (tasks_.size() >= idle_ && threads_.size() - asleep_ < turns_) {
+      try {
+        start_thread();
+      } catch (...) {
+        // The threads that are there, or who waits for the task, will run it.
+        if (threads_.empty()) return run(*task, lock);
+      }
+    }
     tasks_.push_back(std::move(task));
     tasks_.back()->state_->queued = std::prev(tasks_.end());
     lock.unlock();
@@ -132,10 +138,13 @@ class ForkPool {
     if (tasks_.size() <= idle_ || threads_.size() - asleep_ >= turns_) return work_.notify_one();
     try {
       start_thread();
-    } catch (const std::system_error& error) {
+    } catch (const std::exception& error) {
       --asleep_;
       ATHANOR_THROW(Error, "wait: ", asleep_, " threads wait for forked tasks already, and there is no other to go on ",
                     "with what is queued: ", error.what(), ". Fork fewer tasks that wait for each other");
+    } catch (...) {
+      --asleep_;
+      throw;
     }
   }
 
@@ -164,10 +173,14 @@ class ForkPool {
   }
 
   void run_next(Tasks::iterator next, std::unique_lock<std::mutex>& lock) {
-    const std::shared_ptr<ForkTask> task = std::move(*next);
+    std::shared_ptr<ForkTask> task = std::move(*next);
     tasks_.erase(next);
     task->state_->queued.reset();
     run(*task, lock);
+    // What the task holds goes without the lock: its destructors may fork and wait.
+    lock.unlock();
+    task.reset();
+    lock.lock();
   }
   void run(ForkTask& task, std::unique_lock<std::mutex>& lock) {
     ForkTask::State& state = *task.state_;

@@ -27,7 +27,7 @@ class ForkTask {
   virtual ~ForkTask();
   ForkTask(const ForkTask&) = delete;
   ForkTask& operator=(const ForkTask&) = delete;
-  /// Works until the task is done; rethrows what it threw.
+  /// Runs the task if nobody has begun it, else sleeps until it is done; rethrows what it threw.
   void wait();
   bool done() const;
 

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +13,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -251,6 +254,78 @@ TEST(Fork, SpareThreadsEnd) {
     while (threads_of_this_process() - before > 4 && !deadline.expired()) std::this_thread::yield();
     return most >= 30 && threads_of_this_process() - before <= 4 && wait(fork([] { return 5; })) == 5;
   }));
+}
+
+/// Forks a task and waits for it when the last of its copies goes.
+struct ForksAtItsEnd {
+  std::shared_ptr<std::atomic<int>> ended;
+  std::shared_ptr<void> last;
+  explicit ForksAtItsEnd(std::shared_ptr<std::atomic<int>> count)
+      : ended(std::move(count)), last(nullptr, [n = ended](void*) {
+          wait(fork([] {}));
+          ++*n;
+        }) {}
+};
+
+TEST(Fork, WhatATaskHoldsMayForkWhenItGoes) {
+  EXPECT_TRUE(holds_in_a_new_pool(2, [] {
+    constexpr int kTasks = 50;
+    const auto ended = std::make_shared<std::atomic<int>>(0);
+    for (int i = 0; i < kTasks; ++i) fork([ended] { return ForksAtItsEnd(ended); });
+    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+    while (*ended < kTasks && !deadline.expired()) std::this_thread::yield();
+    return *ended == kTasks;
+  }));
+}
+
+/// While it lives std::thread throws std::system_error: no memory holds the stack that a thread would have.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_getattr_default_np(&huge);
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 50);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoMoreThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+  NoMoreThreads(const NoMoreThreads&) = delete;
+  NoMoreThreads& operator=(const NoMoreThreads&) = delete;
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST(Fork, WithoutMoreThreadsTasksRunOnThoseThatAreThere) {
+  for (const bool first_works : {true, false})
+    EXPECT_TRUE(holds_in_a_new_pool(4, [&] {
+      if (first_works) wait(fork([] {}));
+      std::atomic<bool> go{false};
+      std::vector<Future<int>> tasks;
+      {
+        const NoMoreThreads none;
+        try {
+          std::thread([] {}).join();
+          return false;
+        } catch (const std::system_error&) {
+        }
+        // The pool's only thread is busy, so that each of the others asks for one.
+        if (first_works)
+          tasks.push_back(fork([&] {
+            spin_until(go);
+            return 0;
+          }));
+        while (tasks.size() < 5) tasks.push_back(fork([i = static_cast<int>(tasks.size())] { return i; }));
+        go = true;
+      }
+      int sum = 0;
+      for (const auto& task : tasks) sum += wait(task);
+      return sum == 10;
+    }));
 }
 
 TEST(Fork, AFutureWithoutATaskSaysSo) {
