@@ -14,6 +14,7 @@
 #include "athanor/ops/factory.h"
 #include "athanor/tape/autograd_meta.h"
 #include "athanor/tape/grad_mode.h"
+#include "athanor/tensor/generator_scope.h"
 
 namespace athanor::nn {
 
@@ -164,17 +165,14 @@ namespace {
 /// Leaves everything as it was for whoever draws or makes modules next.
 class ValuesComeLater {
  public:
-  ValuesComeLater() : before_(std::exchange(detail::values_come_later(), true)), state_(default_generator().state()) {}
-  ~ValuesComeLater() {
-    detail::values_come_later() = before_;
-    default_generator().set_state(state_);
-  }
+  ValuesComeLater() : before_(std::exchange(detail::values_come_later(), true)) {}
+  ~ValuesComeLater() { detail::values_come_later() = before_; }
   ValuesComeLater(const ValuesComeLater&) = delete;
   ValuesComeLater& operator=(const ValuesComeLater&) = delete;
 
  private:
   const bool before_;
-  const PhiloxState state_;
+  const athanor::detail::GeneratorScope own_numbers_;
 };
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "athanor/tensor/generator.h"
 
 #include <mutex>
+#include <utility>
+
+#include "athanor/tensor/generator_scope.h"
 
 namespace athanor {
 
@@ -37,7 +40,16 @@ Generator Generator::clone() const {
   return copy;
 }
 
+namespace {
+constinit thread_local Generator* of_this_thread = nullptr;
+}  // namespace
+
+detail::GeneratorScope::GeneratorScope()
+    : own_(default_generator().clone()), before_(std::exchange(of_this_thread, &own_)) {}
+detail::GeneratorScope::~GeneratorScope() { of_this_thread = before_; }
+
 Generator& default_generator() {
+  if (of_this_thread) return *of_this_thread;
   static Generator generator(0x5eed5eedULL);
   return generator;
 }

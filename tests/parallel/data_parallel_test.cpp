@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+#include <vector>
+
 #include "athanor/autograd/autograd.h"
 #include "athanor/nn/nn.h"
 #include "athanor/ops/factory.h"
@@ -114,6 +117,51 @@ TEST_P(DataParallelOver, ReplicasFollowModeAndValues) {
   EXPECT_FALSE(copy.norm->is_training());
   copy.conv->weight.sum().backward();
   EXPECT_EQ(inner->conv->weight.grad().cpu().max().item<float>(), 1);
+}
+
+TEST_P(DataParallelOver, ReplicasFollowTheModulesDtype) {
+  Net inner;
+  inner->with_norm = true;
+  inner->to(on(0));
+  DataParallel net(inner);
+  EXPECT_EQ(net(randn({8, 1, 8, 8}).to(on(0))).dtype(), kFloat);
+  inner->to(kDouble);
+  inner->with_norm = false;  // each part has statistics of its own
+  const Tensor x = randn({8, 1, 8, 8}, kDouble).to(on(0));
+  const Tensor y = net(x);
+  EXPECT_EQ(y.dtype(), kDouble);
+  EXPECT_TRUE(athanor::allclose(y.cpu(), inner(x).cpu(), 1e-12, 1e-12));
+  y.sum().backward();
+  EXPECT_EQ(inner->conv->weight.grad().dtype(), kDouble);
+}
+
+/// Draws in its reset() while another thread draws, too.
+class DrawsImpl : public Cloneable<DrawsImpl> {
+ public:
+  DrawsImpl() { DrawsImpl::reset(); }
+  void reset() override {
+    athanor::rand({16});
+    std::thread([] { elsewhere.push_back(athanor::rand({4})); }).join();
+    manual_seed(77);
+    fc = register_module("fc", Linear(3, 3));
+  }
+  Tensor forward(const Tensor& x) { return fc(x); }
+  Linear fc{nullptr};
+  static inline std::vector<Tensor> elsewhere;
+};
+ATHANOR_MODULE(Draws);
+
+TEST_P(DataParallelOver, ReplicasLeaveRandomNumbersOfAllThreadsAlone) {
+  Draws inner;
+  inner->to(on(0));
+  DataParallel net(inner);
+  DrawsImpl::elsewhere.clear();
+  manual_seed(5);
+  net(ones({8, 3}, on(0)));
+  EXPECT_EQ(DrawsImpl::elsewhere.size(), static_cast<std::size_t>(GetParam() - 1));
+  DrawsImpl::elsewhere.push_back(athanor::rand({4}));
+  manual_seed(5);
+  for (const Tensor& drawn : DrawsImpl::elsewhere) EXPECT_TRUE(drawn.equal(athanor::rand({4})));
 }
 
 // No graph of an earlier call is alive, which would be a reason of its own for new replicas.
