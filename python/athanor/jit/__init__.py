@@ -17,7 +17,8 @@ class Future:
         self._task = task
 
     def wait(self) -> Any:
-        """The result; raises what the function raised, with its traceback. Works on other forked tasks meanwhile."""
+        """The result; raises what the function raised, with its traceback. Runs the function if nobody has begun it, else
+        sleeps until it has ended."""
         return self._task.wait()
 
     def done(self) -> bool:
