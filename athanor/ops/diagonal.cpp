@@ -22,16 +22,16 @@ Dims wrap_dims(std::int64_t dim1, std::int64_t dim2, std::int64_t ndim, const ch
   return d;
 }
 
+/// Of a matrix. Offsets beyond it, the extreme ones included, leave nothing.
+std::int64_t diagonal_length(std::int64_t rows, std::int64_t columns, std::int64_t offset) {
+  if (offset >= 0) return offset < columns ? std::min(rows, columns - offset) : 0;
+  return offset > -rows ? std::min(rows + offset, columns) : 0;
+}
+
 Geometry diagonal_geometry(const Tensor& self, std::int64_t offset, Dims dims) {
   Geometry g{DimVector(self.sizes()), DimVector(self.strides()), self.storage_offset()};
   const auto a = static_cast<std::size_t>(dims.first), b = static_cast<std::size_t>(dims.second);
-  const std::int64_t rows = g.sizes[a], cols = g.sizes[b], step = g.strides[a] + g.strides[b];
-  // How far the diagonal goes; offsets beyond the matrix, the extreme ones included, leave nothing of it.
-  std::int64_t length = 0;
-  if (offset >= 0 && offset < cols)
-    length = std::min(rows, cols - offset);
-  else if (offset < 0 && offset > -rows)
-    length = std::min(rows + offset, cols);
+  const std::int64_t length = diagonal_length(g.sizes[a], g.sizes[b], offset), step = g.strides[a] + g.strides[b];
   if (length > 0) g.offset += offset >= 0 ? offset * g.strides[b] : -offset * g.strides[a];
   g.sizes.erase(std::max(a, b));
   g.sizes.erase(std::min(a, b));
@@ -74,6 +74,14 @@ struct DiagonalBackward {
     const Dims d = wrap_dims(dim1, dim2, static_cast<std::int64_t>(input_sizes.size()), "diagonal_backward");
     dim1 = d.first;
     dim2 = d.second;
+    const auto a = static_cast<std::size_t>(dim1), b = static_cast<std::size_t>(dim2);
+    DimVector sizes = input_sizes;
+    sizes.push_back(diagonal_length(sizes[a], sizes[b], offset));
+    sizes.erase(std::max(a, b));
+    sizes.erase(std::min(a, b));
+    ATHANOR_CHECK(grad.sizes() == IntArrayRef(sizes), "diagonal_backward: diagonal ", offset, " of ",
+                  IntArrayRef(input_sizes), " has the shape ", IntArrayRef(sizes), ", but its gradient has ",
+                  grad.sizes());
     return {input_sizes, grad.dtype(), grad.device(), {}};
   }
   void run(const Tensor& out, const Tensor& grad) {

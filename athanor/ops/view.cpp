@@ -16,7 +16,8 @@ namespace athanor::ops {
 
 namespace {
 
-/// a · b, or 0 where that overflows: only strides and sizes of tensors without elements are that large.
+/// a · b, or 0 where that overflows: a place that no element has. Only what has no element along a dim, or a single
+/// one, reaches that far.
 std::int64_t reach_of(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? 0 : product;
@@ -146,10 +147,14 @@ Tensor as_strided_gradient(Tensor grad, const Geometry& in, Geometry out) {
 }
 
 /// Elements start, start + step, … before end of dim; start <= end are within its size.
+std::int64_t slice_length(std::int64_t start, std::int64_t end, std::int64_t step) {
+  return end > start ? (end - start - 1) / step + 1 : 0;
+}
+
 Geometry slice_geometry(const Tensor& t, std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step) {
   Geometry g = same_geometry(t);
   const auto d = static_cast<std::size_t>(dim);
-  g.sizes[d] = end > start ? (end - start - 1) / step + 1 : 0;
+  g.sizes[d] = slice_length(start, end, step);
   g.offset += reach_of(start, g.strides[d]);
   g.strides[d] = reach_of(g.strides[d], step);
   return g;
@@ -431,6 +436,10 @@ struct SliceBackward {
     dim = wrap_dim(dim, static_cast<std::int64_t>(input_sizes.size()), "slice_backward");
     ATHANOR_CHECK_VALUE(step > 0, "slice step must be positive, got ", step);
     std::tie(start, end) = clip_bounds(start, end, input_sizes[static_cast<std::size_t>(dim)]);
+    DimVector slice_sizes = input_sizes;
+    slice_sizes[static_cast<std::size_t>(dim)] = slice_length(start, end, step);
+    ATHANOR_CHECK(grad.sizes() == IntArrayRef(slice_sizes), "slice_backward: a slice of ", IntArrayRef(input_sizes),
+                  " has the shape ", IntArrayRef(slice_sizes), ", but its gradient has ", grad.sizes());
     return {input_sizes, grad.dtype(), grad.device(), {}};
   }
   void run(const Tensor& out, const Tensor& grad) {

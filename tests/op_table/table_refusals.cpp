@@ -261,6 +261,17 @@ void add_other_refusals(RefusalList& list) {
          lerp(ones({2}), ones({2}), ones({3})));
   REFUSE("addcmul", "shapes that do not broadcast", "must match the size of tensor b",
          addcmul(ones({2}), ones({2}), ones({3})));
+  REFUSE("slice_backward", "a gradient longer than the slice",
+         "a slice of [5] has the shape [2], but its gradient has [3]", slice_backward(ones({3}), {5}, 0, 1, 4, 2));
+  REFUSE("slice_backward", "a gradient shorter than the slice", "its gradient has [1, 4]",
+         slice_backward(ones({1, 4}), {3, 4}, 0, 0, 2, 1));
+  REFUSE("slice_backward", "a gradient without a dim", "its gradient has []",
+         slice_backward(ones({}), {5}, 0, 0, 1, 1));
+  REFUSE("diagonal_backward", "a gradient longer than the diagonal",
+         "diagonal 1 of [2, 4] has the shape [2], but its gradient has [4]",
+         diagonal_backward(ones({4}), {2, 4}, 1, 0, 1));
+  REFUSE("diagonal_backward", "a gradient of the outer dims' other order", "its gradient has [2, 3]",
+         diagonal_backward(ones({2, 3}), {3, 2, 3}, 0, 0, 1));
 }
 
 }  // namespace
