@@ -186,9 +186,9 @@ Tensor block_diag(TensorList tensors) {
 
 namespace {
 
-/// Throws Error unless a list of so many views can be made.
+/// Throws Error where a list of views would take memory out of all proportion to the call: some hundred bytes each.
 void check_parts(const char* op, std::int64_t parts) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 28;
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;
   ATHANOR_CHECK(parts <= kMost, op, ": ", parts, " parts are too many; at most ", kMost, " can be made");
 }
 
