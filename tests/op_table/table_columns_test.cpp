@@ -147,6 +147,7 @@ TEST(OpTableFurther, CallsAreOfOpsInTheTable) {
   std::vector<std::string> known, unknown;
   for (const Row& row : all_rows()) known.push_back(name_of(row));
   const auto look = [&](const std::string& op) {
+    if (op.ends_with("_backward")) return;  // a part of other ops, without a row
     if (std::find(known.begin(), known.end(), op) == known.end()) unknown.push_back(op);
   };
   for (const FurtherRefusal& r : further_refusals()) look(r.op);
