@@ -80,6 +80,8 @@ KNOWN = [
     ("hardsigmoid", lambda d: d.gradient and d.dtype == torch.float64, "torch's sixth is a float32"),
     ("native_layer_norm", lambda d: d.dtype in (torch.float32, torch.float16, torch.bfloat16),
      "statistics of half types are float32 here, so that no precision is lost between forward and backward"),
+    ("grid_sampler", lambda d: d.dtype in (torch.float16, torch.bfloat16),
+     "halves find their places in float32 here, in torch in their own dtype"),
     ("topk|kthvalue|median|nanmedian|mode|sort|argsort|msort", lambda d: d.dtype == torch.int64,
      "which of equal elements is named: here the first (mode: the last), in torch any; the rows check it"),
     ("topk", lambda d: not d.call["args"]["sorted"], "without sorted, results are in the order of their indices here"),
