@@ -11,6 +11,7 @@
 #include "athanor/nn/nn.h"
 #include "athanor/ops/factory.h"
 #include "athanor/optim/algorithms.h"
+#include "athanor/tensor/device_memory.h"
 #include "athanor/tensor/stream.h"
 
 namespace athanor::nn::parallel {
@@ -222,6 +223,23 @@ TEST_P(DataParallelOver, MakingReplicasDrawsNoRandomNumbers) {
 }
 
 // What two layers share is two parameters of a replica, and one gradient.
+TEST_P(DataParallelOver, ReplicasOfLaterStepsTakeTheMemoryOfEarlierOnes) {
+  Net net;
+  net->to(on(0));
+  DataParallel parallel(net);
+  const Tensor x = ones({8, 1, 8, 8}).to(on(0));
+  const auto step = [&] {
+    net->zero_grad();
+    parallel->forward(x).sum().backward();
+    for (int i = 0; i < GetParam(); ++i) synchronize(on(i));
+  };
+  for (int i = 0; i < 3; ++i) step();
+  const auto reserved = memory_reserved(on(1));
+  EXPECT_GT(reserved, 0);
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_EQ(memory_reserved(on(1)), reserved);
+}
+
 TEST_P(DataParallelOver, TiedWeightsGetTheGradientsOfAllTheirUses) {
   struct TiedImpl : Cloneable<TiedImpl> {
     TiedImpl() { TiedImpl::reset(); }
