@@ -2,7 +2,7 @@
 
 import statistics
 
-from targets import SEPARATE_WAYS, SHARE_OF_LIMIT, limit_of, targets_of, work_against_limit
+from targets import SEPARATE_WAYS, SHARE_OF_LIMIT, least_share_of, limit_of, targets_of, work_against_limit
 
 
 def median_rate(answer: dict) -> float:
@@ -60,6 +60,21 @@ class Target:
                 "verdict": self.verdict}
 
 
+class ShareTarget:
+    """The share of its physical limit that a row has to reach, in the columns of a Target."""
+
+    def __init__(self, rate, limit, limit_name, share_of_limit, least):
+        self.rate, self.limit, self.limit_name, self.ratio, self.least = rate, limit, limit_name, share_of_limit, least
+
+    @property
+    def verdict(self) -> str:
+        return "" if self.ratio is None else "met" if self.ratio >= self.least else "MISSED"
+
+    def as_json(self) -> dict:
+        return {"way": "", "rate": self.rate, "peer_rate": self.limit, "best_peer": self.limit_name, "ratio": self.ratio,
+                "ratio_same_program": self.ratio, "target": self.least, "verdict": self.verdict}
+
+
 class RowResult:
     """All answers about one row at one thread count. `answers`: side -> {way ('' or what follows '@') -> answer}."""
 
@@ -77,6 +92,9 @@ class RowResult:
         fastest = whole.ours or whole.peer_rate
         self.share_of_limit = work_against_limit(row, fastest) / self.limit if self.limit and fastest else None
         self.targets = [Target(self.rates, peers, self.share_of_limit, *t) for t in targets_of(row)] or [whole]
+        least_share = least_share_of(row, threads)
+        self.share_targets = [] if least_share is None else [
+            ShareTarget(fastest, self.limit, self.limit_name, self.share_of_limit, least_share)]
 
     @property
     def hardest(self) -> Target:
@@ -98,7 +116,7 @@ class RowResult:
 
     @property
     def verdict(self) -> str:
-        return self.hardest.verdict
+        return "MISSED" if any(t.verdict == "MISSED" for t in self.share_targets) else self.hardest.verdict
 
     def as_json(self) -> dict:
         def figures(answer):
@@ -110,7 +128,7 @@ class RowResult:
                 "sides": {side + (f" @{way}" if way else ""): figures(answer)
                           for side, ways in self.answers.items() for way, answer in ways.items()},
                 "limit": self.limit_name, "share_of_limit": self.share_of_limit, **self.hardest.as_json(),
-                "targets": [t.as_json() for t in self.targets]}
+                "verdict": self.verdict, "targets": [t.as_json() for t in self.targets + self.share_targets]}
 
 
 def human_rate(rate, unit: str) -> str:

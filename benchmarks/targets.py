@@ -49,6 +49,11 @@ TARGETS = [
     (r"pipeline\.step/.*/one_device", 0.78, "athanor otherwise"),
 ]
 
+# (rows, least share of their physical limit by number of threads): beside their ratios, not instead.
+SHARES = [
+    (r"gemm\.f32/2048", {1: 0.94, 2: 0.92}),
+]
+
 # Which figure of bench_limits bounds a row; {size} is what follows the last '/'.
 LIMITS = [
     (r"(add|add_)\.(new|out)/.*|muladd\..*|addcmul\..*", "limit.add/{size}"),
@@ -77,6 +82,12 @@ def targets_of(row: str) -> list:
     if entry is None:
         return []
     return list(entry[1]) if isinstance(entry[1], list) else [(*entry[1:], "")]
+
+
+def least_share_of(row: str, threads: int):
+    """Share of its limit that a row has to reach by itself, or None."""
+    entry = first_match(SHARES, row)
+    return entry[1].get(threads) if entry else None
 
 
 def limit_of(row: str):

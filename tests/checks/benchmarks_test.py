@@ -26,12 +26,12 @@ def answer(items: float, seconds: float) -> dict:
     return {"unit": "element", "items_per_iter": items, "seconds": [seconds * 3, seconds, seconds]}
 
 
-def result(row: str, sides: dict, limits: dict = None) -> report.RowResult:
+def result(row: str, sides: dict, limits: dict = None, threads: int = 1) -> report.RowResult:
     answers = {}
     for name, seconds in sides.items():
         side, _, way = name.partition("@")
         answers.setdefault(side, {})[way] = answer(100, seconds)
-    return report.RowResult(row, 1, answers, set(answers) - {"athanor"}, limits or {})
+    return report.RowResult(row, threads, answers, set(answers) - {"athanor"}, limits or {})
 
 
 class Verdicts(unittest.TestCase):
@@ -88,6 +88,14 @@ class Verdicts(unittest.TestCase):
                              [f"resnet50.forward/{batch}s224", f"resnet50.forward/{batch}s224@no_winograd"])
             sides = {"athanor": 1.1, "athanor@no_winograd": 1.0, "torch 2 plain": 1.2}
             self.assertEqual(result(f"resnet50.forward/{batch}s224", sides).targets[0].verdict, "MISSED")
+
+    def test_a_share_of_the_limit_that_a_row_has_to_reach_is_asked_beside_its_ratio(self):
+        sides = {"athanor": 1.0, "torch 2 plain": 1.0}
+        for threads, least in ((1, 0.94), (2, 0.92)):
+            for share, verdict in ((least + 0.01, "met"), (least - 0.01, "MISSED")):
+                r = result("gemm.f32/2048", sides, {"limit.fma.f32": 100 / share}, threads)
+                self.assertEqual([t["verdict"] for t in r.as_json()["targets"]], ["met", verdict])
+                self.assertEqual((r.verdict, r.as_json()["verdict"], r.best_peer), (verdict, verdict, "torch 2 plain"))
 
     def test_no_peer_or_no_row_of_ours_gives_no_verdict(self):
         self.assertEqual(result("sum.all/1e6", {"athanor": 1.0}).verdict, "")
