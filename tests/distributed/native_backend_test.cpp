@@ -55,7 +55,7 @@ std::vector<Layout> layouts() {
   all.push_back({"Staged2", 2, {}, {0, 1}});
   all.push_back({"OneMayNotReadOf3", 3, {}, {1}});
   all.push_back({"SumsFromTheOthersMemory3", 3, {}, {}, 1, "0"});
-  all.push_back({"SumsStagedByOneOf3", 3, {}, {}, 1, "1"});
+  for (const int n : {2, 3, 5}) all.push_back({str("SumsStagedByOneOf", n), n, {}, {}, 1, "1"});
   all.push_back({"Mixed3", 3, {1}});
   all.push_back({"Mixed5", 5, {0, 3}});
   return all;
@@ -170,6 +170,34 @@ TEST_P(NativeBackend, AllReduceSumsEverySize) {
       auto longs = values<std::int64_t>(me.me(), n);
       me.backend->all_reduce(me.call(OpType::AllReduce, n, kLong), span_of(longs), ReduceOp::SUM);
       expect_equal(longs, sum_of_all<std::int64_t>(me.size(), n), str("long sum of ", n));
+    }
+  });
+}
+
+// Of many chunks, the last one short, at different alignments, with others that use the same memory in between.
+TEST_P(NativeBackend, LongSumsMayStartAnywhereAndFollowEachOther) {
+  run([](Rank& me) {
+    constexpr std::int64_t kMany = 2'300'011;
+    for (int round = 0; round < 3; ++round) {
+      const std::int64_t skip = (me.me() + round) % 3, n = kMany + 131'072 * round;
+      auto floats = values<float>(me.me() + round, n + skip, -skip);
+      const Span part{floats.data() + skip, n, kFloat};
+      me.backend->all_reduce(me.call(OpType::AllReduce, n, kFloat), part, round == 2 ? ReduceOp::AVG : ReduceOp::SUM);
+      std::vector<float> wanted(static_cast<std::size_t>(n));
+      for (std::int64_t i = 0; i < n; ++i) {
+        for (int r = 0; r < me.size(); ++r) wanted[static_cast<std::size_t>(i)] += value<float>(r + round, i);
+        if (round == 2) wanted[static_cast<std::size_t>(i)] /= static_cast<float>(me.size());
+      }
+      for (std::int64_t i = 0; i < skip; ++i)
+        ATHANOR_CHECK(floats[static_cast<std::size_t>(i)] == value<float>(me.me() + round, i - skip),
+                      "before the data");
+      floats.erase(floats.begin(), floats.begin() + skip);
+      expect_equal(floats, wanted, str("round ", round));
+      for (const std::int64_t few : {3, 50'000, 600'000}) {
+        auto longs = values<std::int64_t>(me.me(), few);
+        me.backend->all_reduce(me.call(OpType::AllReduce, few, kLong), span_of(longs), ReduceOp::SUM);
+        expect_equal(longs, sum_of_all<std::int64_t>(me.size(), few), str("sum of ", few, " after a long one"));
+      }
     }
   });
 }

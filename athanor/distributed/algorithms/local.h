@@ -42,6 +42,9 @@ class LocalCollectives {
   void tiny_all_reduce(const Call& call, Span data, const Reduction& reduction);
   void one_phase_all_reduce(const Call& call, Span data, const Reduction& reduction);
   void two_phase_all_reduce(const Call& call, Span data, const Reduction& reduction);
+  struct WovenChunk;
+  class Weaver;
+  void woven_all_reduce(const Call& call, Span data, const Reduction& reduction);
   bool in_place_all_reduce(const Call& call, Span data, const Reduction& reduction);
   Place place_of(const Span& data) const;
 

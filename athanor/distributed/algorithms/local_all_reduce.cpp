@@ -1,7 +1,9 @@
-// all_reduce within a host. Four forms by size: values beside the step's number; one phase, in which everyone adds
-// everything; two phases, in which everyone adds a share and passes it on; and in place, in memory that all can reach.
+// all_reduce within a host. Five forms: by size, values beside the step's number; one phase, in which everyone adds
+// everything; two phases, in which everyone adds a share and passes it on; the same with the work on three chunks
+// woven together; and in place, in memory that all can reach.
 #include <algorithm>
 
+#include "athanor/device/cpu/copy_blocks.h"
 #include "athanor/distributed/algorithms/local.h"
 #include "athanor/distributed/algorithms/span.h"
 
@@ -13,6 +15,13 @@ constexpr std::size_t kOnePhase = std::size_t{256} << 10;  // bytes that a rank 
 // What a rank adds up of a chunk: in its second cache, together with what it reads for it.
 constexpr std::size_t kChunkShare = std::size_t{256} << 10;
 constexpr std::size_t kSumBlock = std::size_t{32} << 10;  // passed on while it is in the first cache
+// From here on the data comes from memory.
+constexpr std::size_t kWoven = std::size_t{8} << 20;
+// A chunk's shares, and what is done of each before the next: little enough to be asked for ahead, so that memory works
+// while what the others wrote comes from their caches.
+constexpr std::size_t kWovenShare = std::size_t{128} << 10, kWovenBlock = 1024;
+// So many steps lie between a chunk's coming in, its being added up and its leaving: ranks need not keep pace.
+constexpr std::int64_t kWovenLag = 2;
 constexpr int kFewRanks = 16;
 // Staged sums of less are in the caches all the time.
 constexpr std::size_t kDirectAllReduce = std::size_t{4} << 20;
@@ -41,6 +50,7 @@ void LocalCollectives::all_reduce(const Call& call, Span data, const Reduction& 
   if (last_shared_ > 0 && in_place_all_reduce(call, data, reduction)) return;
   if (bytes >= kDirectAllReduce && !peers_.staged_sums() && direct(bytes))
     return direct_all_reduce(call, data, reduction);
+  if (bytes >= kWoven) return woven_all_reduce(call, data, reduction);
   two_phase_all_reduce(call, data, reduction);
 }
 
@@ -80,7 +90,6 @@ void LocalCollectives::two_phase_all_reduce(const Call& call, Span data, const R
   const std::size_t fewest = (bytes + most - 1) / most;
   const std::size_t chunk = ((bytes + fewest - 1) / fewest + 63) / 64 * 64;
   const std::size_t chunks = (bytes + chunk - 1) / chunk;
-  const bool stream = bytes > kBeyondCache;
   char* base = static_cast<char*>(data.data);
   Sources in(n);
   std::uint64_t copied[2] = {}, added[2] = {};
@@ -125,8 +134,7 @@ void LocalCollectives::two_phase_all_reduce(const Call& call, Span data, const R
       const int place = (me + i) % n;
       const Share share = share_of(k, place);
       arena_.await(place, added[k % 2], call);
-      cpu::copy_bytes(base + k * chunk + share.begin, arena_.room(place, room_of[k % 2]) + share.begin, share.size,
-                      stream);
+      cpu::copy_bytes(base + k * chunk + share.begin, arena_.room(place, room_of[k % 2]) + share.begin, share.size);
     }
   };
   copy_in(0);
@@ -139,6 +147,116 @@ void LocalCollectives::two_phase_all_reduce(const Call& call, Span data, const R
   const std::uint64_t last = added[(chunks - 1) % 2];
   arena_.free_room_at(last + 1);
   if (chunks > 1) arena_.free_other_room_at(last);
+}
+
+// One chunk of woven_all_reduce, as one rank sees it: where it is in its data and in all ranks' rooms.
+struct LocalCollectives::WovenChunk {
+  char* data;
+  std::size_t at;         // in the rooms
+  std::size_t bytes = 0;  // 0: no such chunk
+};
+
+class LocalCollectives::Weaver {
+ public:
+  Weaver(Arena& arena, const Reduction& reduction, std::size_t share, bool bypass)
+      : arena_(arena), reduction_(reduction), share_(share), bypass_(bypass), in_(arena.ranks()) {}
+
+  /// Brings one chunk in, adds up this rank's share of another and takes the others' sums of a third.
+  void step(const WovenChunk& in, const WovenChunk& sum, const WovenChunk& out) {
+    for (std::size_t at = 0; at < share_; at += kWovenBlock) {
+      for (int place = 0; place < arena_.ranks(); ++place)
+        if (place != arena_.me()) bring_in(in, place, at);
+      add(sum, at);
+      for (int place = 0; place < arena_.ranks(); ++place)
+        if (place != arena_.me()) take_out(out, place, at);
+    }
+    cpu::block_ops().stream_fence();
+  }
+
+ private:
+  struct Block {
+    std::size_t begin, size;
+  };
+  Block block_of(const WovenChunk& chunk, int place, std::size_t at) const {
+    const std::size_t begin = static_cast<std::size_t>(place) * share_ + at;
+    if (begin >= chunk.bytes) return {begin, 0};
+    return {begin, std::min({kWovenBlock, share_ - at, chunk.bytes - begin})};
+  }
+  // Both rooms of a rank, one behind the other.
+  char* room(int place, std::size_t at) const { return arena_.room(place, 0) + at; }
+  static void ask_for(const char* data) {
+    for (std::size_t line = 0; line < kWovenBlock; line += 64) __builtin_prefetch(data + line);
+  }
+  static void copy(char* to, const char* from, std::size_t size, bool stream) {
+    if (stream)
+      cpu::block_ops().stream(to, from, static_cast<std::int64_t>(size));
+    else
+      std::memcpy(to, from, size);
+  }
+
+  void bring_in(const WovenChunk& chunk, int place, std::size_t at) const {
+    const Block block = block_of(chunk, place, at);
+    if (block.size == 0) return;
+    const char* from = chunk.data + block.begin;
+    ask_for(from + kWovenBlock);
+    copy(room(arena_.me(), chunk.at + block.begin), from, block.size, bypass_);
+  }
+  void add(const WovenChunk& chunk, std::size_t at) {
+    const Block block = block_of(chunk, arena_.me(), at);
+    if (block.size == 0) return;
+    char* own = chunk.data + block.begin;
+    ask_for(own + kWovenBlock);
+    for (int place = 0; place < arena_.ranks(); ++place)
+      in_[place] = place == arena_.me() ? own : room(place, chunk.at + block.begin);
+    reduction_(own, in_.data(), arena_.ranks(), static_cast<std::int64_t>(block.size / item_size(reduction_.dtype())));
+    copy(room(arena_.me(), chunk.at + block.begin), own, block.size, bypass_);
+  }
+  void take_out(const WovenChunk& chunk, int place, std::size_t at) const {
+    const Block block = block_of(chunk, place, at);
+    if (block.size > 0) copy(chunk.data + block.begin, room(place, chunk.at + block.begin), block.size, true);
+  }
+
+  Arena& arena_;
+  const Reduction& reduction_;
+  std::size_t share_;
+  bool bypass_;
+  Sources in_;
+};
+
+// Two phases in one loop. A step brings in chunk k + lag, adds up chunk k and takes out the sums of chunk k - lag, for
+// which all must have finished the step `lag` before. A chunk keeps its place in the rooms from its coming in to the
+// end of the step in which it is taken out; who starts the step in which the place is used again knows that all have
+// finished that one.
+void LocalCollectives::woven_all_reduce(const Call& call, Span data, const Reduction& reduction) {
+  constexpr std::int64_t kPlaces = 3 * kWovenLag;
+  const auto n = static_cast<std::size_t>(arena_.ranks());
+  const std::size_t most = 2 * Arena::kRoom / static_cast<std::size_t>(kPlaces) / n;
+  const std::size_t share = std::min(kWovenShare, most / 64 * 64), chunk = share * n;
+  const auto chunks = static_cast<std::int64_t>((data.bytes() + chunk - 1) / chunk);
+  const auto chunk_at = [&](std::int64_t k) -> WovenChunk {
+    if (k < 0 || k >= chunks) return {};
+    const std::size_t begin = static_cast<std::size_t>(k) * chunk;
+    return {bytes_of(data) + begin, static_cast<std::size_t>(k % kPlaces) * chunk,
+            std::min(chunk, data.bytes() - begin)};
+  };
+  // Says that this rank has read what it needed of the collective before, whose rooms may be free with that only.
+  arena_.publish(arena_.next_step(), call);
+  arena_.claim_room(call);
+  arena_.claim_room(call);
+  // For what it learns of the stores; the first step copies it again.
+  stager_.copy(arena_.room(arena_.me(), 0), data.data, share);
+  Weaver weaver(arena_, reduction, share, stager_.bypasses());
+  std::uint64_t step_of[kWovenLag] = {};
+  for (std::int64_t k = -kWovenLag; k < chunks + kWovenLag; ++k) {
+    std::uint64_t& step = step_of[(k + kWovenLag) % kWovenLag];
+    if (k >= 0) arena_.await_all(step, call);
+    weaver.step(chunk_at(k + kWovenLag), chunk_at(k), chunk_at(k - kWovenLag));
+    step = arena_.next_step();
+    arena_.publish(step, call);
+  }
+  const std::uint64_t last = step_of[(chunks - 1) % kWovenLag];
+  arena_.free_room_at(last);
+  arena_.free_other_room_at(last);
 }
 
 struct LocalCollectives::Shared {

@@ -15,7 +15,6 @@ constexpr std::size_t kLeast = std::size_t{8} << 10;
 constexpr std::uint32_t kFirst = 8, kSeldom = 64;
 // A cost that was not met again grows by so much with each copy that is timed.
 constexpr double kForget = 1.05;
-constexpr double kWorthIt = 2.5;
 
 }  // namespace
 
@@ -29,7 +28,7 @@ bool Stager::bypassing_may_pay() {
 }
 
 bool Stager::choose() {
-  const bool best = bypassing_ > 0 && ordinary_ > kWorthIt * bypassing_;
+  const bool best = bypasses();
   const std::uint32_t number = copies_++;
   if (number < kFirst) return number % 2 == 1;
   return number % kSeldom == 0 ? !best : best;

@@ -19,10 +19,14 @@ class Stager {
   explicit Stager(bool may_bypass = bypassing_may_pay()) : may_bypass_(may_bypass) {}
 
   void copy(void* to, const void* from, std::size_t bytes);
+  /// Whether stores that bypass the caches are the quicker ones now, as far as copies have shown.
+  bool bypasses() const { return bypassing_ > 0 && ordinary_ > kWorthIt * bypassing_; }
   /// Whether this processor is one of those on which it depends.
   static bool bypassing_may_pay();
 
  private:
+  static constexpr double kWorthIt = 2.5;
+
   bool choose();
 
   bool may_bypass_;
