@@ -12,6 +12,8 @@ using athanor::detail::str;
 namespace {
 // What is sent together with the greeting instead of after it.
 constexpr std::size_t kLittle = 8192;
+// Then it is another's turn: what fills the buffers of a fast connection would leave the caches before it is read.
+constexpr std::size_t kMostAtOnce = std::size_t{128} << 10;
 }  // namespace
 
 Links::Links(Mesh& mesh, Arena* arena) : mesh_(mesh), arena_(arena), links_(static_cast<std::size_t>(mesh.size())) {
@@ -94,7 +96,8 @@ std::size_t Exchange::may_send(const Lane& lane) {
 
 bool Exchange::pump_out(Lane& lane) {
   bool moved = false;
-  while (const std::size_t size = may_send(lane)) {
+  std::size_t total = 0;
+  while (const std::size_t size = std::min(kMostAtOnce - total, may_send(lane))) {
     const Outgoing& item = lane.out[lane.sending];
     const char* data = item.data ? item.data : lane.first.data();
     const std::size_t now = links_[lane.rank].write_some(data + lane.sent, size);
@@ -105,6 +108,7 @@ bool Exchange::pump_out(Lane& lane) {
       ++lane.sending;
       lane.sent = 0;
     }
+    total += now;
     if (now < size) break;
   }
   return moved;
