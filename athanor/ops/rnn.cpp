@@ -1,12 +1,11 @@
-// Recurrent layers: RNN, LSTM, GRU over padded and packed sequences, and their cells. A layer is one product for all
-// its inputs, then one op that walks through the steps.
+// Recurrent layers: RNN, LSTM, GRU over padded and packed sequences, and their cells. A layer in one direction is one
+// op.
 #include "athanor/ops/rnn.h"
 
 #include "athanor/ops/autocast.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/join.h"
-#include "athanor/ops/matmul.h"
 #include "athanor/ops/norm_op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
@@ -16,35 +15,64 @@
 
 namespace athanor::ops {
 
-/// Gradients of _rnn_sequence with respect to gates, hx, cx, w_hh, b_hh and w_hr, those of optional inputs where the
-/// bits of `wanted` (0: cx, 1: b_hh) say that they were given.
+namespace {
+
+const char* name_of(RnnMode m) {
+  constexpr const char* names[] = {"rnn_tanh", "rnn_relu", "lstm", "gru"};
+  return names[static_cast<int>(m)];
+}
+
+/// The sizes of one layer's parameters.
+void check_weights(const char* op, const Tensor& input, const Tensor& w_ih, const Tensor& w_hh,
+                   std::initializer_list<const Tensor*> biases) {
+  ATHANOR_CHECK(w_ih.dim() == 2 && w_hh.dim() == 2 && w_ih.size(0) == w_hh.size(0), op,
+                ": expected matrices w_ih and w_hh with a row for each gate of each hidden unit, got shapes ",
+                w_ih.sizes(), " and ", w_hh.sizes());
+  ATHANOR_CHECK(input.size(1) == w_ih.size(1), op, ": mat1 and mat2 shapes cannot be multiplied (", input.size(0), "x",
+                input.size(1), " and ", w_ih.size(1), "x", w_ih.size(0),
+                "); the last size of the input must be w_ih's");
+  for (const Tensor* b : biases)
+    ATHANOR_CHECK(!b->defined() || (b->dim() == 1 && b->size(0) == w_hh.size(0)), op, ": expected a bias of shape [",
+                  w_hh.size(0), "], got ", b->sizes());
+}
+
+}  // namespace
+
+/// The inputs of _rnn_sequence in its order.
+enum RnnInput : std::size_t { kInput, kHx, kCx, kWih, kWhh, kBih, kBhh, kWhr, kRnnInputs };
+
+/// Gradients of _rnn_sequence with respect to those of its inputs whose bits `wanted` has; the others are undefined.
 struct RnnSequenceBackward {
   ATHANOR_OP(
-      "_rnn_sequence_backward(Tensor? doutput, Tensor? dhy, Tensor? dcy, Tensor work, Tensor w_hh, Tensor? w_hr, int[] "
-      "batch_sizes, int mode, bool reverse, int wanted) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor) | "
-      "function");
+      "_rnn_sequence_backward(Tensor? doutput, Tensor? dhy, Tensor? dcy, Tensor work, Tensor input, Tensor w_ih, "
+      "Tensor w_hh, Tensor? w_hr, int[] batch_sizes, int mode, bool reverse, int wanted) -> (Tensor, Tensor, Tensor, "
+      "Tensor, Tensor, Tensor, Tensor, Tensor) | function");
   DimVector batch_sizes;
   std::int64_t mode, wanted;
   bool reverse;
-  std::array<Meta, 6> infer(const Tensor&, const Tensor&, const Tensor&, const Tensor& work, const Tensor& w_hh,
-                            const Tensor& w_hr) {
+  std::array<Meta, kRnnInputs> infer(const Tensor&, const Tensor&, const Tensor&, const Tensor& work,
+                                     const Tensor& input, const Tensor& w_ih, const Tensor& w_hh, const Tensor& w_hr) {
     const std::int64_t columns = w_hh.size(0), batch = batch_sizes[0];
     const std::int64_t hidden = columns / rnn_gates(static_cast<RnnMode>(mode));
-    const auto meta = [&](bool given, DimVector sizes) {
-      return given ? Meta{std::move(sizes), work.dtype(), work.device(), {}} : Meta{};
+    const auto meta = [&](RnnInput i, DimVector sizes) {
+      return wanted >> i & 1 ? Meta{std::move(sizes), work.dtype(), work.device(), {}} : Meta{};
     };
-    return {meta(true, {work.size(0), columns}),
-            meta(true, {batch, w_hh.size(1)}),
-            meta(wanted & 1, {batch, hidden}),
-            meta(true, DimVector(w_hh.sizes())),
-            meta(wanted & 2, {columns}),
-            meta(w_hr.defined(), w_hr.defined() ? DimVector(w_hr.sizes()) : DimVector())};
+    return {meta(kInput, DimVector(input.sizes())),
+            meta(kHx, {batch, w_hh.size(1)}),
+            meta(kCx, {batch, hidden}),
+            meta(kWih, DimVector(w_ih.sizes())),
+            meta(kWhh, DimVector(w_hh.sizes())),
+            meta(kBih, {columns}),
+            meta(kBhh, {columns}),
+            meta(kWhr, w_hr.defined() ? DimVector(w_hr.sizes()) : DimVector())};
   }
-  void run(const Tensor& dgates, const Tensor& dhx, const Tensor& dcx, const Tensor& dw_hh, const Tensor& db_hh,
-           const Tensor& dw_hr, const Tensor& doutput, const Tensor& dhy, const Tensor& dcy, const Tensor& work,
-           const Tensor& w_hh, const Tensor& w_hr) {
-    launch<6>(rnn_sequence_backward_kernel, dgates, dhx, dcx, dw_hh, db_hh, dw_hr, doutput, dhy, dcy, work, w_hh, w_hr,
-              IntArrayRef(batch_sizes), static_cast<RnnMode>(mode), reverse);
+  void run(const Tensor& dinput, const Tensor& dhx, const Tensor& dcx, const Tensor& dw_ih, const Tensor& dw_hh,
+           const Tensor& db_ih, const Tensor& db_hh, const Tensor& dw_hr, const Tensor& doutput, const Tensor& dhy,
+           const Tensor& dcy, const Tensor& work, const Tensor& input, const Tensor& w_ih, const Tensor& w_hh,
+           const Tensor& w_hr) {
+    launch<kRnnInputs>(rnn_sequence_backward_kernel, dinput, dhx, dcx, dw_ih, dw_hh, db_ih, db_hh, dw_hr, doutput, dhy,
+                       dcy, work, input, w_ih, w_hh, w_hr, IntArrayRef(batch_sizes), static_cast<RnnMode>(mode),
+                       reverse);
   }
 };
 
@@ -52,58 +80,62 @@ struct RnnSequenceBackward {
 /// cy (LSTM only), and what the backward pass needs.
 struct RnnSequence {
   ATHANOR_OP(
-      "_rnn_sequence(Tensor gates, Tensor hx, Tensor? cx, Tensor w_hh, Tensor? b_hh, Tensor? w_hr, int[] batch_sizes, "
-      "int mode, bool reverse) -> (Tensor, Tensor, Tensor, Tensor) | function");
+      "_rnn_sequence(Tensor input, Tensor hx, Tensor? cx, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, "
+      "Tensor? w_hr, int[] batch_sizes, int mode, bool reverse) -> (Tensor, Tensor, Tensor, Tensor) | function");
   DimVector batch_sizes;
   std::int64_t mode;
   bool reverse;
-  SavedTensor gates_, hx_, cx_, w_hh_, b_hh_, w_hr_, work_;
-  void prepare(Tensor& gates, Tensor& hx, Tensor& cx, Tensor& w_hh, Tensor& b_hh, Tensor& w_hr) {
-    for (Tensor* t : {&gates, &hx, &cx, &w_hh, &b_hh, &w_hr}) *t = dense(*t);
+  SavedTensor saved_[kRnnInputs], work_;
+  void prepare(Tensor& input, Tensor& hx, Tensor& cx, Tensor& w_ih, Tensor& w_hh, Tensor& b_ih, Tensor& b_hh,
+               Tensor& w_hr) {
+    for (Tensor* t : {&input, &hx, &cx, &w_ih, &w_hh, &b_ih, &b_hh, &w_hr}) *t = dense(*t);
   }
-  std::array<Meta, 4> infer(const Tensor& gates, const Tensor& hx, const Tensor& cx, const Tensor& w_hh,
-                            const Tensor& b_hh, const Tensor& w_hr) {
+  std::array<Meta, 4> infer(const Tensor& input, const Tensor& hx, const Tensor& cx, const Tensor& w_ih,
+                            const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh, const Tensor& w_hr) {
     const RnnMode m = static_cast<RnnMode>(mode);
-    const std::int64_t state = w_hh.size(1), hidden = w_hh.size(0) / rnn_gates(m), total = gates.size(0);
-    const bool recorded = GradMode::is_enabled() && (wants_grad(gates) || wants_grad(hx) || wants_grad(cx) ||
-                                                     wants_grad(w_hh) || wants_grad(b_hh) || wants_grad(w_hr));
+    const std::int64_t state = w_hh.size(1), hidden = w_hh.size(0) / rnn_gates(m), total = input.size(0);
+    check_weights(name_of(m), input, w_ih, w_hh, {&b_ih, &b_hh});
+    bool recorded = false;
+    for (const Tensor* t : {&input, &hx, &cx, &w_ih, &w_hh, &b_ih, &b_hh, &w_hr}) recorded = recorded || wants_grad(*t);
     const auto meta = [&](bool given, DimVector sizes) {
-      return given ? Meta{std::move(sizes), gates.dtype(), gates.device(), {}} : Meta{};
+      return given ? Meta{std::move(sizes), input.dtype(), input.device(), {}} : Meta{};
     };
     return {meta(true, {total, state}), meta(true, {batch_sizes[0], state}),
-            meta(cx.defined(), {batch_sizes[0], hidden}), meta(recorded, {total, rnn_work_columns(m, hidden, state)})};
+            meta(cx.defined(), {batch_sizes[0], hidden}),
+            meta(recorded && GradMode::is_enabled(), {total, rnn_work_columns(m, hidden, state)})};
   }
-  void run(const Tensor& output, const Tensor& hy, const Tensor& cy, const Tensor& work, const Tensor& gates,
-           const Tensor& hx, const Tensor& cx, const Tensor& w_hh, const Tensor& b_hh, const Tensor& w_hr) {
-    launch<4>(rnn_sequence_kernel, output, hy, cy, work, gates, hx, cx, w_hh, b_hh, w_hr, IntArrayRef(batch_sizes),
-              static_cast<RnnMode>(mode), reverse);
+  void run(const Tensor& output, const Tensor& hy, const Tensor& cy, const Tensor& work, const Tensor& input,
+           const Tensor& hx, const Tensor& cx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
+           const Tensor& b_hh, const Tensor& w_hr) {
+    launch<4>(rnn_sequence_kernel, output, hy, cy, work, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr,
+              IntArrayRef(batch_sizes), static_cast<RnnMode>(mode), reverse);
   }
-  void save(const Node&, const Tensor& gates, const Tensor& hx, const Tensor& cx, const Tensor& w_hh,
-            const Tensor& b_hh, const Tensor& w_hr) {
-    gates_.save(gates);
-    hx_.save(hx);
-    if (cx.defined()) cx_.save(cx);
-    w_hh_.save(w_hh);
-    if (b_hh.defined()) b_hh_.save(b_hh);
-    if (w_hr.defined()) w_hr_.save(w_hr);
+  void save(const Node&, const Tensor& input, const Tensor& hx, const Tensor& cx, const Tensor& w_ih,
+            const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh, const Tensor& w_hr) {
+    const Tensor* all[] = {&input, &hx, &cx, &w_ih, &w_hh, &b_ih, &b_hh, &w_hr};
+    for (std::size_t i = 0; i < kRnnInputs; ++i)
+      if (all[i]->defined()) saved_[i].save(*all[i]);
   }
   void save_results(Node* n, const Tensor&, const Tensor&, const Tensor&, const Tensor& work) {
     work_.save_result(work, n);
   }
   void grad(GradCall& g) {
-    const auto saved = [&](const SavedTensor& s) { return s.defined() ? g.get(s) : Tensor(); };
+    const auto saved = [&](RnnInput i) { return saved_[i].defined() ? g.get(saved_[i]) : Tensor(); };
     const auto up = [&](std::size_t i) { return g.has(i) ? dense(g.grad(i)) : Tensor(); };
     RnnInputs d;
     if (GradMode::is_enabled()) {
-      const RnnInputs in{saved(gates_), saved(hx_), saved(cx_), saved(w_hh_), saved(b_hh_), saved(w_hr_)};
+      const RnnInputs in{saved(kInput), saved(kHx),  saved(kCx),  saved(kWih),
+                         saved(kWhh),   saved(kBih), saved(kBhh), saved(kWhr)};
       d = composed_rnn_gradient(in, {up(0), up(1), up(2)}, batch_sizes, static_cast<RnnMode>(mode), reverse);
     } else {
-      std::tie(d.gates, d.hx, d.cx, d.w_hh, d.b_hh, d.w_hr) =
-          _rnn_sequence_backward(up(0), up(1), up(2), g.get(work_), saved(w_hh_), saved(w_hr_), batch_sizes, mode,
-                                 reverse, cx_.defined() | b_hh_.defined() << 1);
+      std::int64_t wanted = 0;
+      for (std::size_t i = 0; i < kRnnInputs; ++i) wanted |= std::int64_t(saved_[i].defined() && g.needs(i)) << i;
+      std::tie(d.input, d.hx, d.cx, d.w_ih, d.w_hh, d.b_ih, d.b_hh, d.w_hr) =
+          _rnn_sequence_backward(up(0), up(1), up(2), g.get(work_), saved(kInput), saved(kWih), saved(kWhh),
+                                 saved(kWhr), batch_sizes, mode, reverse, wanted);
     }
-    const Tensor* all[] = {&d.gates, &d.hx, &d.cx, &d.w_hh, &d.b_hh, &d.w_hr};
-    for (std::size_t i = 0; i < std::size(all); ++i)
+    const Tensor* all[] = {&d.input, &d.hx, &d.cx, &d.w_ih, &d.w_hh, &d.b_ih, &d.b_hh, &d.w_hr};
+    for (std::size_t i = 0; i < kRnnInputs; ++i)
       if (g.needs(i)) g.set(i, *all[i]);
   }
 };
@@ -113,11 +145,6 @@ namespace {
 struct LayerWeights {
   Tensor w_ih, w_hh, b_ih, b_hh, w_hr;
 };
-
-const char* name_of(RnnMode m) {
-  constexpr const char* names[] = {"rnn_tanh", "rnn_relu", "lstm", "gru"};
-  return names[static_cast<int>(m)];
-}
 
 /// Everything a call of a whole stack of layers needs.
 struct Stack {
@@ -178,11 +205,7 @@ struct Stack {
 
   std::tuple<Tensor, Tensor, Tensor> one(const Tensor& input, const Tensor& h, const Tensor& c, const LayerWeights& w,
                                          IntArrayRef batch_sizes, bool reverse) const {
-    // GRU's second bias is multiplied by a gate; elsewhere both are added to the same sums.
-    const bool apart = mode == RnnMode::Gru;
-    const Tensor bias = w.b_ih.defined() && !apart ? add(w.b_ih, w.b_hh) : w.b_ih;
-    const Tensor gates = linear(input, w.w_ih, bias);
-    auto [out, hy, cy, work] = _rnn_sequence(gates, h, c, w.w_hh, apart ? w.b_hh : Tensor(), w.w_hr, batch_sizes,
+    auto [out, hy, cy, work] = _rnn_sequence(input, h, c, w.w_ih, w.w_hh, w.b_ih, w.b_hh, w.w_hr, batch_sizes,
                                              static_cast<std::int64_t>(mode), reverse);
     return {out, hy, cy};
   }

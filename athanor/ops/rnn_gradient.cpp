@@ -33,10 +33,13 @@ struct Step {
   Tensor h_before, c_before, unprojected, h, c;
   std::vector<Tensor> gates;  ///< activated; GRU's fourth is w_hn h + b_hn
 
-  void forward(const RnnInputs& in, RnnMode mode) {
+  /// all_given: w_ih x + b_ih of all steps.
+  void forward(const RnnInputs& in, const Tensor& all_given, RnnMode mode) {
     const std::int64_t hidden = in.w_hh.size(0) / rnn_gates(mode);
-    const Tensor given = rows(in.gates, first, count), product = mm(h_before, t(in.w_hh));
-    if (mode == RnnMode::Gru) return forward_gru(given, in.b_hh.defined() ? add(product, in.b_hh) : product, hidden);
+    const Tensor given = rows(all_given, first, count);
+    Tensor product = mm(h_before, t(in.w_hh));
+    if (in.b_hh.defined()) product = add(product, in.b_hh);
+    if (mode == RnnMode::Gru) return forward_gru(given, product, hidden);
     const Tensor sums = add(given, product);
     if (mode == RnnMode::Lstm) {
       for (std::int64_t g = 0; g < 4; ++g) {
@@ -95,11 +98,12 @@ std::vector<Step> run_forward(const RnnInputs& in, IntArrayRef batch_sizes, RnnM
     first += n;
   }
   if (reverse) std::reverse(steps.begin(), steps.end());
+  const Tensor given = linear(in.input, in.w_ih, in.b_ih);
   Tensor h = in.hx, c = in.cx;
   for (Step& s : steps) {
     s.h_before = rows(h, 0, s.count);
     if (mode == RnnMode::Lstm) s.c_before = rows(c, 0, s.count);
-    s.forward(in, mode);
+    s.forward(in, given, mode);
     h = with_rows(h, s.h);
     if (mode == RnnMode::Lstm) c = with_rows(c, s.c);
   }
@@ -130,7 +134,10 @@ RnnInputs composed_rnn_gradient(const RnnInputs& in, const std::array<Tensor, 3>
     if (dc.defined()) d.cx = with_rows(d.cx, dc);
   }
   if (!reverse) std::reverse(gates.begin(), gates.end());
-  d.gates = together(gates, 0);
+  const Tensor given = together(gates, 0);
+  d.input = mm(given, in.w_ih);
+  d.w_ih = mm(t(given), in.input);
+  if (in.b_ih.defined()) d.b_ih = sum(given, IntArrayRef{0}, false, std::nullopt);
   return d;
 }
 

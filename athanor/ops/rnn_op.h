@@ -8,7 +8,7 @@ namespace athanor::ops {
 
 /// Inputs of _rnn_sequence, as kernels/rnn.h describes them.
 struct RnnInputs {
-  Tensor gates, hx, cx, w_hh, b_hh, w_hr;
+  Tensor input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr;
 };
 
 /// Gradients of the inputs, each undefined or of its input's shape; `up` are those of output, hy and cy (each may be

@@ -6,7 +6,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-#include "athanor/device/cpu/rnn-inl.h"
+#include "athanor/device/cpu/rnn_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {

@@ -252,21 +252,24 @@ HWY_INLINE V vec_exp_nonpositive(D d, V x) {
     return exp_float64<true>(d, x);
 }
 
+/// e^x for float32 -88 <= x <= 88 or NaN, without a scaling instruction; 0 at the lower end.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_of_normal(D d, V x) {
+  // x = n ln 2 + r; the low bits of `shifted` are n + 127, the exponent field of 2^n, or for n = -127 that of 0.
+  const V magic = hn::Set(d, 0x1.8p+23F + 127);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504F), magic);
+  const V n = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375F), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4F), r);
+  const hn::RebindToSigned<D> di;
+  return hn::Mul(exp_of_rest(d, r), hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+}
+
 /// e^x for x <= 0 where what is subnormal may become 0: faster still without a scaling instruction.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_exp_flushing(D d, V x) {
 #if HWY_TARGET != HWY_AVX3
-  if constexpr (is_float32_v<D>) {
-    // x = n ln 2 + r; the low bits of `shifted` are n + 127, the exponent field of 2^n, or for n = -127 that of 0.
-    x = hn::Max(hn::Set(d, -88.0F), x);
-    const V magic = hn::Set(d, 0x1.8p+23F + 127);
-    const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504F), magic);
-    const V n = hn::Sub(shifted, magic);
-    V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375F), x);
-    r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4F), r);
-    const hn::RebindToSigned<D> di;
-    return hn::Mul(exp_of_rest(d, r), hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
-  }
+  if constexpr (is_float32_v<D>) return exp_of_normal(d, hn::Max(hn::Set(d, -88.0F), x));
 #endif
   return vec_exp_nonpositive(d, x);
 }
@@ -305,7 +308,7 @@ HWY_INLINE V vec_tanh(D d, V x) {
     const V a = hn::Abs(x), t = hn::Mul(x, x), one = hn::Set(d, 1.0F);
     constexpr float kSmall[] = {-0.333332777F, 0.133313313F, -0.0537300073F, 0.0206061769F, -0.00566697726F};
     const V small = hn::MulAdd(hn::Mul(x, t), polynomial(d, t, kSmall), x);
-    const V e = vec_exp_nonpositive(d, hn::Mul(a, hn::Set(d, -2.0F)));
+    const V e = vec_exp_flushing(d, hn::Mul(a, hn::Set(d, -2.0F)));
     const V large = hn::Div(hn::Sub(one, e), hn::Add(one, e));
     return with_sign(d, hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625F)), small, large), x);
 #endif
