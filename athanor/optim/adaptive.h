@@ -6,15 +6,18 @@
 
 namespace athanor::optim {
 
-/// Declares the class of an algorithm whose options are named after it.
-#define ATHANOR_OPTIMIZER(Name)                                                 \
-  extern template class OptionsOf<Name##Options>;                               \
-  class Name : public Optimizer {                                               \
-   public:                                                                      \
-    Name(std::vector<OptimizerParamGroup> groups, Name##Options defaults = {}); \
-    Name(std::vector<Tensor> params, Name##Options defaults = {})               \
-        : Name(detail::one_group(std::move(params)), std::move(defaults)) {}    \
-    Tensor step(LossClosure closure = nullptr) override;                        \
+/// Declares the class of an algorithm whose options are named after it, and what it keeps of each parameter.
+#define ATHANOR_OPTIMIZER(Name, State)                                                                     \
+  extern template class OptionsOf<Name##Options>;                                                          \
+  class Name : public Optimizer {                                                                          \
+   public:                                                                                                 \
+    Name(std::vector<OptimizerParamGroup> groups, Name##Options defaults = {});                            \
+    Name(std::vector<Tensor> params, Name##Options defaults = {})                                          \
+        : Name(detail::one_group(std::move(params)), std::move(defaults)) {}                               \
+    Tensor step(LossClosure closure = nullptr) override;                                                   \
+                                                                                                           \
+   protected:                                                                                              \
+    std::unique_ptr<OptimizerParamState> make_state() const override { return std::make_unique<State>(); } \
   }
 
 /// A pair of numbers, kept as two options.
@@ -45,7 +48,7 @@ class AdagradOptions : public OptionsOf<AdagradOptions> {
   ATHANOR_OPTIM_ARG(double, eps, 1e-10);
   ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
-ATHANOR_OPTIMIZER(Adagrad);
+ATHANOR_OPTIMIZER(Adagrad, AdagradParamState);
 
 class RMSpropOptions : public OptionsOf<RMSpropOptions> {
  public:
@@ -63,7 +66,7 @@ class RMSpropOptions : public OptionsOf<RMSpropOptions> {
   ATHANOR_OPTIM_ARG(bool, centered, false);
   ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
-ATHANOR_OPTIMIZER(RMSprop);
+ATHANOR_OPTIMIZER(RMSprop, RMSpropParamState);
 
 class AdamaxOptions : public OptionsOf<AdamaxOptions> {
  public:
@@ -79,7 +82,7 @@ class AdamaxOptions : public OptionsOf<AdamaxOptions> {
   ATHANOR_OPTIM_ARG(double, weight_decay, 0);
   ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
-ATHANOR_OPTIMIZER(Adamax);
+ATHANOR_OPTIMIZER(Adamax, OptimizerParamState);
 
 class NAdamOptions : public OptionsOf<NAdamOptions> {
  public:
@@ -98,7 +101,7 @@ class NAdamOptions : public OptionsOf<NAdamOptions> {
   ATHANOR_OPTIM_ARG(bool, decoupled_weight_decay, false);
   ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
-ATHANOR_OPTIMIZER(NAdam);
+ATHANOR_OPTIMIZER(NAdam, OptimizerParamState);
 
 class RAdamOptions : public OptionsOf<RAdamOptions> {
  public:
@@ -115,7 +118,7 @@ class RAdamOptions : public OptionsOf<RAdamOptions> {
   ATHANOR_OPTIM_ARG(bool, decoupled_weight_decay, false);
   ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
-ATHANOR_OPTIMIZER(RAdam);
+ATHANOR_OPTIMIZER(RAdam, OptimizerParamState);
 
 /// Averaging starts at step t0; the average is in the state, "ax".
 class ASGDOptions : public OptionsOf<ASGDOptions> {
@@ -133,7 +136,7 @@ class ASGDOptions : public OptionsOf<ASGDOptions> {
   ATHANOR_OPTIM_ARG(double, weight_decay, 0);
   ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
-ATHANOR_OPTIMIZER(ASGD);
+ATHANOR_OPTIMIZER(ASGD, OptimizerParamState);
 
 /// For whole-batch gradients: only their signs count.
 class RpropOptions : public OptionsOf<RpropOptions> {
@@ -149,6 +152,6 @@ class RpropOptions : public OptionsOf<RpropOptions> {
   ATHANOR_OPTIM_ARG(double, lr, 1e-2);
   ATHANOR_OPTIM_ARG(bool, maximize, false);
 };
-ATHANOR_OPTIMIZER(Rprop);
+ATHANOR_OPTIMIZER(Rprop, OptimizerParamState);
 
 }  // namespace athanor::optim

@@ -36,11 +36,24 @@ Tensor SGD::step(LossClosure closure) {
   return loss;
 }
 
+std::unique_ptr<OptimizerParamState> SGD::make_state() const { return std::make_unique<SGDParamState>(); }
+
 Adam::Adam(std::vector<OptimizerParamGroup> groups, AdamOptions defaults)
-    : Optimizer(std::move(groups), std::make_unique<AdamOptions>(defaults)) {
-  detail::check_options(defaults.lr(), defaults.eps(), defaults.weight_decay());
-  detail::check_betas(std::get<0>(defaults.betas()), std::get<1>(defaults.betas()));
+    : Adam(std::move(groups), std::make_unique<AdamOptions>(defaults), false) {}
+
+Adam::Adam(std::vector<OptimizerParamGroup> groups, std::unique_ptr<AdamOptions> defaults, bool decoupled)
+    : Optimizer(std::move(groups), std::move(defaults)), decoupled_(decoupled) {
+  const auto& o = static_cast<const AdamOptions&>(*defaults_);
+  detail::check_options(o.lr(), o.eps(), o.weight_decay());
+  detail::check_betas(std::get<0>(o.betas()), std::get<1>(o.betas()));
 }
+
+std::unique_ptr<OptimizerParamState> Adam::make_state() const { return std::make_unique<AdamParamState>(); }
+
+AdamW::AdamW(std::vector<OptimizerParamGroup> groups, AdamWOptions defaults)
+    : Adam(std::move(groups), std::make_unique<AdamWOptions>(defaults), true) {}
+
+std::unique_ptr<OptimizerParamState> AdamW::make_state() const { return std::make_unique<AdamWParamState>(); }
 
 Tensor Adam::step(LossClosure closure) {
   Tensor loss = run_closure(closure);

@@ -12,6 +12,7 @@ template <class Derived>
 class OptionsOf : public OptimizerOptions {
  public:
   std::unique_ptr<OptimizerOptions> clone() const override;
+  std::unique_ptr<OptimizerOptions> initial() const override;
   double get_lr() const override { return static_cast<const Derived&>(*this).lr(); }
   void set_lr(double lr) override { static_cast<Derived&>(*this).lr(lr); }
   std::map<std::string, double> values() const override;
@@ -23,6 +24,11 @@ class OptionsOf : public OptimizerOptions {
 template <class Derived>
 std::unique_ptr<OptimizerOptions> OptionsOf<Derived>::clone() const {
   return std::make_unique<Derived>(static_cast<const Derived&>(*this));
+}
+
+template <class Derived>
+std::unique_ptr<OptimizerOptions> OptionsOf<Derived>::initial() const {
+  return std::make_unique<Derived>();
 }
 
 template <class Derived>
@@ -63,6 +69,9 @@ class SGD : public Optimizer {
   SGD(std::vector<OptimizerParamGroup> groups, SGDOptions defaults = {});
   SGD(std::vector<Tensor> params, SGDOptions defaults = {}) : SGD(detail::one_group(std::move(params)), defaults) {}
   Tensor step(LossClosure closure = nullptr) override;
+
+ protected:
+  std::unique_ptr<OptimizerParamState> make_state() const override;
 };
 
 class AdamOptions : public OptionsOf<AdamOptions> {
@@ -96,6 +105,11 @@ class Adam : public Optimizer {
   Tensor step(LossClosure closure = nullptr) override;
 
  protected:
+  /// Of a class that derives its options from Adam's; decoupled: weights decay by themselves, not by their gradients.
+  Adam(std::vector<OptimizerParamGroup> groups, std::unique_ptr<AdamOptions> defaults, bool decoupled);
+  std::unique_ptr<OptimizerParamState> make_state() const override;
+
+ private:
   bool decoupled_ = false;
 };
 
@@ -104,6 +118,7 @@ class AdamWOptions : public AdamOptions {
  public:
   AdamWOptions(double lr = 1e-3) : AdamOptions(lr) { weight_decay(1e-2); }
   std::unique_ptr<OptimizerOptions> clone() const override { return std::make_unique<AdamWOptions>(*this); }
+  std::unique_ptr<OptimizerOptions> initial() const override { return std::make_unique<AdamWOptions>(); }
   // The setters again, so that a chain of them stays AdamWOptions.
 #define ATHANOR_ADAMW_ARG(type, name) \
   using AdamOptions::name;            \
@@ -126,11 +141,12 @@ class AdamWOptions : public AdamOptions {
 
 class AdamW : public Adam {
  public:
-  AdamW(std::vector<OptimizerParamGroup> groups, AdamWOptions defaults = {}) : Adam(std::move(groups), defaults) {
-    decoupled_ = true;
-  }
+  AdamW(std::vector<OptimizerParamGroup> groups, AdamWOptions defaults = {});
   AdamW(std::vector<Tensor> params, AdamWOptions defaults = {})
       : AdamW(detail::one_group(std::move(params)), defaults) {}
+
+ protected:
+  std::unique_ptr<OptimizerParamState> make_state() const override;
 };
 
 class AdadeltaOptions : public OptionsOf<AdadeltaOptions> {

@@ -178,6 +178,8 @@ Tensor quasi_newton(History& history, const Tensor& gradient, double scale) {
 
 std::unique_ptr<OptimizerOptions> LBFGSOptions::clone() const { return std::make_unique<LBFGSOptions>(*this); }
 
+std::unique_ptr<OptimizerOptions> LBFGSOptions::initial() const { return std::make_unique<LBFGSOptions>(); }
+
 std::map<std::string, double> LBFGSOptions::values() const {
   return {{"lr", lr_},
           {"max_iter", static_cast<double>(max_iter_)},
@@ -207,13 +209,15 @@ void LBFGSOptions::set_values(const std::map<std::string, double>& values) {
 
 LBFGS::LBFGS(std::vector<OptimizerParamGroup> groups, LBFGSOptions defaults)
     : Optimizer(std::move(groups), std::make_unique<LBFGSOptions>(defaults)) {
-  ATHANOR_CHECK_VALUE(groups_.size() == 1, "LBFGS doesn't support per-parameter options (parameter groups); got ",
-                      groups_.size(), " groups");
+  ATHANOR_CHECK_VALUE(param_groups_.size() == 1, "LBFGS doesn't support per-parameter options (parameter groups); got ",
+                      param_groups_.size(), " groups");
   ATHANOR_CHECK_VALUE(defaults.lr() >= 0, "Invalid learning rate: ", defaults.lr());
   ATHANOR_CHECK_VALUE(!defaults.line_search_fn() || *defaults.line_search_fn() == "strong_wolfe",
                       "LBFGS: only 'strong_wolfe' is supported as line_search_fn, got '",
                       defaults.line_search_fn().value_or(""), "'");
 }
+
+std::unique_ptr<OptimizerParamState> LBFGS::make_state() const { return std::make_unique<LBFGSParamState>(); }
 
 bool LBFGS::state_fits(const Tensor& state, const Tensor&) const {
   std::int64_t total = 0;
@@ -229,12 +233,12 @@ Tensor LBFGS::flat_gradient() const {
     parts.push_back(g.detach().reshape({-1}).to(TensorOptions(first.device()).dtype(first.dtype())));
   }
   Tensor flat = cat(parts);
-  return static_cast<const LBFGSOptions&>(groups_[0].options()).maximize() ? flat.neg() : flat;
+  return static_cast<const LBFGSOptions&>(param_groups_[0].options()).maximize() ? flat.neg() : flat;
 }
 
 void LBFGS::move(double length, const Tensor& direction) {
   std::int64_t start = 0;
-  for (Tensor& p : groups_[0].params()) {
+  for (Tensor& p : param_groups_[0].params()) {
     const Tensor part = direction.slice(0, start, start + p.numel()).view(p.sizes());
     p.add_(part.to(TensorOptions(p.device()).dtype(p.dtype())), length);
     start += p.numel();
@@ -243,20 +247,20 @@ void LBFGS::move(double length, const Tensor& direction) {
 
 double LBFGS::evaluate(const LossClosure& closure) {
   const double loss = run_closure(closure).item<double>();
-  return static_cast<const LBFGSOptions&>(groups_[0].options()).maximize() ? -loss : loss;
+  return static_cast<const LBFGSOptions&>(param_groups_[0].options()).maximize() ? -loss : loss;
 }
 
 Tensor LBFGS::step(LossClosure closure) {
   ATHANOR_CHECK_VALUE(closure != nullptr, "LBFGS: step() needs a closure that computes the loss again");
-  ATHANOR_CHECK_VALUE(groups_.size() == 1, "LBFGS doesn't support per-parameter options (parameter groups)");
+  ATHANOR_CHECK_VALUE(param_groups_.size() == 1, "LBFGS doesn't support per-parameter options (parameter groups)");
   const NoGradGuard off;
-  const auto& o = static_cast<const LBFGSOptions&>(groups_[0].options());
+  const auto& o = static_cast<const LBFGSOptions&>(param_groups_[0].options());
   const std::int64_t max_eval = o.max_eval().value_or(o.max_iter() * 5 / 4);
   const Tensor first_loss = run_closure(closure);
   if (params().empty()) return first_loss;
   double loss = first_loss.item<double>() * (o.maximize() ? -1 : 1);
   std::int64_t evaluations = 1;
-  ParamState& state = state_[params()[0].impl()];
+  ParamState& state = state_of(params()[0]);
   auto& numbers = state.numbers;
   ++numbers["func_evals"];
   Tensor gradient = flat_gradient();
@@ -294,7 +298,7 @@ Tensor LBFGS::step(LossClosure closure) {
             move(t, direction);
             Point here{t, evaluate(closure), flat_gradient(), 0};
             here.slope = product(here.gradient, direction);
-            for (std::size_t k = 0; k < start.size(); ++k) groups_[0].params()[k].copy_(start[k]);
+            for (std::size_t k = 0; k < start.size(); ++k) param_groups_[0].params()[k].copy_(start[k]);
             return here;
           },
           Point{0, loss, gradient, slope}, largest(direction), o.tolerance_change(), max_eval - evaluations);

@@ -23,6 +23,7 @@ class LBFGSOptions : public OptimizerOptions {
 
  public:
   std::unique_ptr<OptimizerOptions> clone() const override;
+  std::unique_ptr<OptimizerOptions> initial() const override;
   double get_lr() const override { return lr_; }
   void set_lr(double lr) override { lr_ = lr; }
   std::map<std::string, double> values() const override;
@@ -42,10 +43,11 @@ class LBFGS : public Optimizer {
   Tensor step(LossClosure closure) override;
 
  protected:
+  std::unique_ptr<OptimizerParamState> make_state() const override;
   bool state_fits(const Tensor& state, const Tensor& p) const override;
 
  private:
-  const std::vector<Tensor>& params() const { return groups_[0].params(); }
+  const std::vector<Tensor>& params() const { return param_groups_[0].params(); }
   Tensor flat_gradient() const;
   void move(double length, const Tensor& direction);
   double evaluate(const LossClosure& closure);

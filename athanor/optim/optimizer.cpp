@@ -1,5 +1,7 @@
 #include "athanor/optim/optimizer.h"
 
+#include <typeinfo>
+
 namespace athanor::optim {
 
 Optimizer::Optimizer(std::vector<OptimizerParamGroup> groups, std::unique_ptr<OptimizerOptions> defaults)
@@ -8,21 +10,42 @@ Optimizer::Optimizer(std::vector<OptimizerParamGroup> groups, std::unique_ptr<Op
   for (auto& g : groups) add_param_group(std::move(g));
 }
 
+Optimizer::Optimizer(std::vector<Tensor> params, std::unique_ptr<OptimizerOptions> defaults)
+    : Optimizer(detail::one_group(std::move(params)), std::move(defaults)) {}
+
+namespace {
+
+/// Values of `given` as they were set; those that were not, from `defaults`.
+void inherit(OptimizerOptions& given, const OptimizerOptions& defaults) {
+  const auto initial = given.initial();
+  if (!initial || typeid(given) != typeid(defaults)) return;
+  auto values = given.values();
+  const auto untouched = initial->values(), inherited = defaults.values();
+  for (auto& [name, value] : values)
+    if (value == untouched.at(name)) value = inherited.at(name);
+  given.set_values(values);
+}
+
+}  // namespace
+
 void Optimizer::add_param_group(OptimizerParamGroup group) {
-  ATHANOR_CHECK_VALUE(!group.params().empty() || !groups_.empty(), "optimizer got an empty parameter list");
+  ATHANOR_CHECK_VALUE(!group.params().empty() || !param_groups_.empty(), "optimizer got an empty parameter list");
   for (const Tensor& p : group.params()) {
     ATHANOR_CHECK_VALUE(p.defined() && p.is_leaf(), "can't optimize a non-leaf Tensor");
     ATHANOR_CHECK_VALUE(p.is_floating_point(), "optimizer: expected floating parameters, got ", p);
-    for (const auto& other : groups_)
+    for (const auto& other : param_groups_)
       for (const Tensor& q : other.params())
         ATHANOR_CHECK_VALUE(!p.is_same(q), "some parameters appear in more than one parameter group");
   }
-  if (!group.has_options()) group.set_options(defaults_->clone());
-  groups_.push_back(std::move(group));
+  if (!group.has_options())
+    group.set_options(defaults_->clone());
+  else
+    inherit(group.options(), *defaults_);
+  param_groups_.push_back(std::move(group));
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
-  for (auto& group : groups_)
+  for (auto& group : param_groups_)
     for (Tensor& p : group.params()) {
       Tensor& g = p.mutable_grad();
       if (!g.defined()) continue;
@@ -37,21 +60,21 @@ void Optimizer::zero_grad(bool set_to_none) {
 
 std::vector<Tensor> Optimizer::parameters() const {
   std::vector<Tensor> all;
-  for (const auto& group : groups_) all.insert(all.end(), group.params().begin(), group.params().end());
+  for (const auto& group : param_groups_) all.insert(all.end(), group.params().begin(), group.params().end());
   return all;
 }
 
 void Optimizer::add_parameters(const std::vector<Tensor>& parameters) {
-  if (groups_.empty()) return add_param_group(OptimizerParamGroup(parameters));
+  if (param_groups_.empty()) return add_param_group(OptimizerParamGroup(parameters));
   add_param_group(OptimizerParamGroup(parameters));  // checks them
-  groups_.pop_back();
-  auto& first = groups_.front().params();
+  param_groups_.pop_back();
+  auto& first = param_groups_.front().params();
   first.insert(first.end(), parameters.begin(), parameters.end());
 }
 
 std::size_t Optimizer::size() const {
   std::size_t n = 0;
-  for (const auto& g : groups_) n += g.params().size();
+  for (const auto& g : param_groups_) n += g.params().size();
   return n;
 }
 
@@ -61,45 +84,55 @@ Tensor Optimizer::run_closure(const LossClosure& closure) {
   return closure();
 }
 
+std::unique_ptr<OptimizerParamState> Optimizer::make_state() const { return std::make_unique<OptimizerParamState>(); }
+
+OptimizerParamState& Optimizer::state_of(const Tensor& p) {
+  auto& state = state_[p.impl()];
+  if (!state) state = make_state();
+  return *state;
+}
+
 bool Optimizer::state_fits(const Tensor& state, const Tensor& p) const {
   return state.dim() == 0 || state.sizes() == p.sizes();
 }
 
 OptimizerStateDict Optimizer::state_dict() const {
   OptimizerStateDict dict;
-  for (const auto& group : groups_) {
+  for (const auto& group : param_groups_) {
     dict.groups.push_back(group.options().values());
     if (group.initial_lr()) dict.groups.back()["initial_lr"] = *group.initial_lr();
     for (const Tensor& p : group.params()) {
       const auto it = state_.find(p.impl());
-      dict.state.push_back(it == state_.end() ? ParamState{} : it->second);
+      dict.state.push_back(it == state_.end() ? ParamState{} : static_cast<const ParamState&>(*it->second));
+      std::erase_if(dict.state.back().tensors, [](const auto& entry) { return !entry.second.defined(); });
     }
   }
   return dict;
 }
 
 void Optimizer::load_state_dict(const OptimizerStateDict& dict) {
-  ATHANOR_CHECK_VALUE(dict.groups.size() == groups_.size(), "loaded state dict has ", dict.groups.size(),
-                      " parameter groups, the optimizer has ", groups_.size());
+  ATHANOR_CHECK_VALUE(dict.groups.size() == param_groups_.size(), "loaded state dict has ", dict.groups.size(),
+                      " parameter groups, the optimizer has ", param_groups_.size());
   ATHANOR_CHECK_VALUE(dict.state.size() == size(), "loaded state dict has state for ", dict.state.size(),
                       " parameters, the optimizer has ", size());
   std::size_t i = 0;
-  for (const auto& group : groups_)
+  for (const auto& group : param_groups_)
     for (const Tensor& p : group.params())
       for (const auto& [name, t] : dict.state[i++].tensors)
         ATHANOR_CHECK_VALUE(!t.defined() || state_fits(t, p), "loaded state '", name, "' of parameter ", i - 1,
                             " has shape ", t.sizes(), ", expected ", p.sizes());
   const NoGradGuard off;
   i = 0;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    groups_[g].options().set_values(dict.groups[g]);
+  for (std::size_t g = 0; g < param_groups_.size(); ++g) {
+    param_groups_[g].options().set_values(dict.groups[g]);
     const auto initial = dict.groups[g].find("initial_lr");
-    if (initial != dict.groups[g].end()) groups_[g].set_initial_lr(initial->second);
-    for (Tensor& p : groups_[g].params()) {
+    if (initial != dict.groups[g].end()) param_groups_[g].set_initial_lr(initial->second);
+    for (Tensor& p : param_groups_[g].params()) {
       ParamState copy = dict.state[i++];
       for (auto& [name, t] : copy.tensors)
         if (t.defined()) t = t.to(p.options().dtype(t.dtype()), false, true);
-      state_[p.impl()] = std::move(copy);
+      auto& state = state_of(p);
+      state.tensors = std::move(copy.tensors), state.numbers = std::move(copy.numbers);
     }
   }
 }

@@ -9,12 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "athanor/ops/tensor.h"
-
-namespace athanor::serialize {
-class OutputArchive;
-class InputArchive;
-}  // namespace athanor::serialize
+#include "athanor/optim/param_state.h"
 
 namespace athanor::optim {
 
@@ -28,6 +23,8 @@ class OptimizerOptions {
   /// Name and value of every option, for state_dict; booleans as 0 and 1.
   virtual std::map<std::string, double> values() const = 0;
   virtual void set_values(const std::map<std::string, double>& values) = 0;
+  /// Options of this class with which nothing was done yet; null if that is not known.
+  virtual std::unique_ptr<OptimizerOptions> initial() const { return nullptr; }
 };
 
 /// The same options, with the same values, of the same algorithm.
@@ -70,12 +67,6 @@ class OptimizerParamGroup {
   std::optional<double> initial_lr_;
 };
 
-/// State of one parameter: named tensors and numbers ("step").
-struct ParamState {
-  std::map<std::string, Tensor> tensors;
-  std::map<std::string, double> numbers;
-};
-
 /// Everything needed to continue: options per group, state per parameter in order of the groups.
 struct OptimizerStateDict {
   std::vector<std::map<std::string, double>> groups;
@@ -87,12 +78,16 @@ class Optimizer {
   using LossClosure = std::function<Tensor()>;
 
   Optimizer(std::vector<OptimizerParamGroup> groups, std::unique_ptr<OptimizerOptions> defaults);
+  Optimizer(std::vector<Tensor> params, std::unique_ptr<OptimizerOptions> defaults);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
+  Optimizer(Optimizer&&) = default;
+  Optimizer& operator=(Optimizer&&) = default;
 
-  /// Adds a group; missing options are the defaults. Throws ValueError for a non-leaf parameter or one that is in
-  /// another group already.
+  /// Adds a group. Missing options are the defaults; of options that are there, those with the value that they have in
+  /// an object on which nothing was set are taken from the defaults, as in libtorch. Throws ValueError for a non-leaf
+  /// parameter or one that is in another group already.
   void add_param_group(OptimizerParamGroup group);
   /// One update of every parameter that has a gradient. With a closure, calls it first (with grad mode on) and returns
   /// its loss.
@@ -100,8 +95,8 @@ class Optimizer {
   /// Clears gradients: drops them, or fills them with zeros.
   void zero_grad(bool set_to_none = true);
 
-  std::vector<OptimizerParamGroup>& param_groups() { return groups_; }
-  const std::vector<OptimizerParamGroup>& param_groups() const { return groups_; }
+  std::vector<OptimizerParamGroup>& param_groups() { return param_groups_; }
+  const std::vector<OptimizerParamGroup>& param_groups() const { return param_groups_; }
   OptimizerOptions& defaults() { return *defaults_; }
   const OptimizerOptions& defaults() const { return *defaults_; }
   std::size_t size() const;
@@ -109,37 +104,43 @@ class Optimizer {
   std::vector<Tensor> parameters() const;
   /// Adds to the first group, for which the rules of add_param_group hold.
   void add_parameters(const std::vector<Tensor>& parameters);
-  /// State by parameter.
-  std::unordered_map<TensorImpl*, ParamState>& state() { return state_; }
-  const std::unordered_map<TensorImpl*, ParamState>& state() const { return state_; }
+  /// State by parameter, whose key is its unsafeGetTensorImpl(). Of the library's optimizers that libtorch has, states
+  /// are of the class of that name: static_cast<AdamParamState&>(*adam.state().at(p.unsafeGetTensorImpl())).
+  using States = std::unordered_map<void*, std::unique_ptr<OptimizerParamState>>;
+  States& state() { return state_; }
+  const States& state() const { return state_; }
 
   OptimizerStateDict state_dict() const;
   /// Throws ValueError if groups or shapes do not match; then nothing is changed.
   void load_state_dict(const OptimizerStateDict& dict);
   /// The same into an archive and back; defined in io/archive.cpp.
-  void save(serialize::OutputArchive& archive) const;
-  void load(serialize::InputArchive& archive);
+  virtual void save(serialize::OutputArchive& archive) const;
+  virtual void load(serialize::InputArchive& archive);
 
  protected:
   /// Calls update(param, grad, state, options) for each parameter with a gradient, grad mode off.
   template <class Options, class F>
   void for_each_parameter(F&& update) {
     const NoGradGuard off;
-    for (auto& group : groups_) {
+    for (auto& group : param_groups_) {
       auto& options = static_cast<Options&>(group.options());
       for (Tensor& p : group.params()) {
         if (!p.grad().defined()) continue;
-        update(p, p.grad(), state_[p.impl()], options);
+        update(p, p.grad(), state_of(p), options);
       }
     }
   }
   Tensor run_closure(const LossClosure& closure);
+  /// An empty state of the algorithm's own class.
+  virtual std::unique_ptr<OptimizerParamState> make_state() const;
+  /// The state of a parameter, made if there is none.
+  OptimizerParamState& state_of(const Tensor& p);
   /// Whether a loaded state tensor can be one of parameter `p`.
   virtual bool state_fits(const Tensor& state, const Tensor& p) const;
 
-  std::vector<OptimizerParamGroup> groups_;
+  std::vector<OptimizerParamGroup> param_groups_;
   std::unique_ptr<OptimizerOptions> defaults_;
-  std::unordered_map<TensorImpl*, ParamState> state_;
+  States state_;
 };
 
 namespace detail {
