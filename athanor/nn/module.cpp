@@ -80,12 +80,7 @@ const std::string& Module::name() const noexcept {
   return *name_;
 }
 
-std::string Module::path() const {
-  std::string out;
-  int depth = 0;
-  for (const Module* m = this; m && m->parent_ && depth < 100; m = m->parent_, ++depth) out = join(m->key_, out);
-  return out;
-}
+std::string Module::path() const { return place_ ? place_->path() : ""; }
 
 std::shared_ptr<Module> Module::clone(const std::optional<Device>&) const {
   ATHANOR_THROW(Error, "clone() has not been implemented for ", name(), ". Subclass athanor::nn::Cloneable<", name(),
@@ -468,14 +463,13 @@ Tensor Module::unregister_buffer(const std::string& name) {
 }
 
 void Module::adopt(const std::string& name, Module& child) {
-  child.parent_ = this;
-  child.key_ = name;
+  if (!place_) place_ = IntrusivePtr<Place>(new Place);
+  if (!child.place_) child.place_ = IntrusivePtr<Place>(new Place);
+  child.place_->enter(place_, name);
 }
 
 void Module::abandon(Module& child) {
-  if (child.parent_ != this) return;
-  child.parent_ = nullptr;
-  child.key_.clear();
+  if (child.place_ && child.place_->is_in(place_.get())) child.place_->leave();
 }
 
 void Module::add_child(std::string name, std::shared_ptr<Module> module) {

@@ -12,6 +12,7 @@
 
 #include "athanor/nn/ordered_dict.h"
 #include "athanor/ops/tensor.h"
+#include "athanor/tensor/place.h"
 
 namespace athanor::serialize {
 class OutputArchive;
@@ -65,6 +66,8 @@ class Module : public std::enable_shared_from_this<Module> {
   const std::string& name() const noexcept;
   /// Where it is registered: "net.conv2", empty for a root. For error messages.
   std::string path() const;
+  /// The same for the queues; null for a module that was never registered and has no submodules.
+  Place* place() const noexcept { return place_.get(); }
 
   /// A deep copy, optionally on another device. Defined by Cloneable; throws Error for other modules.
   virtual std::shared_ptr<Module> clone(const std::optional<Device>& device = std::nullopt) const;
@@ -223,8 +226,7 @@ class Module : public std::enable_shared_from_this<Module> {
   std::vector<std::pair<std::uint64_t, ForwardHook>> hooks_;
   std::vector<std::shared_ptr<const Reparametrization>> reparametrizations_;
   mutable std::optional<std::string> name_;
-  const Module* parent_ = nullptr;  ///< the module it was registered in last; cleared when that one goes
-  std::string key_;                 ///< its name there
+  IntrusivePtr<Place> place_;  ///< where it was registered last, until that module goes; made with the first child
   bool is_training_ = true;
 };
 
@@ -237,9 +239,10 @@ bool& values_come_later();
 void add_module_path(Error& error, const Module& module);
 }  // namespace detail
 
-/// Runs a layer's forward so that errors name where the layer is.
+/// Runs a layer's forward so that errors name where the layer is, those of kernels that fail later as well.
 template <class F>
 decltype(auto) in_module(const Module& module, F&& forward) {
+  const athanor::detail::AtPlace here(module.place());
   try {
     return forward();
   } catch (Error& error) {

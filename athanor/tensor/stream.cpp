@@ -146,7 +146,8 @@ void Queue::State::rethrow_pending() {
 std::shared_ptr<const std::string> Queue::State::fail(const Task& task) {
   std::exception_ptr error = std::current_exception();
   std::string text = "an exception that is no std::exception";
-  const std::string where = detail::str("in ", task.op, ", enqueued on ", device);
+  std::string where = detail::str("in ", task.op, ", enqueued on ", device);
+  if (const std::string path = task.place ? task.place->path() : ""; !path.empty()) where += "\nin " + path;
   try {
     throw;
   } catch (Error& e) {

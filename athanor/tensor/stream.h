@@ -11,6 +11,7 @@
 
 #include "athanor/base/intrusive_ptr.h"
 #include "athanor/tensor/device.h"
+#include "athanor/tensor/place.h"
 
 namespace athanor {
 
@@ -48,10 +49,11 @@ class QueuePoint {
 
 /// One kernel call, kept until it runs. `reads` and `writes` are the validity marks of its operands.
 struct Task {
-  explicit Task(const char* op) : op(op) {}
+  explicit Task(const char* op) : op(op), place(detail::current_place) {}
   virtual ~Task() = default;
   virtual void run() = 0;
   const char* op;
+  IntrusivePtr<Place> place;      ///< of the thread that made the task; may be null
   std::vector<QueuePoint> after;  ///< points of other queues to wait for first
   struct Write {
     IntrusivePtr<Validity> mark;
