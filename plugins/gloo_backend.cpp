@@ -51,7 +51,7 @@ class GlooStore final : public ::gloo::rendezvous::Store {
 std::shared_ptr<::gloo::transport::Device> make_device() {
   ::gloo::transport::tcp::attr attributes;
   const auto addresses = reachable_addresses(0);
-  std::string host = addresses.empty() ? "127.0.0.1:0" : addresses[0].text();
+  std::string host = addresses.empty() ? "127.0.0.1:0" : addresses[0].address.text();
   host.resize(host.rfind(':'));
   if (!host.empty() && host[0] == '[') host = host.substr(1, host.size() - 2);
   attributes.hostname = host;

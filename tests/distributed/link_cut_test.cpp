@@ -1,8 +1,5 @@
 // The network between two ranks is cut: neither hears of it, and both must end by their deadline.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sched.h>
-#include <stdlib.h>
 
 #include <atomic>
 #include <thread>
@@ -11,6 +8,7 @@
 #include "athanor/distributed/process_group.h"
 #include "athanor/distributed/store/tcp_store.h"
 #include "athanor/ops/tensor.h"
+#include "tests/distributed/cables.h"
 #include "tests/distributed/processes.h"
 
 namespace athanor::distributed::link_cut_test {
@@ -18,43 +16,6 @@ namespace {
 
 using athanor::detail::str;
 using std::chrono::milliseconds;
-
-bool sh(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
-
-// Two network namespaces joined by a cable.
-class Cable {
- public:
-  Cable() : id_(str(::getpid())) {
-    good_ = sh("ip netns add " + name(0)) && sh("ip netns add " + name(1)) &&
-            sh("ip link add " + end(0) + " netns " + name(0) + " type veth peer name " + end(1) + " netns " + name(1));
-    for (int side = 0; good_ && side < 2; ++side)
-      good_ = sh(inside(side) + "ip addr add " + address(side) + "/24 dev " + end(side)) &&
-              sh(inside(side) + "ip link set " + end(side) + " up") && sh(inside(side) + "ip link set lo up");
-  }
-  ~Cable() {
-    for (int side = 0; side < 2; ++side) sh("ip netns del " + name(side));
-  }
-  Cable(const Cable&) = delete;
-  Cable& operator=(const Cable&) = delete;
-
-  bool good() const { return good_; }
-  static std::string address(int side) { return side == 0 ? "10.253.9.1" : "10.253.9.2"; }
-  void enter(int side) const {
-    const int fd = ::open(("/var/run/netns/" + name(side)).c_str(), O_RDONLY | O_CLOEXEC);
-    ATHANOR_CHECK(fd >= 0 && ::setns(fd, CLONE_NEWNET) == 0, "setns");
-    ::close(fd);
-  }
-  // Packets vanish; nobody is told.
-  bool cut() const { return sh(inside(0) + "ip link set " + end(0) + " down"); }
-
- private:
-  std::string name(int side) const { return "athanor-cut" + id_ + (side == 0 ? "a" : "b"); }
-  std::string end(int side) const { return "ac" + id_ + (side == 0 ? "a" : "b"); }
-  std::string inside(int side) const { return "ip netns exec " + name(side) + " "; }
-
-  std::string id_;
-  bool good_ = false;
-};
 
 constexpr milliseconds kTimeout{1500};
 // A report is asked of the other rank for a second; half of one more for a machine that is busy.
@@ -64,17 +25,18 @@ constexpr milliseconds kReport{10'000};
 constexpr milliseconds kReport{2000};
 #endif
 
-// What both ranks say when the link is cut while they do `act` again and again.
-std::vector<RankEnd> ends_of_a_cut(const std::function<void(ProcessGroup&)>& act) {
-  const Cable cable;
+// What both ranks say when the last cable is cut while they do `act` again and again. Several carry a part each.
+std::vector<RankEnd> ends_of_a_cut(const std::function<void(ProcessGroup&)>& act, int cables = 1) {
+  const Cables cable(cables);
   if (!cable.good()) return {};
   return run_processes(2, [&](int rank) {
     cable.enter(rank);
+    if (cables > 1) ::setenv("ATHANOR_SOCKET_IFNAME", cable.ends(rank).c_str(), 1);
     TCPStoreOptions options;
     options.port = 29'400;  // nobody else is in the namespace
     options.is_server = rank == 0;
     options.timeout = std::chrono::seconds(10);
-    const auto store = std::make_shared<TCPStore>(Cable::address(0), options);
+    const auto store = std::make_shared<TCPStore>(cable.address(0), options);
     ProcessGroupOptions group_options;
     group_options.rank = rank;
     group_options.size = 2;
@@ -86,7 +48,7 @@ std::vector<RankEnd> ends_of_a_cut(const std::function<void(ProcessGroup&)>& act
     auto before = std::chrono::steady_clock::now();
     try {
       while (true) {
-        if (rank == 0 && !done && cut.expired()) done = cable.cut();
+        if (rank == 0 && !done && cut.expired()) done = cable.cut(cables - 1);
         before = std::chrono::steady_clock::now();
         act(group);
       }
@@ -115,9 +77,21 @@ TEST(Faults, CutLinkEndsACollectiveAtTheDeadlineOnBothSides) {
       Tensor x = ones({count});
       group.all_reduce(x);
     });
-    if (ends.empty()) GTEST_SKIP() << "needs root and iproute2 for network namespaces";
+    if (ends.empty()) GTEST_SKIP() << Cables::kNeeds;
     expect_named(ends, "all_reduce", "number ");
   }
+}
+
+// The store and the control connections still work then.
+TEST(Faults, CutLinkOfSeveralEndsACollectiveAtTheDeadlineOnBothSides) {
+  const auto ends = ends_of_a_cut(
+      [&](ProcessGroup& group) {
+        Tensor x = ones({3'000'000});
+        group.all_reduce(x);
+      },
+      2);
+  if (ends.empty()) GTEST_SKIP() << Cables::kNeeds;
+  expect_named(ends, "all_reduce", "number ");
 }
 
 TEST(Faults, CutLinkEndsMessagesAtTheDeadlineOnBothSides) {
@@ -127,7 +101,7 @@ TEST(Faults, CutLinkEndsMessagesAtTheDeadlineOnBothSides) {
     group.recv(y, 1 - group.rank(), 7);
     sent->wait();
   });
-  if (ends.empty()) GTEST_SKIP() << "needs root and iproute2 for network namespaces";
+  if (ends.empty()) GTEST_SKIP() << Cables::kNeeds;
   expect_named(ends, "recv", "tag 7");
 }
 
@@ -135,8 +109,8 @@ TEST(Faults, CutLinkEndsMessagesAtTheDeadlineOnBothSides) {
 TEST(Faults, CutLinkEndsSetUpAndTearDownAtTheDeadlineOnBothSides) {
   for (const int moment : {0, 11, 47}) {
     SCOPED_TRACE(str("cut after ", moment, " ms"));
-    const Cable cable;
-    if (!cable.good()) GTEST_SKIP() << "needs root and iproute2 for network namespaces";
+    const Cables cable;
+    if (!cable.good()) GTEST_SKIP() << Cables::kNeeds;
     const auto ends = run_processes(
         2,
         [&](int rank) {
@@ -154,7 +128,7 @@ TEST(Faults, CutLinkEndsSetUpAndTearDownAtTheDeadlineOnBothSides) {
             options.port = 29'400;
             options.is_server = rank == 0;
             options.timeout = kTimeout;
-            const auto store = std::make_shared<TCPStore>(Cable::address(0), options);
+            const auto store = std::make_shared<TCPStore>(cable.address(0), options);
             for (int i = 0;; ++i) {
               before = std::chrono::steady_clock::now();
               ProcessGroupOptions group_options;
@@ -182,8 +156,7 @@ TEST(Faults, CutLinkEndsSetUpAndTearDownAtTheDeadlineOnBothSides) {
       EXPECT_TRUE(WIFEXITED(end.status) && !end.good()) << end.status << ": " << end.error;
       EXPECT_EQ(end.error.find(" ms to end with"), std::string::npos) << end.error;
       // Whom it waited for, or the store it asked.
-      EXPECT_TRUE(end.error.find("rank ") != std::string::npos ||
-                  end.error.find(Cable::address(0)) != std::string::npos)
+      EXPECT_TRUE(end.error.find("rank ") != std::string::npos || end.error.find(cable.address(0)) != std::string::npos)
           << end.error;
     }
   }

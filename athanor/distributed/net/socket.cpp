@@ -81,8 +81,17 @@ namespace {
 
 constexpr std::chrono::milliseconds kStagger{250};
 
+// The port is chosen when the other end is known: one may serve for several of those.
+bool leave_from(int fd, Address from) {
+  const int on = 1;
+  static_cast<void>(::setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on));
+  if (from.family() == AF_INET) reinterpret_cast<sockaddr_in&>(from.storage).sin_port = 0;
+  if (from.family() == AF_INET6) reinterpret_cast<sockaddr_in6&>(from.storage).sin6_port = 0;
+  return ::bind(fd, reinterpret_cast<const sockaddr*>(&from.storage), from.length) == 0;
+}
+
 // Begins to connect; an errno value in `error` when that fails at once.
-Descriptor start_connect(const Address& to, int& error) {
+Descriptor start_connect(const Address& to, int& error, const Address* from = nullptr) {
   Descriptor fd(::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   error = 0;
   if (!fd) {
@@ -90,7 +99,8 @@ Descriptor start_connect(const Address& to, int& error) {
     return fd;
   }
   fd.keep_from_children();
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to.storage), to.length) != 0 && errno != EINPROGRESS) {
+  if ((from != nullptr && !leave_from(fd.get(), *from)) ||
+      (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to.storage), to.length) != 0 && errno != EINPROGRESS)) {
     error = errno;
     return Descriptor();
   }
@@ -205,6 +215,39 @@ Socket Socket::connect(const std::vector<Address>& to, Deadline deadline) {
   Socket socket(std::move(fd));
   tune_tcp(socket.fd());
   return socket;
+}
+
+std::vector<Socket> Socket::connect_each(const std::vector<Route>& routes, Deadline deadline,
+                                         std::vector<std::string>& failures) {
+  std::vector<Socket> sockets(routes.size());
+  std::vector<Descriptor> running(routes.size());
+  failures.assign(routes.size(), "");
+  for (std::size_t i = 0; i < routes.size(); ++i) {
+    int error = 0;
+    running[i] = start_connect(routes[i].to, error, &routes[i].from);
+    check_descriptors_left(error, "connecting to " + routes[i].to.text());
+    if (!running[i]) failures[i] = error_text(error);
+  }
+  while (true) {
+    std::vector<pollfd> polls;
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      if (!running[i]) continue;
+      const int state = connect_state(running[i].get());
+      if (state == 0) {
+        sockets[i] = Socket(std::move(running[i]));
+        tune_tcp(sockets[i].fd());
+      } else if (state != EINPROGRESS || deadline.expired()) {
+        failures[i] = state == EINPROGRESS ? "no answer" : error_text(state);
+        running[i].reset();
+      } else {
+        polls.push_back({running[i].get(), POLLOUT, 0});
+      }
+    }
+    if (polls.empty()) return sockets;
+    // A signal may come just before the wait begins: it is seen after a second.
+    ::poll(polls.data(), polls.size(), std::min(deadline.poll_milliseconds(), 1000));
+    check_interrupt();
+  }
 }
 
 void Socket::broken(const char* doing, int error) const {

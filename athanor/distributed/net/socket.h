@@ -51,6 +51,11 @@ struct Address {
   static Address abstract_unix(const std::string& name);
 };
 
+/// Where a connection leaves this machine, and where it leads; the port of `from` does not count.
+struct Route {
+  Address from, to;
+};
+
 /// "host:port", "[v6 address]:port" or "port" (host stays empty). Throws ValueError naming `what` otherwise.
 struct Endpoint {
   std::string host;
@@ -76,6 +81,10 @@ class Socket {
   static Socket connect(const Address& to, Deadline deadline);
   /// One attempt at each, side by side as above; the first that answers.
   static Socket connect(const std::vector<Address>& to, Deadline deadline);
+  /// One attempt at each, all at once. Where there is no connection by the deadline the Socket is empty, and `failures`
+  /// has the reason in its place.
+  static std::vector<Socket> connect_each(const std::vector<Route>& routes, Deadline deadline,
+                                          std::vector<std::string>& failures);
 
   int fd() const { return fd_.get(); }
   explicit operator bool() const { return static_cast<bool>(fd_); }

@@ -22,8 +22,6 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x3152'4f4e'4148'5441;  // "ATHANOR1"
 constexpr std::size_t kMostGuests = 1024;
-// A guest that is silent for so long is a stranger.
-constexpr std::chrono::seconds kGuestPatience{5};
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -168,53 +166,95 @@ Socket Greeter::take(int from, Line line, int index, Deadline deadline) {
   return socket;
 }
 
-Socket Greeter::call(std::vector<Address> addresses, int to, Line line, int index, Deadline deadline) const {
+Greeter::Hello Greeter::hello_to(int to, Line line, int index) const {
   Hello hello;
   hello.from = static_cast<std::uint32_t>(rank_);
   hello.purpose = static_cast<std::uint32_t>(line) + static_cast<std::uint32_t>(index);
   hello.proof = proof("hello", hello.from, static_cast<std::uint32_t>(to), hello.purpose);
+  return hello;
+}
+
+void Greeter::read_answer(Visit& visit, Deadline deadline) const {
+  Hello answer;
+  const Hello hello = hello_to(visit.to, visit.line, visit.index);
+  visit.socket.recv_all(&answer, sizeof answer, deadline);
+  if (answer.magic == kMagic &&
+      same_digest(answer.proof, proof("welcome", static_cast<std::uint32_t>(visit.to), hello.from, hello.purpose)))
+    visit.socket.send_all("!", 1, deadline);
+  else
+    visit.failure = visit.socket.peer_text() + ": somebody else answers there";
+}
+
+void Greeter::introduce(std::span<Visit> visits, Deadline deadline) const {
+  std::vector<Visit*> silent;
+  const auto act = [](Visit& visit, const auto& action) {
+    try {
+      action();
+    } catch (const DistNetworkError& error) {
+      visit.failure = error.what();
+    }
+    if (!visit.failure.empty()) visit.socket.close();
+  };
+  for (Visit& visit : visits) {
+    const Hello hello = hello_to(visit.to, visit.line, visit.index);
+    act(visit, [&] { visit.socket.send_all(&hello, sizeof hello, deadline); });
+    if (visit.socket) silent.push_back(&visit);
+  }
+  while (!silent.empty()) {
+    std::vector<pollfd> polls;
+    for (const Visit* visit : silent) polls.push_back({visit->socket.fd(), POLLIN, 0});
+    const bool some =
+        ::poll(polls.data(), polls.size(), deadline.sooner(Deadline::after(kLook)).poll_milliseconds()) > 0;
+    const bool lost = !some && !lost_().empty();
+    if (!some) {
+      waiting_(silent.front()->to);
+      check_interrupt();
+    }
+    for (std::size_t i = silent.size(); i-- > 0;) {
+      Visit& visit = *silent[i];
+      if (some && polls[i].revents != 0)
+        act(visit, [&] { read_answer(visit, deadline); });
+      else if (lost || deadline.expired())
+        act(visit, [&] { visit.failure = visit.socket.peer_text() + ": no answer yet"; });
+      else
+        continue;
+      silent.erase(silent.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  if (std::all_of(visits.begin(), visits.end(), [](const Visit& visit) { return visit.failure.empty(); })) waiting_(-1);
+}
+
+Socket Greeter::try_call(std::vector<Address> addresses, int to, Line line, int index, Deadline deadline,
+                         std::string& tried) const {
+  tried.clear();
+  const auto note = [&](const std::string& what) { tried += str(tried.empty() ? "" : "; ", what); };
+  // Who answers at an address may be another machine that has it too: then the next address gets its turn.
+  while (!addresses.empty()) {
+    Visit visit{to, line, index, {}};
+    try {
+      visit.socket = Socket::connect(addresses, deadline.sooner(Deadline::after(std::chrono::seconds(5))));
+    } catch (const DistNetworkError& error) {
+      note(error.what());
+      break;
+    }
+    const std::string peer = visit.socket.peer_text();
+    introduce({&visit, 1}, addresses.size() == 1 ? deadline : deadline.sooner(Deadline::after(kGuestPatience)));
+    if (visit.socket) return std::move(visit.socket);
+    note(visit.failure);
+    if (std::erase_if(addresses, [&](const Address& address) { return address.text() == peer; }) == 0) break;
+  }
+  return {};
+}
+
+Socket Greeter::call(const std::vector<Address>& addresses, int to, Line line, int index, Deadline deadline) const {
   std::string tried;
   for (std::chrono::milliseconds pause{5};; pause = std::min(pause * 2, std::chrono::milliseconds(200))) {
-    // Who answers at an address may be another machine that has it too: then the next address gets its turn.
-    std::vector<Address> candidates = addresses;
-    tried.clear();
-    bool refused = false;
-    while (!candidates.empty()) {
-      try {
-        Socket socket = Socket::connect(candidates, deadline.sooner(Deadline::after(std::chrono::seconds(5))));
-        const std::string peer = socket.peer_text();
-        try {
-          socket.send_all(&hello, sizeof hello, deadline);
-          Hello answer;
-          const bool last = candidates.size() == 1;
-          const Deadline patience = last ? deadline : deadline.sooner(Deadline::after(kGuestPatience));
-          while (!wait_for(socket.fd(), POLLIN, patience.sooner(Deadline::after(kLook))) && !patience.expired()) {
-            waiting_(to);
-            check_interrupt();
-            if (!lost_().empty()) throw DistNetworkError(peer + ": no answer yet", ATHANOR_WHERE);
-          }
-          socket.recv_all(&answer, sizeof answer, patience);
-          if (answer.magic == kMagic &&
-              same_digest(answer.proof, proof("welcome", static_cast<std::uint32_t>(to), hello.from, hello.purpose))) {
-            socket.send_all("!", 1, deadline);
-            waiting_(-1);
-            return socket;
-          }
-          tried += str(tried.empty() ? "" : "; ", peer, ": somebody else answers there");
-        } catch (const DistNetworkError& error) {
-          tried += str(tried.empty() ? "" : "; ", error.what());
-        }
-        if (std::erase_if(candidates, [&](const Address& address) { return address.text() == peer; }) == 0) break;
-      } catch (const DistNetworkError& error) {
-        tried += str(tried.empty() ? "" : "; ", error.what());
-        refused = tried.find(error_text(ECONNREFUSED)) != std::string::npos;
-        break;
-      }
-    }
+    if (Socket socket = try_call(addresses, to, line, index, deadline, tried)) return socket;
     if (deadline.expired()) break;
     if (const std::string lost = lost_(); !lost.empty())
       throw DistNetworkError(str(lost, " while rank ", rank_, " tried to reach rank ", to, ": ", tried), ATHANOR_WHERE);
     // An abstract address ends with its process.
+    const bool refused = tried.find(error_text(ECONNREFUSED)) != std::string::npos;
     if (refused && addresses.size() == 1 && addresses[0].family() == AF_UNIX)
       throw NobodyListens(str("rank ", to, " is gone: nobody listens where rank ", rank_, " was to find it"),
                           ATHANOR_WHERE);

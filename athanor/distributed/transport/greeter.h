@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,6 +24,9 @@ namespace athanor::distributed {
 /// a wait it also lets the others know for whom.
 inline constexpr std::chrono::milliseconds kLook{50};
 
+/// Who is connected and says nothing for so long is a stranger.
+inline constexpr std::chrono::seconds kGuestPatience{5};
+
 /// What a connection between two ranks is for. Streams are numbered from `Stream` on.
 enum class Line : std::uint32_t { Control, Messages, Descriptors, Stream };
 
@@ -30,6 +34,15 @@ enum class Line : std::uint32_t { Control, Messages, Descriptors, Stream };
 class NobodyListens : public DistNetworkError {
  public:
   using DistNetworkError::DistNetworkError;
+};
+
+/// One end of a connection that is to become one to rank `to`, for that purpose.
+struct Visit {
+  int to;
+  Line line;
+  int index;
+  Socket socket;
+  std::string failure = "";
 };
 
 class Greeter {
@@ -49,16 +62,24 @@ class Greeter {
   Socket take(int from, Line line, int index, Deadline deadline);
   /// Connects to rank `to`, which listens at one of the addresses, and keeps trying until the deadline, or until a rank
   /// is lost. Throws NobodyListens if the one address is a unix one and nobody does.
-  Socket call(std::vector<Address> addresses, int to, Line line, int index, Deadline deadline) const;
+  Socket call(const std::vector<Address>& addresses, int to, Line line, int index, Deadline deadline) const;
+  /// One turn of that: an empty Socket if the rank was at none of the addresses; `tried` says what was.
+  Socket try_call(std::vector<Address> addresses, int to, Line line, int index, Deadline deadline,
+                  std::string& tried) const;
+  /// Makes connections that are there already, all at once, ones to those ranks. Those whose other end is somebody
+  /// else, breaks or does not answer in time are closed and say why, and so are the unanswered when a rank is lost.
+  void introduce(std::span<Visit> visits, Deadline deadline) const;
 
  private:
   struct Hello;
   struct Guest;
   using Name = std::pair<int, std::uint32_t>;
 
+  Hello hello_to(int to, Line line, int index) const;
   Sha256Digest proof(const char* side, std::uint32_t from, std::uint32_t to, std::uint32_t purpose) const;
   void serve();
   void welcome(Guest& guest);
+  void read_answer(Visit& visit, Deadline deadline) const;
 
   int rank_, size_;
   Listener tcp_, unix_;

@@ -128,6 +128,7 @@ class Mesh final : public StateTalk {
     bool waits_to_send = false;
   };
   struct Card;
+  struct StripeCall;
 
   void read_cards(const BackendOptions& options, Greeter& greeter, std::vector<Card>& cards, Deadline deadline);
   void connect_controls(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
@@ -136,6 +137,8 @@ class Mesh final : public StateTalk {
   Socket call_neighbour(Greeter& greeter, const Card& card, int rank, Deadline deadline);
   bool is_neighbour(int rank) const;
   void note_hosts();
+  void try_stripes(const Greeter& greeter, std::vector<StripeCall>& calls, Deadline deadline);
+  void call_stripes(const Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
   void connect_streams(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
   std::vector<Store::Value> all_ranks_values(const BackendOptions& options, const std::string& name,
                                              Deadline deadline) const;

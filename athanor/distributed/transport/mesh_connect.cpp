@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "athanor/base/env.h"
@@ -11,6 +12,7 @@
 #include "athanor/distributed/net/interfaces.h"
 #include "athanor/distributed/transport/greeter.h"
 #include "athanor/distributed/transport/mesh.h"
+#include "athanor/distributed/transport/stripes.h"
 
 namespace athanor::distributed {
 
@@ -18,7 +20,8 @@ using athanor::detail::str;
 
 namespace {
 
-constexpr int kStreams = 2, kMaxStreams = 16;
+// What a connection over one of several networks may take; over all those to all ranks at once.
+constexpr std::chrono::seconds kStripePatience{2};
 
 enum class Wanted : std::uint8_t { Auto, SharedMemory, Tcp };
 Wanted wanted_transport() {
@@ -46,32 +49,51 @@ Address loopback(int port) {
 // What a rank tells the others about itself.
 struct Mesh::Card {
   std::string network, host, unix_name, token;
-  int port = 0, streams = 1;
-  std::vector<Address> addresses;
+  int port = 0;
+  StripeEnd end;
 
   std::string text() const {
-    std::string all = str(network, " ", host, " ", unix_name, " ", token, " ", port, " ", streams);
-    for (const Address& address : addresses) all += " " + address.text();
+    std::string all =
+        str(network, " ", host, " ", unix_name, " ", token, " ", port, " ", end.streams, " ", end.spread ? 1 : 0);
+    for (const InterfaceAddress& from : end.addresses)
+      all += str(" ", from.address.text(), "/", from.prefix, "/", from.interface);
     return all;
   }
   // Where a rank with the other card finds this one.
   std::vector<Address> seen_from(const Card& other) const {
-    std::vector<Address> found = addresses;
-    if (network == other.network) found.insert(found.begin(), loopback(port));
+    std::vector<Address> found;
+    if (network == other.network) found.push_back(loopback(port));
+    for (const InterfaceAddress& mine : end.addresses) found.push_back(mine.address);
     return found;
+  }
+  // The higher rank is the one that calls.
+  static Stripes stripes(const std::vector<Card>& cards, int a, int b) {
+    StripeEnd caller = cards[static_cast<std::size_t>(std::max(a, b))].end;
+    const Card& callee = cards[static_cast<std::size_t>(std::min(a, b))];
+    caller.spread = caller.spread && callee.network != cards[static_cast<std::size_t>(std::max(a, b))].network;
+    return stripes_between(caller, callee.end);
   }
   static Card parse(const std::string& text, int rank) {
     Card card;
     std::istringstream words(text);
-    words >> card.network >> card.host >> card.unix_name >> card.token >> card.port >> card.streams;
+    words >> card.network >> card.host >> card.unix_name >> card.token >> card.port >> card.end.streams >>
+        card.end.spread;
     if (!words)
       throw DistError(str("rank ", rank, " left '", text, "' in the store, expected its addresses"), ATHANOR_WHERE);
     for (std::string word; words >> word;) {
-      const Endpoint endpoint = Endpoint::parse(word, "address of a rank");
+      std::istringstream parts(word);
+      std::string address;
+      InterfaceAddress from;
+      char slash = 0;
+      std::getline(parts, address, '/');
+      parts >> from.prefix >> slash >> from.interface;
+      const Endpoint endpoint = Endpoint::parse(address, "address of a rank");
       std::string reason;
-      for (const Address& address :
-           resolve_host(endpoint.host, endpoint.port, Deadline::after(std::chrono::seconds(1)), reason))
-        card.addresses.push_back(address);
+      for (const Address& resolved :
+           resolve_host(endpoint.host, endpoint.port, Deadline::after(std::chrono::seconds(1)), reason)) {
+        from.address = resolved;
+        card.end.addresses.push_back(from);
+      }
     }
     return card;
   }
@@ -129,8 +151,9 @@ void Mesh::read_cards(const BackendOptions& options, Greeter& greeter, std::vect
   mine.unix_name = greeter.unix_name();
   mine.token = random_name();
   mine.port = greeter.port();
-  mine.streams = static_cast<int>(env::integer("ATHANOR_TCP_STREAMS", 1, kMaxStreams).value_or(kStreams));
-  mine.addresses = reachable_addresses(greeter.port());
+  mine.end.streams = static_cast<int>(env::integer("ATHANOR_TCP_STREAMS", 1, kMaxStreams).value_or(0));
+  mine.end.spread = several_interfaces_named();
+  mine.end.addresses = reachable_addresses(greeter.port());
   options.store->set(str("mesh/", rank_), mine.text());
   const std::vector<Store::Value> texts = all_ranks_values(options, "mesh/", deadline);
   for (std::size_t r = 0; r < texts.size(); ++r)
@@ -184,22 +207,20 @@ std::string Mesh::lost_ranks_text() {
   return count == 0 ? lost : str(lost, count == 1 ? " is" : " are", " gone, or gave up,");
 }
 
-// To a rank that says to be of this host; nothing if it is of another one: machines started from one snapshot share
-// what tells machines apart. Unlike a rank that has ended, that one listens at its other addresses.
+// To a rank that says to be of this host. Machines started from one snapshot share what tells machines apart: unlike a
+// rank that has ended, one of another machine can be called at its other addresses. Any process may listen there, so
+// that it answers is not enough.
 Socket Mesh::call_neighbour(Greeter& greeter, const Card& card, int rank, Deadline deadline) {
+  constexpr std::chrono::seconds kPatience{20};
   try {
     return greeter.call({Address::abstract_unix(card.unix_name)}, rank, Line::Control, 0, deadline);
   } catch (const NobodyListens&) {
-    constexpr std::chrono::seconds kPatience{2};
-    bool elsewhere = true;
-    try {
-      Socket::connect(card.seen_from(card), deadline.sooner(Deadline::after(kPatience)));
-    } catch (const DistNetworkError&) {
-      elsewhere = false;
-    }
-    if (!elsewhere) throw;
+    std::string tried;
+    Socket control = greeter.try_call(card.seen_from(card), rank, Line::Control, 0,
+                                      deadline.sooner(Deadline::after(kPatience)), tried);
+    if (!control) throw;
+    return control;
   }
-  return {};
 }
 
 void Mesh::connect_controls(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline) {
@@ -207,8 +228,8 @@ void Mesh::connect_controls(Greeter& greeter, const std::vector<Card>& cards, De
   for (int r = 0; r < rank_; ++r) {
     const Card& card = cards[static_cast<std::size_t>(r)];
     Socket& control = peers_[static_cast<std::size_t>(r)].control;
-    if (card.host != mine.host || !(control = call_neighbour(greeter, card, r, deadline)))
-      control = greeter.call(card.seen_from(mine), r, Line::Control, 0, deadline);
+    control = card.host == mine.host ? call_neighbour(greeter, card, r, deadline)
+                                     : greeter.call(card.seen_from(mine), r, Line::Control, 0, deadline);
     ATHANOR_LOG(Debug, "group '", name_, "': connected to ", rank_text(r), " at ", control.peer_text());
   }
   for (int r = rank_ + 1; r < size_; ++r)
@@ -302,9 +323,80 @@ void Mesh::note_hosts() {
   }
 }
 
+// A stream that is to run over a network of its own, and how the attempt ended.
+struct Mesh::StripeCall {
+  int rank, stream;
+  Route route;
+  std::string failure = "";
+};
+
+// One attempt at each, all at once. A network that is dead costs no more than kStripePatience; a process that is
+// stopped for a while still has its networks.
+void Mesh::try_stripes(const Greeter& greeter, std::vector<StripeCall>& calls, Deadline deadline) {
+  constexpr std::chrono::seconds kStopped{20};
+  std::vector<Route> routes;
+  std::vector<std::string> failures;
+  for (const StripeCall& call : calls) routes.push_back(call.route);
+  std::vector<Socket> sockets =
+      Socket::connect_each(routes, deadline.sooner(Deadline::after(kStripePatience)), failures);
+  std::vector<Visit> visits;
+  std::vector<StripeCall*> connected;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    calls[i].failure = failures[i];
+    if (!sockets[i]) continue;
+    connected.push_back(&calls[i]);
+    visits.push_back({calls[i].rank, Line::Stream, calls[i].stream, std::move(sockets[i])});
+  }
+  greeter.introduce(visits, deadline.sooner(Deadline::after(kStopped)));
+  for (std::size_t i = 0; i < visits.size(); ++i) {
+    StripeCall& call = *connected[i];
+    call.failure = visits[i].failure;
+    peers_[static_cast<std::size_t>(call.rank)].streams[static_cast<std::size_t>(call.stream)] =
+        std::move(visits[i].socket);
+  }
+}
+
+// The streams of the ranks that this one calls, as far as they can be spread over several networks. First one over
+// each, then the rest over those that work.
+void Mesh::call_stripes(const Greeter& greeter, const std::vector<Card>& cards, Deadline deadline) {
+  std::vector<StripeCall> first, rest;
+  for (int r = 0; r < rank_; ++r) {
+    if (is_local(r)) continue;
+    const Stripes stripes = Card::stripes(cards, r, rank_);
+    for (int i = 0; i < std::min(stripes.streams, static_cast<int>(stripes.routes.size())); ++i)
+      first.push_back({r, i, stripes.routes[static_cast<std::size_t>(i)]});
+  }
+  if (first.empty()) return;
+  try_stripes(greeter, first, deadline);
+  std::string dead;
+  for (const StripeCall& call : first)
+    if (!call.failure.empty())
+      dead += str(dead.empty() ? "" : "; ", "to ", rank_text(call.rank), " from ", call.route.from.text(), " to ",
+                  call.route.to.text(), ": ", call.failure);
+  if (!dead.empty())
+    ATHANOR_LOG(Warning, "group '", name_, "': not all of the interfaces named can be used (", dead,
+                "). The others carry the data");
+  for (int r = 0; r < rank_; ++r) {
+    std::vector<Route> alive;
+    for (const StripeCall& call : first)
+      if (call.rank == r && call.failure.empty()) alive.push_back(call.route);
+    if (alive.empty()) continue;
+    const std::vector<Socket>& streams = peers_[static_cast<std::size_t>(r)].streams;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < streams.size(); ++i)
+      if (!streams[i]) rest.push_back({r, static_cast<int>(i), alive[next++ % alive.size()]});
+  }
+  try_stripes(greeter, rest, deadline);
+}
+
 void Mesh::connect_streams(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline) {
   const Card& mine = cards[static_cast<std::size_t>(rank_)];
   const int leader = local_ranks_.front();
+  for (int r = 0; r < size_; ++r)
+    if (!is_local(r))
+      peers_[static_cast<std::size_t>(r)].streams.resize(
+          static_cast<std::size_t>(Card::stripes(cards, r, rank_).streams));
+  call_stripes(greeter, cards, deadline);
   for (int r = 0; r < size_; ++r) {
     Peer& peer = peers_[static_cast<std::size_t>(r)];
     if (r != rank_ && is_local(r) && leader == rank_)
@@ -314,13 +406,19 @@ void Mesh::connect_streams(Greeter& greeter, const std::vector<Card>& cards, Dea
       peer.descriptors = greeter.call({address}, r, Line::Descriptors, 0, deadline);
     }
     if (is_local(r)) continue;
+    // What the control connection found to work comes first.
+    std::vector<Address> addresses = cards[static_cast<std::size_t>(r)].seen_from(mine);
+    std::stable_partition(addresses.begin(), addresses.end(),
+                          [&](const Address& address) { return address.text() == peer.control.peer_text(); });
     const auto line = [&](Line kind, int index) {
-      return r < rank_ ? greeter.call(cards[static_cast<std::size_t>(r)].seen_from(mine), r, kind, index, deadline)
-                       : greeter.take(r, kind, index, deadline);
+      return r < rank_ ? greeter.call(addresses, r, kind, index, deadline) : greeter.take(r, kind, index, deadline);
     };
     peer.messages = line(Line::Messages, 0);
-    const int streams = std::min(cards[static_cast<std::size_t>(r)].streams, mine.streams);
-    for (int i = 0; i < streams; ++i) peer.streams.push_back(line(Line::Stream, i));
+    for (std::size_t i = 0; i < peer.streams.size(); ++i) {
+      if (!peer.streams[i]) peer.streams[i] = line(Line::Stream, static_cast<int>(i));
+      ATHANOR_LOG(Debug, "group '", name_, "': data to and from ", rank_text(r), ", connection ", i, ": ",
+                  peer.streams[i].local_text(), " to ", peer.streams[i].peer_text());
+    }
   }
 }
 
