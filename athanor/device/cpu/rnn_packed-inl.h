@@ -17,106 +17,13 @@
 // clang-format on
 
 #include "athanor/base/parallel.h"
-#include "athanor/device/cpu/gemm_block.h"
 #include "athanor/device/cpu/host_buffer.h"
-#include "athanor/device/cpu/packed_product-inl.h"
 #include "athanor/device/cpu/rnn_cell-inl.h"
+#include "athanor/device/cpu/rnn_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 namespace {  // each kernel file has its own
-
-// Slots 0 to 2 belong to products.
-inline constexpr int kRnnLeft = 5, kRnnProduct = 6;
-/// Row tiles whose sums for a group of units wait in the first cache.
-inline constexpr std::int64_t kRnnTiles = (35 + kTileRows) / kTileRows;
-/// Rows for which the input's contribution is made at once, at least.
-inline constexpr std::int64_t kGivenRows = 64;
-/// Rows of which gradients of weights are made at once, at least.
-inline constexpr std::int64_t kGradientRows = 256;
-/// Elements of a left operand that stay in the second cache.
-inline constexpr std::int64_t kLeftSize = 65536;
-
-template <class T>
-T* rnn_scratch(int slot, std::int64_t count) {
-  return static_cast<T*>(detail::thread_scratch(slot, static_cast<std::size_t>(count) * sizeof(T)));
-}
-
-/// Items of `work` multiply-adds that pay for waking a thread.
-inline std::int64_t rnn_grain(std::int64_t work) {
-  return std::max<std::int64_t>(1, 60000 / std::max<std::int64_t>(work, 1));
-}
-
-/// Rows cut into tiles of two heights, the taller ones first, and the functions that multiply them.
-template <class T>
-class Tiles {
- public:
-  explicit Tiles(std::int64_t m)
-      : count((m + kTileRows - 1) / kTileRows), low_(count > 0 ? m / count : 0), tall_(m - low_ * count) {
-    if (count == 0) return;
-    for (int tall = 0; tall < (tall_ > 0 ? 2 : 1); ++tall)
-      for (int v = 0; v < 2; ++v) fns_[v][tall] = tile_for<T>(static_cast<int>(low_) + tall, v + 1, AForm::Columns);
-  }
-  std::int64_t begin(std::int64_t t) const { return t * low_ + std::min(t, tall_); }
-  int height(std::int64_t t) const { return static_cast<int>(low_) + (t < tall_ ? 1 : 0); }
-
-  /// Tile t, packed at `left`, times a panel of w columns, over k steps.
-  HWY_INLINE void multiply(std::int64_t t, std::int64_t k, const T* left, const T* panel, int w, const T* from, T* to,
-                           std::int64_t to_step, const TileEnd<T>* end = nullptr) const {
-    fns_[w / kVector<T> - 1][t < tall_ ? 1 : 0](k, left, height(t), panel, w, from, to, to_step, end);
-  }
-
-  const std::int64_t count;
-
- private:
-  std::int64_t low_, tall_;
-  TileFn<T> fns_[2][2] = {};
-};
-
-/// Packs all steps of a left operand whose rows are `row` apart.
-template <class T>
-void pack_tiles(const T* from, std::int64_t row, std::int64_t k, const Tiles<T>& tiles, T* left) {
-  pack_a_panels<T>(
-      from, row, 1, k, 0, tiles.count, [&](std::int64_t t) { return tiles.begin(t); }, left);
-}
-/// Steps [at, at + n) of tiles [t0, t1) of a packed left operand of k steps, n <= kTileCols; `from` is their first row
-/// and column, rows `row` apart. `open`: the steps that follow will be written later.
-template <class T>
-void pack_steps(const T* from, std::int64_t row, const Tiles<T>& tiles, std::int64_t t0, std::int64_t t1,
-                std::int64_t n, std::int64_t k, std::int64_t at, bool open, T* left) {
-  HWY_ALIGN T part[kTileRows * kTileCols<T> + kVector<T>];
-  for (std::int64_t t = t0; t < t1; ++t) {
-    const std::int64_t i = tiles.begin(t) - tiles.begin(t0);
-    const int m = tiles.height(t);
-    T* const to = left + i * k + at * m;
-    // Packing writes up to a vector too much.
-    pack_a<T>(from + i * row, row, 1, n, m, open ? to : part);
-    if (!open) std::memcpy(to, part, static_cast<std::size_t>(n * m) * sizeof(T));
-  }
-}
-
-/// Asks for part `part` of `parts` of `count` elements, to be there in the second cache when a product is done.
-template <class T>
-HWY_INLINE void ask_for(const T* p, std::int64_t count, std::int64_t part = 0, std::int64_t parts = 1) {
-  constexpr std::int64_t kLine = 64 / sizeof(T);
-  const std::int64_t end = count * (part + 1) / parts;
-  for (std::int64_t i = count * part / parts; i < end; i += kLine) __builtin_prefetch(p + i, 0, 2);
-}
-/// The same for `n` elements of each of `rows` rows.
-template <class T>
-HWY_INLINE void ask_for_rows(const T* p, std::int64_t row, std::int64_t rows, std::int64_t n) {
-  for (std::int64_t i = 0; i < rows; ++i) ask_for(p + i * row, n);
-}
-
-/// to(j, i) = from(i, j) for i < m, j < n; rows of `from` are `from_row` apart, of `to` m.
-template <class T>
-void turn_over(const T* from, std::int64_t from_row, std::int64_t m, std::int64_t n, T* to) {
-  std::int64_t i = 0;
-  for (const RowOffsets<T> rows(kVector<T>, from_row); i + kVector<T> <= m; i += kVector<T>)
-    transpose_rows<T>(from + i * from_row, rows, n, to + i, m);
-  for (; i < m; ++i)
-    for (std::int64_t j = 0; j < n; ++j) to[j * m + i] = from[i * from_row + j];
-}
 
 /// What both passes share.
 template <class T>
