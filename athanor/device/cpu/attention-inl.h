@@ -27,19 +27,136 @@ inline constexpr bool kNarrowVectors = HWY_MAX_BYTES < 64;
 /// Columns looked at together: scores of a block stay in the second-level cache, those of a tile's rows in the first.
 template <class T>
 inline constexpr std::int64_t kAttentionCols = (kNarrowVectors ? 32 : 8) * kTileCols<T>;
+/// Distance of the rows of a block of scores: not a multiple of 2048 bytes, which would put a column of them into a few
+/// sets of the cache.
+template <class T>
+inline constexpr std::int64_t kScoreStep = kAttentionCols<T> + 64 / static_cast<std::int64_t>(sizeof(T));
 inline constexpr std::int64_t kForwardTiles = kNarrowVectors ? 8 : 4, kBackwardTiles = 8;
+
+/// What scores are multiplied by: narrow vectors of float32 take powers of 2 of them instead of e, which need no
+/// reduction by parts of ln 2.
+template <class T>
+inline constexpr bool kBinaryScores = kNarrowVectors && sizeof(T) == 4;
+template <class T>
+inline constexpr T kScoreUnit = kBinaryScores<T> ? T(1.44269504088896340736) : T(1);
+/// By how much a row's scores may exceed what is subtracted from them before sums are brought to a new maximum.
+template <class T>
+inline constexpr T kScoreSlack = T(8);
+/// Scores are at most |q| |k|. If that is below kBound for all of a task's rows, it is subtracted in place of their
+/// maxima: exponentials stay above 2^(-2 kBound), so that nothing is lost, and no maximum has to be found.
+inline constexpr float kBound = 30;
+
+/// 2^(x - m) with low = m - 127 and magic = kMagic - m for a whole m, for x <= m + 128; what is subnormal becomes 0.
+inline constexpr float kMagic = 0x1.8p+23F + 127;
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V power_of_2(D d, V x, V low, V magic) {
+  // x = n + r; the low bits of `shifted` are n - m + 127, the exponent field of 2^(n - m), or at least that of 0. Max
+  // returns its second operand if one is NaN.
+  x = hn::Max(low, x);
+  const V shifted = hn::Add(x, magic);
+  const V r = hn::Sub(x, hn::Sub(shifted, magic));
+  const hn::RebindToSigned<D> di;
+  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
+  // 2^r for |r| <= 1/2: a minimax fit (Lawson-weighted least squares), relative error below 1.7e-7 in float32.
+  V p = hn::MulAdd(hn::Set(d, 0.001326472731F), r, hn::Set(d, 0.009671512991F));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.05550733581F));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.2402224243F));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.6931470037F));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0F));
+  return hn::Mul(p, power);
+}
+
+/// 2^x or e^x, as kScoreUnit says, for x <= kScoreSlack; what is subnormal becomes 0.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_of_score(D d, V x) {
+  if constexpr (kBinaryScores<hn::TFromD<D>>)
+    return power_of_2(d, x, hn::Set(d, -127.0F), hn::Set(d, kMagic));
+  else
+    return cpu::HWY_NAMESPACE::vec_exp_flushing(d, x);
+}
 
 template <class T>
 void plan_attention(cpu::AttentionShape& s) {
   s.chunk = std::min<std::int64_t>(kForwardTiles * kTileRows, std::max<std::int64_t>(s.rows, 1));
   s.packed_k = packed_b_size<T>(s.depth, s.cols);
-  s.packed_v = packed_b_size<T>(s.cols, s.depth_v);
+  s.packed = s.packed_k + packed_b_size<T>(s.cols, s.depth_v) + (kBinaryScores<T> ? 1 : 0);
   // With few heads the columns are shared out; each part then has sums of dq of its own.
   const std::int64_t heads = std::max<std::int64_t>(s.batch * s.groups, 1);
   const std::int64_t wanted = (7 + heads) / heads, most = std::max<std::int64_t>(s.cols / (32 * kTileCols<T>), 1);
   const std::int64_t parts = std::min(wanted, most), blocks = (s.cols + kAttentionCols<T> - 1) / kAttentionCols<T>;
   s.columns_part = std::max<std::int64_t>((blocks + parts - 1) / parts, 1) * kAttentionCols<T>;
   s.parts = std::max<std::int64_t>((s.cols + s.columns_part - 1) / s.columns_part, 1);
+}
+
+/// How many of the n columns of a block its tiles of rows need: all, or with a causal mask those up to a tile's last
+/// row. `ahead`: the block's first row minus its first column.
+struct Reach {
+  std::int64_t of(const RowTiles& tiles, std::int64_t t) const {
+    return causal ? std::clamp<std::int64_t>(ahead + tiles.begin(t + 1), 0, n) : n;
+  }
+  /// The first tile that needs column q.
+  std::int64_t first(const RowTiles& tiles, std::int64_t q) const {
+    std::int64_t t = 0;
+    while (t < tiles.count && of(tiles, t) <= q) ++t;
+    return t;
+  }
+  bool causal;
+  std::int64_t ahead, n;
+};
+
+/// Calls run(t, count, height) for tiles [t, end) in groups of one height.
+template <class F>
+void each_height(const RowTiles& tiles, std::int64_t t, std::int64_t end, const F& run) {
+  const std::int64_t middle = std::clamp(tiles.tall, t, end);
+  if (t < middle) run(t, middle - t, static_cast<int>(tiles.low + 1));
+  if (middle < end) run(middle, end - middle, static_cast<int>(tiles.low));
+}
+
+/// What the tiles reach of columns [j, …) of a @ b; a packed by rows, b by columns, `columns` of them.
+template <class T>
+void multiply_scores(const T* a, const RowTiles& tiles, std::int64_t k, const T* b, std::int64_t columns,
+                     std::int64_t j, const Reach& reach, T* scores) {
+  for (std::int64_t q = 0; q < reach.n; q += kTileCols<T>) {
+    const int width = panel_width<T>(columns, j + q);
+    each_height(tiles, reach.first(tiles, q), tiles.count, [&](std::int64_t t, std::int64_t count, int height) {
+      TileRun<T> run{count, k, a + tiles.begin(t) * k, height * k, height, b + (j + q) * k, width};
+      run.to = scores + tiles.begin(t) * kScoreStep<T> + q;
+      run.to_next = height * kScoreStep<T>;
+      run.to_step = kScoreStep<T>;
+      run_tiles<T, AForm::Columns>(height, width, run);
+    });
+  }
+}
+
+/// sums += scores @ b over the columns [j, …) that the tiles reach, which are rows of b; b packed, `columns` rows long.
+/// `first`: sums of tiles that reach any are set.
+template <class T>
+void add_scores(const Sums<T>& sums, const T* scores, const RowTiles& tiles, const Reach& reach, const T* b,
+                std::int64_t columns, std::int64_t j, bool first = false) {
+  for (std::int64_t q = 0; q < sums.n; q += kTileCols<T>) {
+    const int width = panel_width<T>(sums.n, q);
+    const auto add = [&](std::int64_t t, std::int64_t count, int height) {
+      TileRun<T> run{count, reach.of(tiles, t), scores + tiles.begin(t) * kScoreStep<T>, height * kScoreStep<T>,
+                     kScoreStep<T>};
+      run.b = b + q * columns + j * width;
+      run.b_step = run.to_step = width;
+      run.to = sums.block(tiles, t, q);
+      run.to_next = height * sums.padded;
+      run.add = !first;
+      run_tiles<T, AForm::Rows>(height, width, run);
+    };
+    // Tiles on the diagonal have sizes of their own, those below it need all columns.
+    std::int64_t t = reach.first(tiles, 0);
+    for (; t < tiles.count && reach.of(tiles, t) < reach.n; ++t) add(t, 1, tiles.height(t));
+    each_height(tiles, t, tiles.count, add);
+  }
+}
+
+/// n elements rounded up to whole cache lines, which tiles then write.
+template <class T>
+constexpr std::int64_t whole_lines(std::int64_t n) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  return (n + kLine - 1) / kLine * kLine;
 }
 
 /// One head of a four-dimensional operand.
@@ -52,13 +169,42 @@ struct HeadView {
   std::int64_t row, col;
 };
 
+/// The greatest sum of squares of `count` columns that lie side by side, over k rows that are `step` apart. May read a
+/// vector from the last of them.
 template <class T>
-void pack_attention(const cpu::AttentionForward& f, std::int64_t at) {
+T greatest_square(const T* p, std::int64_t k, std::int64_t step, int count) {
+  const hn::ScalableTag<T> d;
+  constexpr int L = kVector<T>;
+  auto best = hn::Zero(d);
+  for (int c = 0; c < count; c += L, p += L) {
+    auto a = hn::Zero(d), b = a;
+    std::int64_t i = 0;
+    for (; i + 2 <= k; i += 2) {
+      const auto x = hn::LoadU(d, p + i * step), y = hn::LoadU(d, p + (i + 1) * step);
+      a = hn::MulAdd(x, x, a);
+      b = hn::MulAdd(y, y, b);
+    }
+    if (i < k) b = hn::MulAdd(hn::LoadU(d, p + i * step), hn::LoadU(d, p + i * step), b);
+    const auto sum = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(count - c)), hn::Add(a, b));
+    best = hn::Max(sum, best);
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, best));
+}
+
+template <class T>
+void pack_attention(const cpu::AttentionForward& f, std::int64_t at, void* packed) {
   const cpu::AttentionShape& s = f.shape;
   const HeadView<T> k(f.k, at / s.groups, at % s.groups), v(f.v, at / s.groups, at % s.groups);
-  T* const to = static_cast<T*>(f.packed) + at * (s.packed_k + s.packed_v);
+  T* const to = static_cast<T*>(packed);
   pack_columns<T>(k.data, k.col, k.row, s.depth, s.cols, to);
   pack_columns<T>(v.data, v.row, v.col, s.cols, s.depth_v, to + s.packed_k);
+  if constexpr (kBinaryScores<T>) {
+    T& most = to[s.packed - 1] = 0;
+    for (std::int64_t q = 0; q < s.cols; q += kTileCols<T>) {
+      const int width = panel_width<T>(s.cols, q);
+      most = std::max(most, greatest_square(to + q * s.depth, s.depth, width, width));
+    }
+  }
 }
 
 /// What is done to scores beside scaling: what a row may see, and which probabilities are dropped.
@@ -105,9 +251,9 @@ class ScoreRules {
     } else {
       const auto* m = reinterpret_cast<const T*>(at_) + row;
       if (step == 1)
-        for (std::int64_t c = 0; c < n; ++c) s[c] += m[c];
+        for (std::int64_t c = 0; c < n; ++c) s[c] += kScoreUnit<T> * m[c];
       else
-        for (std::int64_t c = 0; c < n; ++c) s[c] += m[c * step];
+        for (std::int64_t c = 0; c < n; ++c) s[c] += kScoreUnit<T> * m[c * step];
     }
   }
 
@@ -121,7 +267,10 @@ class ScoreRules {
 /// Room for the keep factors of a row and the draws they are made from.
 template <class T>
 struct DropoutRoom {
-  alignas(64) T keep[kAttentionCols<T> + kVector<T>] = {};
+  explicit DropoutRoom(bool used) {
+    if (used) std::fill_n(keep, std::size(keep), T(0));
+  }
+  alignas(64) T keep[kAttentionCols<T> + kVector<T>];
   alignas(64) std::uint32_t words[kAttentionCols<T> + 8 + cpu::kRandomChunk];
 };
 
@@ -142,65 +291,73 @@ HWY_INLINE T greatest(const T* s, std::int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(a, b)));
 }
 
-/// s = exp(s - max) over n elements, n whole vectors; returns the sum.
-template <class T>
+/// s = exp_of_score(s - max) over n elements, n whole vectors; returns the sum. `kWhole`: max is whole and small.
+template <bool kWhole, class T>
 HWY_INLINE T exponentiate(T* s, std::int64_t n, T max) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t L = kVector<T>;
-  const auto m = hn::Set(d, max);
-  auto a = hn::Zero(d), b = a;
-  std::int64_t c = 0;
-  for (; c + 2 * L <= n; c += 2 * L) {
-    const auto x = cpu::HWY_NAMESPACE::vec_exp_flushing(d, hn::Sub(hn::LoadU(d, s + c), m));
-    const auto y = cpu::HWY_NAMESPACE::vec_exp_flushing(d, hn::Sub(hn::LoadU(d, s + c + L), m));
-    a = hn::Add(a, x);
-    b = hn::Add(b, y);
-    hn::StoreU(x, d, s + c);
-    hn::StoreU(y, d, s + c + L);
+  auto sum = hn::Zero(d);
+  if constexpr (kWhole) {
+    const auto low = hn::Set(d, max - 127), magic = hn::Set(d, kMagic - max);
+    for (std::int64_t c = 0; c < n; c += L) {
+      const auto x = power_of_2(d, hn::LoadU(d, s + c), low, magic);
+      sum = hn::Add(sum, x);
+      hn::StoreU(x, d, s + c);
+    }
+  } else {
+    const auto m = hn::Set(d, max);
+    for (std::int64_t c = 0; c < n; c += L) {
+      const auto x = exp_of_score(d, hn::Sub(hn::LoadU(d, s + c), m));
+      sum = hn::Add(sum, x);
+      hn::StoreU(x, d, s + c);
+    }
   }
-  for (; c < n; c += L) {
-    const auto x = cpu::HWY_NAMESPACE::vec_exp_flushing(d, hn::Sub(hn::LoadU(d, s + c), m));
-    a = hn::Add(a, x);
-    hn::StoreU(x, d, s + c);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 /// A task of the forward pass.
 template <class T>
 class ForwardChunk {
  public:
-  ForwardChunk(const cpu::AttentionForward& f, std::int64_t at, std::int64_t chunk)
+  ForwardChunk(const cpu::AttentionForward& f, std::int64_t at, std::int64_t chunk, const T* packed)
       : f_(f),
         s_(f.shape),
+        k_(packed),
+        v_(packed + f.shape.packed_k),
         batch_(at / s_.heads),
         head_(at % s_.heads),
         first_(chunk * s_.chunk),
         tiles_(std::min(s_.chunk, s_.rows - first_)),
-        rules_(s_, f.mask, f.params, batch_, head_) {}
+        rules_(s_, f.mask, f.params, batch_, head_),
+        dropout_(rules_.drops()) {}
 
   void run() {
     constexpr std::int64_t cols = kAttentionCols<T>;
-    const std::int64_t rows = tiles_.rows, sums_size = Sums<T>::size(rows, s_.depth_v);
-    const cpu::HostBuffer<T> room(packed_a_size<T>(rows, s_.depth) + rows * cols + sums_size + 2 * rows);
+    const std::int64_t rows = tiles_.rows, padded = whole_lines<T>(rows);
+    const std::int64_t q_size = whole_lines<T>(packed_a_size<T>(rows, s_.depth)),
+                       sums_size = whole_lines<T>(Sums<T>::size(rows, s_.depth_v));
+    const cpu::HostBuffer<T> room(q_size + rows * kScoreStep<T> + sums_size + 2 * padded);
     T* const q = room.data();
-    scores_ = q + packed_a_size<T>(rows, s_.depth);
-    const Sums<T> out(scores_ + rows * cols, s_.depth_v);
+    scores_ = q + q_size;
+    const Sums<T> out(scores_ + rows * kScoreStep<T>, s_.depth_v);
     max_ = out.data + sums_size;
-    total_ = max_ + rows;
+    total_ = max_ + padded;
     pack_query(q);
-    std::fill_n(max_, rows, -std::numeric_limits<T>::infinity());
-    std::fill_n(total_, rows, T(0));
-    out.clear(rows);
-    const std::int64_t group = batch_ * s_.groups + head_ / (s_.heads / s_.groups);
-    const T* const k = static_cast<const T*>(f_.packed) + group * (s_.packed_k + s_.packed_v);
+    T most = -std::numeric_limits<T>::infinity();
+    if constexpr (kBinaryScores<T>) {
+      const T all = bound(q);
+      bounded_ = all <= kBound;
+      if (bounded_) most = all;
+    }
+    std::fill_n(max_, padded, most);
+    std::fill_n(total_, padded, T(0));
     const std::int64_t end = rules_.visible(first_ + rows);
+    if (end == 0) out.clear(rows);
     for (std::int64_t j = 0; j < end; j += cols) {
-      const std::int64_t n = std::min(cols, end - j);
-      multiply(LeftOperand<T>::packed(q, s_.depth), tiles_, s_.depth, k, s_.cols, j, n, scores_, cols);
-      for (std::int64_t t = 0; t < tiles_.count; ++t)
-        for (int r = 0; r < tiles_.height(t); ++r) soften(out, t, r, j, n);
-      out.add(LeftOperand<T>::by_rows(scores_, cols), tiles_, n, k + s_.packed_k, s_.cols, j, tiles_.count);
+      const Reach reach{f_.params.causal, first_ - j, std::min(cols, end - j)};
+      multiply_scores(q, tiles_, s_.depth, k_, s_.cols, j, reach, scores_);
+      for (std::int64_t t = reach.first(tiles_, 0); t < tiles_.count; ++t) soften(out, t, j, reach.of(tiles_, t));
+      add_scores(out, scores_, tiles_, reach, v_, s_.cols, j, j == 0);
     }
     finish(out);
   }
@@ -209,54 +366,90 @@ class ForwardChunk {
   void pack_query(T* q) const {
     const HeadView<T> from(f_.q, batch_, head_);
     pack_rows<T>(from.at(first_), from.row, from.col, s_.depth, tiles_, q);
-    const T scale = static_cast<T>(f_.params.scale);
+    const T scale = static_cast<T>(f_.params.scale * kScoreUnit<T>);
     for (std::int64_t i = 0; i < tiles_.rows * s_.depth; ++i) q[i] *= scale;
   }
 
-  /// Scores of row r of tile t to exponentials; earlier sums are brought to the new maximum.
-  void soften(const Sums<T>& out, std::int64_t t, int r, std::int64_t j, std::int64_t n) {
-    const std::int64_t i = tiles_.begin(t) + r, end = (n + kVector<T> - 1) / kVector<T> * kVector<T>;
-    T* const s = scores_ + i * kAttentionCols<T>;
-    rules_.mask(s, first_ + i, j, n);
-    constexpr T kLow = -std::numeric_limits<T>::infinity();
-    const T before = max_[i], now = std::max(before, greatest(s, end));
-    const T sum = exponentiate(s, end, now == kLow ? T(0) : now);
-    if (now != before) {
-      const T by = before == kLow ? T(0) : std::exp(before - now);
-      total_[i] *= by;
-      if (before != kLow) out.scale_row(tiles_, t, r, by);
-      max_[i] = now;
+  /// What no score exceeds, a whole number; infinite if nothing is known.
+  T bound(const T* q) const {
+    if (f_.mask.defined() && f_.mask.dtype != DType::Bool) return std::numeric_limits<T>::infinity();
+    T most = 0;
+    for (std::int64_t t = 0; t < tiles_.count; ++t)
+      most =
+          std::max(most, greatest_square(q + tiles_.begin(t) * s_.depth, s_.depth, tiles_.height(t), tiles_.height(t)));
+    return std::ceil(std::sqrt(most * k_[s_.packed - 1]));
+  }
+
+  /// Scores of columns [j, j + n) of tile t to exponentials; earlier sums are brought to new maxima.
+  void soften(const Sums<T>& out, std::int64_t t, std::int64_t j, std::int64_t n) {
+    const std::int64_t first = tiles_.begin(t), end = (n + kVector<T> - 1) / kVector<T> * kVector<T>;
+    const int height = tiles_.height(t);
+    T now[kTileRows];  // all rows first: their last steps overlap
+    for (int r = 0; r < height; ++r) {
+      T* const s = scores_ + (first + r) * kScoreStep<T>;
+      rules_.mask(s, first_ + first + r, j, n);
+      if (!bounded_) now[r] = greatest(s, end);
     }
-    total_[i] += sum;
-    if (!rules_.drops()) return;
-    rules_.draw(dropout_.keep, dropout_.words, first_ + i, j, n);
-    for (std::int64_t c = 0; c < n; ++c) s[c] *= dropout_.keep[c];
+    for (int r = 0; r < height; ++r) {
+      const std::int64_t i = first + r;
+      T* const s = scores_ + i * kScoreStep<T>;
+      if (bounded_) {
+        total_[i] += exponentiate<kBinaryScores<T>>(s, end, max_[i]);
+      } else {
+        if (now[r] > max_[i] + kScoreSlack<T>) raise(out, t, r, now[r]);
+        total_[i] += exponentiate<false>(s, end, max_[i] == -std::numeric_limits<T>::infinity() ? T(0) : max_[i]);
+      }
+      if (!rules_.drops()) continue;
+      rules_.draw(dropout_.keep, dropout_.words, first_ + i, j, n);
+      for (std::int64_t c = 0; c < n; ++c) s[c] *= dropout_.keep[c];
+    }
+  }
+
+  /// Brings the sums of row r of tile t to a new maximum.
+  void raise(const Sums<T>& out, std::int64_t t, int r, T now) {
+    const std::int64_t i = tiles_.begin(t) + r;
+    if (max_[i] != -std::numeric_limits<T>::infinity()) {
+      const T by = kScoreUnit<T> == T(1) ? std::exp(max_[i] - now) : std::exp2(max_[i] - now);
+      total_[i] *= by;
+      out.scale_row(tiles_, t, r, by);
+    }
+    max_[i] = now;
   }
 
   void finish(const Sums<T>& out) const {
+    const hn::ScalableTag<T> d;
+    // A bound is whole: its power of 2 loses nothing, and the logarithm is rounded once.
+    const auto power = hn::Set(d, bounded_ ? std::exp2(max_[0]) : T(1));
+    for (std::int64_t i = 0; i < tiles_.rows; i += kVector<T>) {
+      const auto total = hn::LoadU(d, total_ + i), one = hn::Set(d, T(1));
+      auto sum = cpu::HWY_NAMESPACE::vec_log(d, hn::Mul(total, power));
+      if (!bounded_) sum = hn::MulAdd(hn::LoadU(d, max_ + i), hn::Set(d, 1 / kScoreUnit<T>), sum);
+      hn::StoreU(sum, d, max_ + i);
+      hn::StoreU(hn::IfThenElseZero(hn::Ne(total, hn::Zero(d)), hn::Div(one, total)), d, total_ + i);
+    }
+    std::copy_n(max_, tiles_.rows, f_.lse.ptr<T>() + (batch_ * s_.heads + head_) * s_.rows + first_);
     const HeadView<T> to(f_.out, batch_, head_);
-    T* const lse = f_.lse.ptr<T>() + (batch_ * s_.heads + head_) * s_.rows + first_;
     for (std::int64_t t = 0; t < tiles_.count; ++t)
       for (int r = 0; r < tiles_.height(t); ++r) {
         const std::int64_t i = tiles_.begin(t) + r;
-        const T total = total_[i];
-        lse[i] = max_[i] + std::log(total);
-        out.write_row(tiles_, t, r, to.at(first_ + i), to.col, total == 0 ? T(0) : 1 / total, false);
+        out.write_row(tiles_, t, r, to.at(first_ + i), to.col, total_[i], false);
       }
   }
 
   const cpu::AttentionForward& f_;
   const cpu::AttentionShape& s_;
+  const T *const k_, *const v_;  // packed
   const std::int64_t batch_, head_, first_;
   const RowTiles tiles_;
   const ScoreRules<T> rules_;
   T *scores_ = nullptr, *max_ = nullptr, *total_ = nullptr;
+  bool bounded_ = false;
   DropoutRoom<T> dropout_;
 };
 
 template <class T>
-void forward_attention(const cpu::AttentionForward& f, std::int64_t at, std::int64_t chunk) {
-  ForwardChunk<T>(f, at, chunk).run();
+void forward_attention(const cpu::AttentionForward& f, std::int64_t at, std::int64_t chunk, const void* packed) {
+  ForwardChunk<T>(f, at, chunk, static_cast<const T*>(packed)).run();
 }
 
 }  // namespace

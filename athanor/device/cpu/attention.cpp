@@ -31,27 +31,40 @@ AttentionShape shape_of(const View& q, const View& k, const View& v, const cpu::
 /// Tasks of `work` multiply-adds each that pay for waking a thread.
 std::int64_t grain(std::int64_t work) { return std::max<std::int64_t>(1, 100000 / std::max<std::int64_t>(work, 1)); }
 
+/// All tasks of the forward pass. Where the threads have several heads each, a thread packs those it comes to: what it
+/// packed is still near when it is read.
+void run_forward(const cpu::AttentionFns& fns, const cpu::AttentionForward& f) {
+  const AttentionShape& s = f.shape;
+  const std::int64_t kv_heads = s.batch * s.groups, width = s.depth + s.depth_v, each = s.heads / s.groups;
+  const std::int64_t chunks = (s.rows + s.chunk - 1) / s.chunk, tasks = s.batch * s.heads * chunks;
+  const std::int64_t step = s.packed * static_cast<std::int64_t>(item_size(f.q.dtype));
+  const bool shared = kv_heads < 4 * get_num_threads();
+  const cpu::HostBuffer<char> all(shared ? kv_heads * step : 0);
+  if (shared)
+    parallel_for(0, kv_heads, grain(s.cols * width), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) fns.pack(f, i, all.data() + i * step);
+    });
+  parallel_for(0, tasks, grain(s.chunk * s.cols * width), [&](std::int64_t begin, std::int64_t end) {
+    const cpu::HostBuffer<char> own(shared ? 0 : step);
+    std::int64_t packed = -1;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t at = i / chunks, kv = at / each, chunk = i % chunks;
+      if (!shared && kv != packed) {
+        fns.pack(f, kv, own.data());
+        packed = kv;
+      }
+      // Of a causal head the last rows have the most to do: chunks come from both ends in turn.
+      fns.forward(f, at, chunk % 2 == 0 ? chunk / 2 : chunks - 1 - chunk / 2,
+                  shared ? all.data() + kv * step : own.data());
+    }
+  });
+}
+
 void attention_cpu(const View& out, const View& lse, const View& q, const View& k, const View& v, const View& mask,
                    const AttentionParams& params) {
   const cpu::AttentionFns& fns = fns_for(q.dtype);
-  cpu::AttentionForward f{shape_of(q, k, v, fns), out, lse, q, k, v, mask, params, nullptr};
-  const AttentionShape& s = f.shape;
-  if (s.batch == 0 || s.heads == 0 || s.rows == 0) return;
-  const std::int64_t kv_heads = s.batch * s.groups, width = s.depth + s.depth_v;
-  const cpu::HostBuffer<char> packed(kv_heads * (s.packed_k + s.packed_v) *
-                                     static_cast<std::int64_t>(item_size(q.dtype)));
-  f.packed = packed.data();
-  parallel_for(0, kv_heads, grain(s.cols * width), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) fns.pack(f, i);
-  });
-  const std::int64_t chunks = (s.rows + s.chunk - 1) / s.chunk, count = s.batch * s.heads;
-  parallel_for(0, count * chunks, grain(s.chunk * s.cols * width), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      // Of a causal head the last rows have the most to do: chunks come from both ends in turn.
-      const std::int64_t step = i % chunks;
-      fns.forward(f, i / chunks, step % 2 == 0 ? step / 2 : chunks - 1 - step / 2);
-    }
-  });
+  const cpu::AttentionForward f{shape_of(q, k, v, fns), out, lse, q, k, v, mask, params};
+  if (f.shape.batch > 0 && f.shape.heads > 0 && f.shape.rows > 0) run_forward(fns, f);
 }
 
 /// dq = the sum of its parts, in order.

@@ -27,7 +27,8 @@ class BackwardPart {
         group_(at % s_.groups),
         part_(part),
         first_(part * s_.columns_part),
-        cols_(std::clamp<std::int64_t>(s_.cols - first_, 0, s_.columns_part)) {}
+        cols_(std::clamp<std::int64_t>(s_.cols - first_, 0, s_.columns_part)),
+        dropout_(b.params.dropout > 0) {}
 
   void run() {
     allocate();
@@ -58,18 +59,17 @@ class BackwardPart {
                                   packed_a_size<T>(kRows, s_.depth_v),
                                   packed_b_size<T>(kRows, s_.depth_v),
                                   Sums<T>::size(kRows, s_.depth),
-                                  kRows * kCols,
-                                  kRows * kCols,
+                                  kRows * kScoreStep<T>,
+                                  kRows * kScoreStep<T>,
                                   kRows};
     T** const places[] = {&kt_, &vt_, &k_, &dk_, &dv_, &qa_, &qb_, &ga_, &gb_, &dq_, &scores_, &slopes_, &delta_};
-    constexpr std::int64_t kLine = 64 / sizeof(T);
     std::int64_t total = 0;
-    for (const std::int64_t n : sizes) total += (n + kLine - 1) / kLine * kLine;
+    for (const std::int64_t n : sizes) total += whole_lines<T>(n);
     room_ = cpu::HostBuffer<T>(total);
     T* p = room_.data();
     for (std::size_t i = 0; i < std::size(sizes); ++i) {
       *places[i] = p;
-      p += (sizes[i] + kLine - 1) / kLine * kLine;
+      p += whole_lines<T>(sizes[i]);
     }
   }
 
@@ -106,8 +106,8 @@ class BackwardPart {
     pack_columns<T>(q.at(i), q.row, q.col, m, s_.depth, qb_);
     pack_rows<T>(g.at(i), g.row, g.col, s_.depth_v, tiles, ga_);
     pack_columns<T>(g.at(i), g.row, g.col, m, s_.depth_v, gb_);
-    const T scale = static_cast<T>(b_.params.scale);
-    for (std::int64_t e = 0; e < m * s_.depth; ++e) qa_[e] *= scale;
+    const T scale = static_cast<T>(b_.params.scale), unit = static_cast<T>(b_.params.scale * kScoreUnit<T>);
+    for (std::int64_t e = 0; e < m * s_.depth; ++e) qa_[e] *= unit;
     for (std::int64_t e = 0; e < m * padded_columns<T>(s_.depth); ++e) qb_[e] *= scale;
     for (std::int64_t r = 0; r < m; ++r) {
       const T *a = g.at(i + r), *b = out.at(i + r);
@@ -119,21 +119,48 @@ class BackwardPart {
 
   void block(const ScoreRules<T>& rules, std::int64_t head, std::int64_t i, const RowTiles& tiles, std::int64_t j,
              std::int64_t n) {
-    multiply(LeftOperand<T>::packed(qa_, s_.depth), tiles, s_.depth, kt_, cols_, j, n, scores_, kCols);
-    multiply(LeftOperand<T>::packed(ga_, s_.depth_v), tiles, s_.depth_v, vt_, cols_, j, n, slopes_, kCols);
+    const Reach reach{b_.params.causal, i - first_ - j, n};
+    multiply_scores(qa_, tiles, s_.depth, kt_, cols_, j, reach, scores_);
+    multiply_scores(ga_, tiles, s_.depth_v, vt_, cols_, j, reach, slopes_);
     const T* const lse = b_.lse.ptr<T>() + (batch_ * s_.heads + head) * s_.rows + i;
-    // Sums of columns have the same tiles for all rows; what a tile has beyond column n gets zeros.
+    // Sums of columns have the same tiles for all rows; what a tile has beyond a row's columns gets zeros.
     const RowTiles columns(std::min(kCols, cols_ - j));
-    const std::int64_t used = columns.reaching(n), beyond = columns.begin(used) - n;
-    for (std::int64_t r = 0; r < tiles.rows; ++r) {
-      T *s = scores_ + r * kCols, *g = slopes_ + r * kCols;
-      slope(rules, i + r, j, n, lse[r], delta_[r], s, g);
-      std::fill_n(s + n, beyond, T(0));
-      std::fill_n(g + n, beyond, T(0));
+    const std::int64_t last = columns.begin(columns.reaching(n));
+    for (std::int64_t t = 0; t < tiles.count; ++t)
+      for (std::int64_t r = tiles.begin(t); r < tiles.begin(t + 1); ++r) {
+        T *s = scores_ + r * kScoreStep<T>, *g = slopes_ + r * kScoreStep<T>;
+        const std::int64_t seen = reach.of(tiles, t), beyond = std::min(last - seen, std::int64_t{kTileRows});
+        slope(rules, i + r, j, seen, lse[r], delta_[r], s, g);
+        std::fill_n(s + seen, beyond, T(0));
+        std::fill_n(g + seen, beyond, T(0));
+      }
+    add_columns(sums_v(j), scores_, columns, reach, tiles.rows, gb_);
+    add_columns(sums_k(j), slopes_, columns, reach, tiles.rows, qb_);
+    add_scores(Sums<T>(dq_, s_.depth), slopes_, tiles, reach, k_, cols_, j);
+  }
+
+  /// sums += scoresᵀ @ b over the rows that see a column of a tile; b packed, `rows` long.
+  static void add_columns(const Sums<T>& sums, const T* scores, const RowTiles& columns, const Reach& reach,
+                          std::int64_t rows, const T* b) {
+    const std::int64_t used = columns.reaching(reach.n);
+    for (std::int64_t q = 0; q < sums.n; q += kTileCols<T>) {
+      const int width = panel_width<T>(sums.n, q);
+      const auto add = [&](std::int64_t t, std::int64_t count, int height) {
+        const std::int64_t from = reach.causal ? std::max<std::int64_t>(columns.begin(t) - reach.ahead, 0) : 0;
+        if (from >= rows) return;
+        TileRun<T> run{count, rows - from, scores + from * kScoreStep<T> + columns.begin(t), height, kScoreStep<T>};
+        run.b = b + q * rows + from * width;
+        run.b_step = run.to_step = width;
+        run.to = sums.block(columns, t, q);
+        run.to_next = height * sums.padded;
+        run.add = true;
+        run_tiles<T, AForm::Columns>(height, width, run);
+      };
+      // Tiles left of the diagonal need all rows, the others have sizes of their own.
+      std::int64_t t = used;
+      for (; reach.causal && t > 0 && columns.begin(t - 1) > reach.ahead; --t) add(t - 1, 1, columns.height(t - 1));
+      each_height(columns, 0, t, add);
     }
-    sums_v(j).add(LeftOperand<T>::by_columns(scores_, kCols), columns, tiles.rows, gb_, tiles.rows, 0, used);
-    sums_k(j).add(LeftOperand<T>::by_columns(slopes_, kCols), columns, tiles.rows, qb_, tiles.rows, 0, used);
-    Sums<T>(dq_, s_.depth).add(LeftOperand<T>::by_rows(slopes_, kCols), tiles, n, k_, cols_, j, tiles.count);
   }
 
   /// A row's scores to probabilities as the forward used them, and their gradients to gradients of the scores.
@@ -142,11 +169,11 @@ class BackwardPart {
     constexpr std::int64_t L = kVector<T>;
     rules.mask(s, i, first_ + j, n);
     constexpr T kInf = std::numeric_limits<T>::infinity();
-    const auto shift = hn::Set(d, lse == -kInf ? kInf : lse), less = hn::Set(d, delta);
+    const auto shift = hn::Set(d, lse == -kInf ? kInf : lse * kScoreUnit<T>), less = hn::Set(d, delta);
     if (rules.drops()) {
       rules.draw(dropout_.keep, dropout_.words, i, first_ + j, n);
       for (std::int64_t c = 0; c < n; c += L) {
-        const auto p = cpu::HWY_NAMESPACE::vec_exp_flushing(d, hn::Sub(hn::LoadU(d, s + c), shift));
+        const auto p = exp_of_score(d, hn::Sub(hn::LoadU(d, s + c), shift));
         const auto keep = hn::Load(d, dropout_.keep + c);
         hn::StoreU(hn::Mul(p, hn::MulSub(hn::LoadU(d, g + c), keep, less)), d, g + c);
         hn::StoreU(hn::Mul(p, keep), d, s + c);
@@ -154,7 +181,7 @@ class BackwardPart {
       return;
     }
     for (std::int64_t c = 0; c < n; c += L) {
-      const auto p = cpu::HWY_NAMESPACE::vec_exp_flushing(d, hn::Sub(hn::LoadU(d, s + c), shift));
+      const auto p = exp_of_score(d, hn::Sub(hn::LoadU(d, s + c), shift));
       hn::StoreU(hn::Mul(p, hn::Sub(hn::LoadU(d, g + c), less)), d, g + c);
       hn::StoreU(p, d, s + c);
     }

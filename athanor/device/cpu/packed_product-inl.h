@@ -40,16 +40,18 @@ void pack_columns(const T* b, std::int64_t row, std::int64_t col, std::int64_t k
 
 /// Rows cut into tiles of nearly one height.
 struct RowTiles {
-  explicit RowTiles(std::int64_t m) : rows(m), count((m + kTileRows - 1) / kTileRows) {}
-  std::int64_t begin(std::int64_t t) const { return t * rows / count; }
+  explicit RowTiles(std::int64_t m)
+      : rows(m), count((m + kTileRows - 1) / kTileRows), low(count > 0 ? m / count : 0), tall(m - low * count) {}
+  std::int64_t begin(std::int64_t t) const { return t * low + std::min(t, tall); }
   /// Tiles that have some of the first n rows.
   std::int64_t reaching(std::int64_t n) const {
     std::int64_t t = 0;
     while (t < count && begin(t) < n) ++t;
     return t;
   }
-  int height(std::int64_t t) const { return static_cast<int>(begin(t + 1) - begin(t)); }
+  int height(std::int64_t t) const { return static_cast<int>(low + (t < tall)); }
   std::int64_t rows, count;
+  std::int64_t low, tall;  ///< the first `tall` tiles have low + 1 rows, the others low
 };
 
 template <class T>
@@ -80,6 +82,83 @@ struct LeftOperand {
   std::int64_t step;  ///< 0: the tile's height
   AForm form;
 };
+
+/// Tiles below each other whose rows meet the same panel of b: to (+)= a @ b over k steps.
+template <class T>
+struct TileRun {
+  std::int64_t count = 1, k = 0;
+  const T* a = nullptr;
+  std::int64_t a_next = 0, a_step = 0;  ///< from tile to tile, and within one
+  const T* b = nullptr;
+  std::int64_t b_step = 0;
+  T* to = nullptr;
+  std::int64_t to_next = 0, to_step = 0;
+  bool add = false;  ///< then to_step is the width
+};
+
+/// A run in one call: tile's loop (gemm_tile-inl.h), which asks for nothing ahead since b is in the first cache.
+template <class T, int kRows, int kVectors, AForm kForm>
+HWY_NOINLINE void run_tiles(const TileRun<T>& run) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kLanes = kVector<T>;
+  const std::int64_t a_step = run.a_step, b_step = run.b_step, to_step = run.to_step;
+  T* HWY_RESTRICT to = run.to;
+  for (std::int64_t t = 0; t < run.count; ++t, to += run.to_next) {
+    V sum[kRows][kVectors];
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      __builtin_prefetch(to + i * to_step, 1);
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
+    }
+    const T *HWY_RESTRICT a = run.a + t * run.a_next, *HWY_RESTRICT b = run.b;
+#pragma GCC unroll 1
+    for (std::int64_t p = 0; p < run.k; ++p) {
+      V row[kVectors];
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + j * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+        const V value = hn::Set(d, kForm == AForm::Rows ? a[i * a_step] : a[i]);
+#pragma GCC unroll 4
+        for (int j = 0; j < kVectors; ++j) sum[i][j] = mul_add(value, row[j], sum[i][j]);
+      }
+      b += b_step;
+      a += kForm == AForm::Rows ? 1 : a_step;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        T* const at = to + i * to_step + j * kLanes;
+        hn::StoreU(run.add ? hn::Add(sum[i][j], hn::LoadU(d, at)) : sum[i][j], d, at);
+      }
+  }
+}
+
+template <class T, int kVectors, AForm kForm, int... kRow>
+void run_tiles_of(int rows, const TileRun<T>& run, std::integer_sequence<int, kRow...>) {
+  constexpr void (*table[])(const TileRun<T>&) = {&run_tiles<T, kRow + 1, kVectors, kForm>...};
+  table[rows - 1](run);
+}
+
+/// Runs tiles of `rows` rows and `width` columns. With narrow vectors the loop over them is in the kernel: their calls
+/// would take 3 % of the time.
+template <class T, AForm kForm>
+void run_tiles(int rows, int width, const TileRun<T>& run) {
+  if constexpr (HWY_MAX_BYTES < 64) {
+    constexpr std::make_integer_sequence<int, kTileRows> all{};
+    width > kVector<T> ? run_tiles_of<T, 2, kForm>(rows, run, all) : run_tiles_of<T, 1, kForm>(rows, run, all);
+  } else {
+    const auto fn = tile_for<T>(rows, width / kVector<T>, kForm);
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      T* const to = run.to + i * run.to_next;
+      fn(run.k, run.a + i * run.a_next, run.a_step, run.b, run.b_step, run.add ? to : nullptr, to, run.to_step,
+         nullptr);
+    }
+  }
+}
 
 /// Columns [j, j + n) of c = a @ b, to c[i · ld + …] from its start; b packed, k × columns. j starts a panel; whole
 /// panels are written.
@@ -138,12 +217,15 @@ struct Sums {
       const T* const from = block(tiles, t, q) + r * width;
       const std::int64_t count = std::min<std::int64_t>(width, n - q);
       T* const out = to + q * col;
-      if (add)
+      if (add) {
         for (std::int64_t j = 0; j < count; ++j) out[j * col] += by * from[j];
-      else if (col == 1)
-        for (std::int64_t j = 0; j < count; ++j) out[j] = by * from[j];
-      else
+      } else if (col == 1 && count == width) {
+        const hn::ScalableTag<T> d;
+        const auto factor = hn::Set(d, by);
+        for (int j = 0; j < width; j += kVector<T>) hn::StoreU(hn::Mul(factor, hn::LoadU(d, from + j)), d, out + j);
+      } else {
         for (std::int64_t j = 0; j < count; ++j) out[j * col] = by * from[j];
+      }
     }
   }
 
