@@ -132,7 +132,8 @@ std::string CharacterCorpus::decode(const Tensor& tokens) const {
   for (std::int64_t i = 0; i < flat.numel(); ++i) {
     const std::int64_t number = flat.data_ptr<std::int64_t>()[i];
     ATHANOR_CHECK_INDEX(number >= 0 && number < static_cast<std::int64_t>(vocabulary_size()),
-                        "CharacterCorpus: decode: number ", number, ", expected 0 to ", vocabulary_size() - 1);
+                        "CharacterCorpus: decode: number ", number, " is none of the ", vocabulary_size(),
+                        " characters, which count from 0");
     text += content_->characters[static_cast<std::size_t>(number)];
   }
   return text;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "athanor/data/data_loader.h"
+#include "athanor/ops/factory.h"
 #include "io/helpers.h"
 
 namespace athanor::data::datasets {
@@ -34,6 +35,8 @@ TEST(CharacterCorpus, TargetsAreTheNextCharacters) {
   EXPECT_EQ(corpus.decode(corpus.get(3).target), "o \xc3\xa9");
   EXPECT_TRUE(equal(corpus.encode("hole"), tensor({2, 4, 3, 1}, kLong)));
   EXPECT_THROW(corpus.encode("x"), ValueError);
+  EXPECT_THROW(corpus.decode(tensor({6}, kLong)), IndexError);
+  EXPECT_THROW(CharacterCorpus("", 1).decode(tensor({0}, kLong)), IndexError);
   EXPECT_THROW(corpus.get(4), IndexError);
   EXPECT_THROW(CharacterCorpus("abc", 0), ValueError);
   EXPECT_EQ(*CharacterCorpus("abc", 3).size(), 0U);

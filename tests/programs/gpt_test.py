@@ -3,10 +3,13 @@
 import json
 import os
 import re
+import signal
 import struct
 import subprocess
 import tempfile
 import unittest
+
+from program_test import interrupt
 
 PROGRAM = os.path.join(os.environ["ATHANOR_BIN"], "gpt")
 DEADLINE_S = 200
@@ -47,6 +50,29 @@ class Gpt(unittest.TestCase):
         self.assertEqual(losses(whole)[-1], losses(rest)[-1])
         with open(self.path("whole"), "rb") as a, open(self.path("rest"), "rb") as b:
             self.assertEqual(a.read(), b.read())
+
+    def test_an_interrupted_training_continues_bit_by_bit(self):
+        steps = ("--steps", "320")
+        whole = run(*steps, "--save-model", self.path("whole")).stdout
+        self.assertEqual(len(losses(whole)), 16)
+        for which in (signal.SIGINT, signal.SIGTERM):
+            status, output = interrupt([PROGRAM, *TINY, *steps, "--checkpoint", self.path("stop")], which,
+                                       lambda lines: len(losses("".join(lines))) == 2)
+            self.assertEqual(status, 128 + which, output)
+            self.assertIn("continue with --resume " + self.path("stop"), output)
+            self.assertLess(len(losses(output)), 16, "it trained to the end all the same")
+            rest = run(*steps, "--resume", self.path("stop"), "--save-model", self.path("rest")).stdout
+            self.assertEqual(losses(whole), losses(output) + losses(rest), f"signal {which}")
+            with open(self.path("whole"), "rb") as a, open(self.path("rest"), "rb") as b:
+                self.assertEqual(a.read(), b.read(), f"signal {which}")
+            self.assertEqual(sorted(os.listdir(self.folder)), ["rest", "stop", "whole"])
+            os.remove(self.path("stop"))
+
+    def test_interrupted_without_a_checkpoint_it_says_what_to_give(self):
+        status, output = interrupt([PROGRAM, *TINY, "--steps", "100000"], signal.SIGINT,
+                                   lambda lines: len(losses("".join(lines))) == 1)
+        self.assertEqual(status, 128 + signal.SIGINT, output)
+        self.assertIn("give --checkpoint", output)
 
     def test_reads_a_folder_or_a_file(self):
         with open(self.path("input.txt"), "w", encoding="utf-8") as file:

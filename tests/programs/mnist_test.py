@@ -14,7 +14,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from ports import free_port  # noqa: E402
-from program_test import DEADLINE_S, ProgramTest, find_mnist, idx, main  # noqa: E402
+from program_test import DEADLINE_S, ProgramTest, find_mnist, idx, interrupt, main  # noqa: E402
 
 TEST_LINE = re.compile(r"^Test set: Average loss: (\d+\.\d{4}), Accuracy: (\d+)/(\d+) \((\d+\.\d{2})%\)$", re.MULTILINE)
 QUICK = ("--epochs", "1", "--no-progress")
@@ -293,14 +293,8 @@ class Signals(ProgramTest):
         """Starts training and sends the signal once a step is reported; gives back exit status and output."""
         command = [self.program, "--threads", "1", "--data", self.data, "--no-progress", "--log-interval", "1",
                    *arguments]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder,
-                              env=self.environment()) as process:
-            lines = []
-            for line in process.stdout:
-                lines.append(line)
-                if line.startswith("Train Epoch") and len(lines) == 4:
-                    process.send_signal(which)
-            return process.wait(timeout=DEADLINE_S), "".join(lines)
+        return interrupt(command, which, lambda lines: lines[-1].startswith("Train Epoch") and len(lines) == 4,
+                         cwd=self.folder, env=self.environment())
 
     def test_an_interrupted_training_continues_bit_by_bit(self):
         base = ("--epochs", "2", "--net", "tutorial", "--lr", "0.05")

@@ -51,6 +51,18 @@ def find_mnist():
     return None
 
 
+def interrupt(command: list, which: int, now, **options):
+    """Starts a program and sends it a signal when now(its lines so far) says so, once; gives back exit status and output."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options) as process:
+        lines, sent = [], False
+        for line in process.stdout:
+            lines.append(line)
+            if not sent and now(lines):
+                process.send_signal(which)
+                sent = True
+        return process.wait(timeout=DEADLINE_S), "".join(lines)
+
+
 class ProgramTest(unittest.TestCase):
     """Has a folder of its own, and small digits in its folder `digits`."""
 
