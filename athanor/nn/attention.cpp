@@ -24,7 +24,7 @@ void check_shapes(const Tensor& query, const Tensor& key, const Tensor& value, c
                 ": query, key and value should all be 3-D (or 2-D without a batch), got ", query.dim(), "-D, ",
                 key.dim(), "-D and ", value.dim(), "-D tensors");
   ATHANOR_CHECK(embed == o.embed_dim_to_check(), kName, ": was expecting embedding dimension of ",
-                o.embed_dim_to_check(), ", but got ", embed);
+                o.embed_dim_to_check(), ", but got ", embed, " in a query of shape ", query.sizes());
   ATHANOR_CHECK(heads > 0 && embed % heads == 0, kName, ": embed_dim ", embed, " not divisible by num_heads ", heads);
   ATHANOR_CHECK(key.size(0) == value.size(0) && key.size(1) == value.size(1), kName, ": key's sequence and batch dims ",
                 key.sizes(), " do not match value's ", value.sizes());

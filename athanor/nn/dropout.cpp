@@ -13,7 +13,7 @@ void check_probability(double p) {
 Tensor drop_channels(const char* name, Tensor input, const DropoutFuncOptions& o, std::int64_t batched_dims) {
   check_probability(o.p());
   ATHANOR_CHECK(input.dim() >= batched_dims - 1, name, ": Expected ", batched_dims - 1, "D (unbatched) or ",
-                batched_dims, "D (batched) input, but got ", input.dim(), "D");
+                batched_dims, "D (batched) input, but got ", input.dim(), "D, its shape is ", input.sizes());
   const bool alone = input.dim() == batched_dims - 1;
   if (o.inplace()) {
     Tensor view = alone ? input.unsqueeze(0) : input;

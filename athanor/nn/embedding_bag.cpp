@@ -9,7 +9,7 @@ namespace functional {
 
 Tensor embedding_bag(const Tensor& input, const Tensor& weight, const EmbeddingBagFuncOptions& o) {
   ATHANOR_CHECK_VALUE(input.dim() == 1 || input.dim() == 2, "embedding_bag: input has to be 1D or 2D Tensor, but got ",
-                      "Tensor of dimension ", input.dim());
+                      "Tensor of dimension ", input.dim(), ", its shape is ", input.sizes());
   Tensor indices = input, offsets = o.offsets(), weights = o.per_sample_weights();
   ATHANOR_CHECK_VALUE(!weights.defined() || weights.sizes() == input.sizes(), "embedding_bag: If per_sample_weights (",
                       weights.defined() ? weights.sizes() : IntArrayRef{}, ") is not None, then it must have the same ",

@@ -42,8 +42,8 @@ namespace functional {
 
 Tensor local_response_norm(const Tensor& input, const LocalResponseNormFuncOptions& o) {
   check_size("local_response_norm", o.size());
-  ATHANOR_CHECK_VALUE(input.dim() >= 3, "Expected 3D or higher dimensionality input (got ", input.dim(),
-                      " dimensions)");
+  ATHANOR_CHECK_VALUE(input.dim() >= 3, "local_response_norm: Expected 3D or higher dimensionality input (got ",
+                      input.dim(), " dimensions), its shape is ", input.sizes());
   if (input.numel() == 0) return input;
   return normalized(input, o, o.size() / 2, (o.size() - 1) / 2);
 }
@@ -65,7 +65,8 @@ Tensor LocalResponseNormImpl::forward(const Tensor& input) {
 Tensor CrossMapLRN2dImpl::forward(const Tensor& input) {
   return in_module(*this, [&] {
     check_size("CrossMapLRN2d", options.size());
-    ATHANOR_CHECK_VALUE(input.dim() == 4, "CrossMapLRN2d: Expected input to be 4D, got ", input.dim(), "D instead");
+    ATHANOR_CHECK_VALUE(input.dim() == 4, "CrossMapLRN2d: Expected input to be 4D, got ", input.dim(),
+                        "D instead, its shape is ", input.sizes());
     if (input.numel() == 0) return input;
     const Tensor squares = (input * input).flatten(2);
     const Tensor sums = matmul(legacy_windows(input.size(1), options.size()).to(input.options()), squares);

@@ -145,11 +145,11 @@ Tensor BatchNormImplBase<Derived>::run(const Tensor& input, const Tensor& residu
   return in_module(*this, [&] {
     constexpr std::int64_t full = Derived::kSpatial + 2;
     const bool fits = input.dim() == full || (full == 3 && input.dim() == 2);
-    ATHANOR_CHECK_VALUE(fits, "expected ",
+    ATHANOR_CHECK_VALUE(fits, "BatchNorm", Derived::kSpatial, "d: expected ",
                         full == 3   ? "2D or 3D"
                         : full == 4 ? "4D"
                                     : "5D",
-                        " input (got ", input.dim(), "D input)");
+                        " input (got ", input.dim(), "D input), its shape is ", input.sizes());
     double factor = options.momentum().value_or(0.0);
     const bool training = this->is_training();
     if (training && options.track_running_stats() && num_batches_tracked.defined()) {
@@ -203,13 +203,14 @@ template <class Derived>
 Tensor InstanceNormImplBase<Derived>::forward(const Tensor& input) {
   return in_module(*this, [&] {
     constexpr std::int64_t full = Derived::kSpatial + 2;
-    ATHANOR_CHECK_VALUE(input.dim() == full || input.dim() == full - 1, "expected ", full - 1, "D or ", full,
-                        "D input (got ", input.dim(), "D input)");
+    ATHANOR_CHECK_VALUE(input.dim() == full || input.dim() == full - 1, "InstanceNorm", Derived::kSpatial,
+                        "d: expected ", full - 1, "D or ", full, "D input (got ", input.dim(),
+                        "D input), its shape is ", input.sizes());
     const bool alone = input.dim() == full - 1;
     const std::int64_t channels = input.size(alone ? 0 : 1);
-    ATHANOR_CHECK_VALUE(channels == options.num_features() || !options.affine(),
-                        "expected input's size at dim=", alone ? 0 : 1, " to match num_features (",
-                        options.num_features(), "), but got: ", channels);
+    ATHANOR_CHECK_VALUE(channels == options.num_features() || !options.affine(), "InstanceNorm", Derived::kSpatial,
+                        "d: expected input's size at dim=", alone ? 0 : 1, " to match num_features (",
+                        options.num_features(), "), but got: ", channels, ", its shape is ", input.sizes());
     const auto o = functional::InstanceNormFuncOptions()
                        .running_mean(running_mean)
                        .running_var(running_var)

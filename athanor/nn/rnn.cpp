@@ -99,10 +99,10 @@ void RNNImplBase<Derived>::check_input(const Tensor& input, bool packed) const {
     ATHANOR_CHECK(input.dim() == 2, name, ": packed input must have 2 dimensions, got ", input.dim());
   else
     ATHANOR_CHECK(input.dim() == 2 || input.dim() == 3, name, ": Expected input to be 2D or 3D, got ", input.dim(),
-                  "D instead");
+                  "D instead, its shape is ", input.sizes());
   ATHANOR_CHECK(input.size(-1) == options_base.input_size(), name,
                 ": input.size(-1) must be equal to input_size. Expected ", options_base.input_size(), ", got ",
-                input.size(-1));
+                input.size(-1), ", its shape is ", input.sizes());
 }
 
 template <class Derived>
@@ -229,9 +229,9 @@ template <class Derived>
 bool RNNCellImplBase<Derived>::prepare(Tensor& input, std::vector<Tensor>& states) const {
   const std::string name = printed_name(this->name());
   ATHANOR_CHECK(input.dim() == 1 || input.dim() == 2, name, ": Expected input to be 1D or 2D, got ", input.dim(),
-                "D instead");
+                "D instead, its shape is ", input.sizes());
   ATHANOR_CHECK(input.size(-1) == options_base.input_size(), name, ": input has inconsistent input_size: got ",
-                input.size(-1), ", expected ", options_base.input_size());
+                input.size(-1), ", expected ", options_base.input_size(), ", its shape is ", input.sizes());
   const bool alone = input.dim() == 1;
   const Tensor given = input;
   if (alone) input = input.unsqueeze(0);

@@ -73,7 +73,8 @@ Tensor resized(const Tensor& x, const Target& t, const InterpolateFuncOptions& o
 
 Tensor interpolate(const Tensor& input, const InterpolateFuncOptions& o) {
   ATHANOR_CHECK_VALUE(input.dim() >= 3 && input.dim() <= 5,
-                      "interpolate: expected 3D, 4D or 5D input (N, C, spatial…), got ", input.dim(), "D");
+                      "interpolate: expected 3D, 4D or 5D input (N, C, spatial…), got ", input.dim(), "D of shape ",
+                      input.sizes());
   const bool blends = o.mode() == kLinear || o.mode() == kBilinear || o.mode() == kBicubic || o.mode() == kTrilinear;
   ATHANOR_CHECK_VALUE(blends || !o.align_corners(), "interpolate: align_corners option can only be set with the ",
                       "interpolating modes: linear | bilinear | bicubic | trilinear");

@@ -218,7 +218,8 @@ Tensor glu(const Tensor& self, std::int64_t dim) {
   ATHANOR_CHECK(self.dim() > 0, "glu does not support 0-dimensional tensors");
   dim = wrap_dim(dim, self.dim(), "glu");
   const std::int64_t n = self.size(dim);
-  ATHANOR_CHECK(n % 2 == 0, "glu: Halving dimension must be even, but dimension ", dim, " is size ", n);
+  ATHANOR_CHECK(n % 2 == 0, "glu: Halving dimension must be even, but dimension ", dim, " is size ", n,
+                " in an input of shape ", self.sizes());
   return mul(narrow(self, dim, 0, n / 2), sigmoid(narrow(self, dim, n / 2, n / 2)));
 }
 

@@ -46,7 +46,8 @@ Tensor pixel_shuffle(const Tensor& self, std::int64_t upscale_factor) {
   const std::int64_t channels = self.size(-3), h = self.size(-2), w = self.size(-1);
   const std::int64_t square = checked_numel({r, r}, "pixel_shuffle");
   ATHANOR_CHECK(channels % square == 0, "pixel_shuffle expects its input's 'channel' dimension to be divisible by the ",
-                "square of upscale_factor, but input.size(-3)=", channels, " is not divisible by ", square);
+                "square of upscale_factor, but input.size(-3)=", channels, " is not divisible by ", square,
+                ", in an input of shape ", self.sizes());
   DimVector split = leading(self, 3), out = split;
   append(split, {channels / square, r, r, h, w});
   append(out, {channels / square, checked_numel({h, r}, "pixel_shuffle"), checked_numel({w, r}, "pixel_shuffle")});
@@ -77,7 +78,7 @@ Tensor channel_shuffle(const Tensor& self, std::int64_t groups) {
   const std::int64_t channels = self.size(1);
   ATHANOR_CHECK(groups > 0 && channels % groups == 0,
                 "channel_shuffle: number of channels must be divisible by groups. ", "Got ", channels, " channels and ",
-                groups, " groups.");
+                groups, " groups, in an input of shape ", self.sizes());
   return in_format_of(self, reshape(transpose(unflatten(self, 1, {groups, channels / groups}), 1, 2), self.sizes()));
 }
 
@@ -240,7 +241,8 @@ Tensor col2im(const Tensor& self, IntArrayRef output_size, IntArrayRef kernel_si
   win.place("col2im", size[0], size[1]);
   ATHANOR_CHECK(self.size(1) % win.taps == 0,
                 "col2im: Expected size of input's dimension 1 to be divisible by the product ",
-                "of kernel_size, but got input.size(1)=", self.size(1), " and kernel_size=", kernel_size);
+                "of kernel_size, but got input.size(1)=", self.size(1), " and kernel_size=", kernel_size,
+                " for an input of shape ", self.sizes());
   ATHANOR_CHECK(self.size(2) == win.count[0] * win.count[1], "col2im: Given output_size=", output_size,
                 ", kernel_size=", kernel_size, ", dilation=", dilation, ", padding=", padding, ", stride=", stride,
                 ", expected size of input's dimension 2 to match the calculated number of sliding blocks ",

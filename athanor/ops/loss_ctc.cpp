@@ -66,7 +66,7 @@ void check_lengths(const Tensor& log_probs, const Tensor& targets, IntArrayRef i
   ATHANOR_CHECK(
       static_cast<std::int64_t>(input_lengths.size()) == n && static_cast<std::int64_t>(target_lengths.size()) == n,
       "ctc_loss: input_lengths and target_lengths must be of size batch_size ", n, ", got ", input_lengths.size(),
-      " and ", target_lengths.size());
+      " and ", target_lengths.size(), "; log_probs is of shape ", log_probs.sizes());
   std::int64_t total = 0, longest = 0;
   for (std::size_t i = 0; i < input_lengths.size(); ++i) {
     ATHANOR_CHECK(input_lengths[i] >= 0 && input_lengths[i] <= steps, "ctc_loss: Expected input_lengths to have value ",

@@ -28,7 +28,7 @@ void check_norm_input(const char* op, const Tensor& input) {
 void check_norm_operand(const char* op, const char* what, const Tensor& t, IntArrayRef shape, const Tensor& input) {
   if (!t.defined()) return;
   ATHANOR_CHECK(t.sizes() == shape, op, ": expected ", what, " to be of shape ", shape, ", but got ", what,
-                " of shape ", t.sizes());
+                " of shape ", t.sizes(), "; the input is of shape ", input.sizes());
   ATHANOR_CHECK(t.dtype() == input.dtype() || t.dtype() == statistics_type(input.dtype()), op, ": ", what,
                 " has dtype ", t.dtype(), ", expected ", input.dtype(), " or ", statistics_type(input.dtype()));
 }

@@ -145,8 +145,14 @@ TEST(BatchNormLayer, CumulativeMeanAndNoTracking) {
 }
 
 TEST(BatchNormLayer, BadInput) {
-  EXPECT_EQ(error_of([] { BatchNorm2d(2)(ones({2, 2, 3})); }), "expected 4D input (got 3D input)");
-  EXPECT_EQ(error_of([] { BatchNorm1d(2)(ones({2, 2, 3, 3})); }), "expected 2D or 3D input (got 4D input)");
+  EXPECT_EQ(error_of([] {
+              BatchNorm2d(2)(ones({2, 2, 3}));
+            }),
+            "BatchNorm2d: expected 4D input (got 3D input), its shape is [2, 2, 3]");
+  EXPECT_EQ(error_of([] {
+              BatchNorm1d(2)(ones({2, 2, 3, 3}));
+            }),
+            "BatchNorm1d: expected 2D or 3D input (got 4D input), its shape is [2, 2, 3, 3]");
   EXPECT_NE(error_of([] {
               BatchNorm1d(2)(ones({1, 2}));
             }).find("Expected more than 1 value per channel when training"),
