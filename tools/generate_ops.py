@@ -5,8 +5,8 @@ A schema is the argument of ATHANOR_OP, ATHANOR_VIEW (inside the op's struct) or
 
     name.overload(Type arg, Type arg=default, *, ...) -> Return | flag flag
 
-Flags: inplace (adds name_), out (adds name_out, which takes a tensor for each result), function (no method), method (no
-free function), inplace_view (of a view: adds the method name_, which turns self into the view), internal (no function of
+Flags: inplace (adds name_), out (adds name_out, which takes a tensor for each result, and no options), function (no
+method), method (no free function), inplace_view (of a view: adds the method name_, which turns self into the view), internal (no function of
 the Python package: torch has no such name; `athanor._C.ops` has it).
 Other names of an op, PyTorch's synonyms, are one line anywhere in a source file: ATHANOR_ALIAS("absolute", "abs").
 An alias forwards every overload and form (in-place, out) of its op; it exists on class Tensor and as a public function,
@@ -126,9 +126,14 @@ class Op:
         """Names of the tensors that the out= form writes."""
         return ["out"] if self.results == 1 else [f"out{i}" for i in range(self.results)]
 
+    @property
+    def out_args(self):
+        """Of the out= form: where the tensor that is written says dtype and device, no options do."""
+        return [a for a in self.args if a.type != "TensorOptions"]
+
     def out_params(self, tensor, defaults):
         """Of the out= form: `tensor` is "const Tensor" inside the library, "Tensor" outside."""
-        rest = [a.declare("Tensor", defaults) for a in self.args]
+        rest = [a.declare("Tensor", defaults) for a in self.out_args]
         return ", ".join([f"{tensor}& {name}" for name in self.outs] + rest)
 
     def return_type(self, tensor):
@@ -231,8 +236,9 @@ def glue(stem, ops):
                 out.append(f"void {op.name}_({op.params('Tensor', False)}) {{\n"
                            f"  composite_inplace(\"{op.name}\", self, [&](const Tensor& self) {{ return {op.name}({', '.join(names)}); }});\n}}\n")
             if "out" in op.flags and op.results == 1:
+                given = ", ".join(f'options_of_out("{op.name}", out)' if a.type == "TensorOptions" else a.name for a in op.args)
                 out.append(f"void {op.name}_out({op.out_params('const Tensor', False)}) {{\n"
-                           f"  composite_out(\"{op.name}\", out, {op.name}({', '.join(names)}));\n}}\n")
+                           f"  composite_out(\"{op.name}\", out, {op.name}({given}));\n}}\n")
         if "out" in op.flags and op.results > 1:
             made = ", ".join(f"std::get<{i}>(made)" for i in range(op.results))
             out.append(f"void {op.name}_out({op.out_params('const Tensor', False)}) {{\n"
@@ -247,8 +253,8 @@ def a_type(_op, a):
     return "TensorList" if a.type == "Tensor[]" else "Tensor"
 
 
-def forward(op):
-    return ", ".join(("detail::base_list(%s)" if a.type == "Tensor[]" else "%s") % a.name for a in op.args)
+def forward(args):
+    return ", ".join(("detail::base_list(%s)" if a.type == "Tensor[]" else "%s") % a.name for a in args)
 
 
 class Function:
@@ -275,7 +281,7 @@ def methods_of(op):
     if not op.has_method:
         return
     params = [op.params("Tensor", defaults, skip_self=True) for defaults in (True, False)]
-    given = re.sub(r"\bself\b", "*this", forward(op), count=1)
+    given = re.sub(r"\bself\b", "*this", forward(op.args), count=1)
     in_place = "return const_cast<Tensor&>(*this);"
     if op.mutates:
         yield Function("Tensor&", op.name, *params, f"ops::{op.name}({given}); {in_place}", method=True)
@@ -295,19 +301,19 @@ def functions_of(op):
     changing = [joined(f"Tensor& {first}", r) for r in rest]
     if op.mutates:
         if op.name != "detach_":
-            yield Function("Tensor&", op.name, *changing, f"ops::{op.name}({forward(op)}); return {first};")
+            yield Function("Tensor&", op.name, *changing, f"ops::{op.name}({forward(op.args)}); return {first};")
         return
     params = [op.params("Tensor", defaults) for defaults in (True, False)]
-    call = f"ops::{op.name}({forward(op)})"
+    call = f"ops::{op.name}({forward(op.args)})"
     yield Function(op.return_type("Tensor"), op.name, *params,
                    f"return detail::wrap({call});" if "Tensor" in op.returns else f"return {call};", doc=op.doc)
     if "inplace" in op.flags and first == "self":
-        yield Function("Tensor&", f"{op.name}_", *changing, f"ops::{op.name}_({forward(op)}); return self;")
+        yield Function("Tensor&", f"{op.name}_", *changing, f"ops::{op.name}_({forward(op.args)}); return self;")
     if "out" in op.flags:
         outs = ", ".join(op.outs)
         returned = "Tensor&" if op.results == 1 else f"std::tuple<{', '.join(['Tensor&'] * op.results)}>"
         yield Function(returned, f"{op.name}_out", *(op.out_params("Tensor", defaults) for defaults in (True, False)),
-                       f"ops::{op.name}_out({joined(outs, forward(op))}); return {outs if op.results == 1 else f'{{{outs}}}'};")
+                       f"ops::{op.name}_out({joined(outs, forward(op.out_args))}); return {outs if op.results == 1 else f'{{{outs}}}'};")
 
 
 def aliased(aliases, ops):
@@ -332,10 +338,10 @@ def alias_methods_of(alias, op):
 
 
 def alias_functions_of(alias, op):
-    given = ", ".join(a.name for a in op.args)
     for f in functions_of(op):
         name = alias + f.name[len(op.name):]
-        body = f"return {f.name}({joined(', '.join(op.outs) if name.endswith('_out') else '', given)});"
+        given = [*op.outs, *(a.name for a in op.out_args)] if name.endswith("_out") else [a.name for a in op.args]
+        body = f"return {f.name}({', '.join(given)});"
         yield Function(f.returns, name, f.declared, f.defined, body)
 
 

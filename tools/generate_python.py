@@ -43,13 +43,10 @@ ARGUMENT_NAMES = {
     ("split", "split_size"): "split_size_or_sections",
     ("copy_", "src"): "other", ("swapaxes", "dim0"): "axis0", ("swapaxes", "dim1"): "axis1",
 }
-# torch has out= for these, which C++ has not.
+# torch has out= for these, which C++ has not, or only without the options that torch takes beside it.
 MADE_FOR_OUT = {
     "arange", "empty", "eye", "full", "linspace", "logspace", "normal", "ones", "rand", "randint", "randn", "randperm", "zeros",
-    "all", "any", "argsort", "bernoulli", "concat", "copysign", "cross", "dstack", "float_power", "hstack", "index_copy",
-    "index_reduce", "inner", "inverse", "kron", "linalg_cholesky", "linalg_cross", "linalg_det", "linalg_inv",
-    "linalg_matrix_power", "linalg_multi_dot", "linalg_solve", "matrix_power", "max", "mean", "min", "multinomial", "nonzero",
-    "polygamma", "renorm", "row_stack", "scatter_reduce", "slice_scatter", "take_along_dim", "threshold", "vstack",
+    "argsort", "bernoulli", "slice_scatter",
 }
 # What these do is the product of what their first two tensors hold, whether or not those have one shape.
 MULTIPLIES = {"matmul", "mm", "bmm", "mv", "linear", "bilinear", "outer", "ger", "addr", "kron", "cdist", "tensordot", "inner",
@@ -146,6 +143,12 @@ def split_arguments(text):
         yield current
 
 
+def has_out_form(op):
+    """Whether the out= form of C++ is that of Python."""
+    takes_options = any(a.type == "TensorOptions" for a in op.args)
+    return "out" in op.flags and not takes_options and (op.results == 1 or op.name in RESULT_NAMES)
+
+
 class Form:
     """One way to call an op: a row in a signature table and a C++ function. `number_first`: with a number for self."""
 
@@ -156,7 +159,7 @@ class Form:
         if number_first:
             self.parameters[0].base = "Scalar"
         # Made anew, then copied to out, if that is given.
-        self.may_copy = kind == "plain" and name in MADE_FOR_OUT and op.returns == "Tensor" and "out" not in op.flags
+        self.may_copy = kind == "plain" and name in MADE_FOR_OUT and op.returns == "Tensor" and not has_out_form(op)
 
     def rows(self):
         rows = [row for p in self.parameters for row in p.rows()]
@@ -236,11 +239,11 @@ def forms_of(op, alias=None):
     if op.has_inplace_method and not op.mutates:
         if op.has_method or ("inplace" in op.flags and op.args[0].name == "self"):
             yield Form(name + "_", op, "inplace", name)
-    if "out" in op.flags:
+    if has_out_form(op):
         yield Form(name, op, "out", name)
     if name in NUMBER_FIRST and op.args[1].type == "Tensor":
         yield Form(name, op, "plain", name, number_first=True)
-        if "out" in op.flags:
+        if has_out_form(op):
             yield Form(name, op, "out", name, number_first=True)
 
 

@@ -25,7 +25,7 @@ struct Relu6 : UnaryOfResult<Relu6, UnaryOp::Relu6, ResultType::Promoted> {
 
 /// self clamped to [min_val, max_val].
 struct Hardtanh : UnaryOfResult<Hardtanh, UnaryOp::Hardtanh, ResultType::Promoted> {
-  ATHANOR_OP("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor | inplace function");
+  ATHANOR_OP("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor | inplace function out");
   Scalar min_val, max_val;
   Scalar p0() const { return min_val; }
   Scalar p1() const { return max_val; }
@@ -39,7 +39,7 @@ struct Hardtanh : UnaryOfResult<Hardtanh, UnaryOp::Hardtanh, ResultType::Promote
 
 /// self where it is greater than threshold, else value.
 struct ThresholdOp : UnaryOfInput<ThresholdOp, UnaryOp::Threshold, ResultType::Promoted> {
-  ATHANOR_OP("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor | inplace function");
+  ATHANOR_OP("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor | inplace function out");
   Scalar threshold, value;
   Scalar p0() const { return threshold; }
   Scalar p1() const { return value; }
@@ -48,7 +48,7 @@ struct ThresholdOp : UnaryOfInput<ThresholdOp, UnaryOp::Threshold, ResultType::P
 
 /// self where positive, else negative_slope * self.
 struct LeakyRelu : UnaryPointwise<LeakyRelu, UnaryOp::LeakyRelu, ResultType::Floating> {
-  ATHANOR_OP("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor | inplace function");
+  ATHANOR_OP("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor | inplace function out");
   Scalar negative_slope;
   SavedTensor value;
   Scalar p0() const { return negative_slope; }
@@ -66,7 +66,7 @@ struct LeakyRelu : UnaryPointwise<LeakyRelu, UnaryOp::LeakyRelu, ResultType::Flo
 
 /// self where positive, else alpha (exp(self) - 1).
 struct Elu : UnaryOfInput<Elu, UnaryOp::Elu, ResultType::Floating> {
-  ATHANOR_OP("elu(Tensor self, Scalar alpha=1) -> Tensor | inplace function");
+  ATHANOR_OP("elu(Tensor self, Scalar alpha=1) -> Tensor | inplace function out");
   Scalar alpha;
   Scalar p0() const { return alpha; }
   Tensor slope(const Tensor& g, const Tensor& in) const { return elu_backward(g, in, alpha); }
@@ -94,7 +94,7 @@ struct Celu : UnaryOfInput<Celu, UnaryOp::Celu, ResultType::Floating> {
 
 /// self times the normal distribution's probability of less; approximate is "none" (erf) or "tanh".
 struct Gelu : UnaryOfInput<Gelu, UnaryOp::Gelu, ResultType::Floating> {
-  ATHANOR_OP("gelu(Tensor self, *, str approximate='none') -> Tensor | inplace function");
+  ATHANOR_OP("gelu(Tensor self, *, str approximate='none') -> Tensor | inplace function out");
   std::string approximate;
   Meta infer(const Tensor& a) {
     ATHANOR_CHECK(approximate == "none" || approximate == "tanh",
@@ -213,7 +213,7 @@ Tensor prelu(const Tensor& self, const Tensor& weight) {
 }
 
 /// self[:n] * sigmoid(self[n:]), the halves of dim.
-ATHANOR_FUNCTION("glu(Tensor self, int dim=-1) -> Tensor | function");
+ATHANOR_FUNCTION("glu(Tensor self, int dim=-1) -> Tensor | function out");
 Tensor glu(const Tensor& self, std::int64_t dim) {
   ATHANOR_CHECK(self.dim() > 0, "glu does not support 0-dimensional tensors");
   dim = wrap_dim(dim, self.dim(), "glu");

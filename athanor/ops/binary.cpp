@@ -72,7 +72,7 @@ Tensor div(const Tensor& self, const Tensor& other, std::optional<std::string_vi
   }
   return floor_divide(self, other);
 }
-ATHANOR_FUNCTION("div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor | inplace");
+ATHANOR_FUNCTION("div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor | inplace out");
 Tensor div(const Tensor& self, const Scalar& other, std::optional<std::string_view> rounding_mode) {
   switch (rounding_of(rounding_mode)) {
     case Rounding::None:
@@ -226,11 +226,11 @@ struct PowBase {
 };
 
 /// pow in float64.
-ATHANOR_FUNCTION("float_power(Tensor self, Tensor exponent) -> Tensor");
+ATHANOR_FUNCTION("float_power(Tensor self, Tensor exponent) -> Tensor | out");
 Tensor float_power(const Tensor& self, const Tensor& exponent) {
   return pow(cast(self, DType::Double), cast(exponent, DType::Double));
 }
-ATHANOR_FUNCTION("float_power.Scalar(Tensor self, Scalar exponent) -> Tensor");
+ATHANOR_FUNCTION("float_power.Scalar(Tensor self, Scalar exponent) -> Tensor | out");
 Tensor float_power(const Tensor& self, const Scalar& exponent) {
   return pow(cast(self, DType::Double), Scalar(exponent.toDouble()));
 }
@@ -285,7 +285,7 @@ struct CopySign : SmoothBinary<CopySign, BinaryOp::Copysign> {
   }
   static Tensor second(const Tensor& g, const Tensor&, const Tensor&) { return zeros_like(g); }
 };
-ATHANOR_FUNCTION("copysign.Scalar(Tensor self, Scalar other) -> Tensor | inplace");
+ATHANOR_FUNCTION("copysign.Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
 Tensor copysign(const Tensor& self, const Scalar& other) {
   return copysign(self, scalar_tensor(other, cast(self, float_type(self.dtype())).options()));
 }
@@ -328,11 +328,11 @@ struct Xlogy : SmoothBinary<Xlogy, BinaryOp::Xlogy> {
   }
   static Tensor second(const Tensor& g, const Tensor& x, const Tensor& y) { return mul(g, div(x, y)); }
 };
-ATHANOR_FUNCTION("xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor | function");
+ATHANOR_FUNCTION("xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor | function out");
 Tensor xlogy(const Scalar& self, const Tensor& other) {
   return xlogy(scalar_tensor(self, TensorOptions(float_type(other.dtype()))), other);
 }
-ATHANOR_FUNCTION("xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor | inplace");
+ATHANOR_FUNCTION("xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor | inplace out");
 Tensor xlogy(const Tensor& self, const Scalar& other) {
   return xlogy(self, scalar_tensor(other, TensorOptions(float_type(self.dtype()))));
 }

@@ -22,7 +22,7 @@ namespace athanor::ops {
 
 /// Sum over the products of dims_self of self with dims_other of other, pair by pair; the result has the dims of self
 /// that are left, then those of other.
-ATHANOR_FUNCTION("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor | function");
+ATHANOR_FUNCTION("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor | function out");
 Tensor tensordot(const Tensor& left, const Tensor& right, IntArrayRef dims_self, IntArrayRef dims_other) {
   ATHANOR_CHECK(left.defined() && right.defined(), "tensordot: expected tensors, got an undefined one");
   Tensor self = left, other = right;
@@ -70,7 +70,7 @@ Tensor tensordot(const Tensor& left, const Tensor& right, IntArrayRef dims_self,
 }
 
 /// Sums over the last dim of both; with a 0-d operand the plain product.
-ATHANOR_FUNCTION("inner(Tensor self, Tensor other) -> Tensor");
+ATHANOR_FUNCTION("inner(Tensor self, Tensor other) -> Tensor | out");
 Tensor inner(const Tensor& self, const Tensor& other) {
   ATHANOR_CHECK(self.defined() && other.defined(), "inner: expected tensors, got an undefined one");
   ATHANOR_CHECK(self.dtype() == other.dtype(), "inner: expected both operands of one dtype, got ", self.dtype(),
@@ -83,7 +83,7 @@ Tensor inner(const Tensor& self, const Tensor& other) {
 }
 
 /// Every element of self times the whole of other, in blocks; missing leading dims count as 1.
-ATHANOR_FUNCTION("kron(Tensor self, Tensor other) -> Tensor");
+ATHANOR_FUNCTION("kron(Tensor self, Tensor other) -> Tensor | out");
 Tensor kron(const Tensor& self, const Tensor& other) {
   ATHANOR_CHECK(self.defined() && other.defined(), "kron: expected tensors, got an undefined one");
   const std::int64_t n = std::max(self.dim(), other.dim());
@@ -101,7 +101,7 @@ Tensor kron(const Tensor& self, const Tensor& other) {
 }
 
 /// The vector product of the triples along dim; the other dims broadcast.
-ATHANOR_FUNCTION("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor | function");
+ATHANOR_FUNCTION("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor | function out");
 Tensor linalg_cross(const Tensor& self, const Tensor& other, std::int64_t dim) {
   ATHANOR_CHECK(self.defined() && other.defined(), "linalg.cross: expected tensors, got an undefined one");
   ATHANOR_CHECK(self.dim() == other.dim(), "linalg.cross: inputs must have the same number of dimensions, got shapes ",
@@ -114,7 +114,7 @@ Tensor linalg_cross(const Tensor& self, const Tensor& other, std::int64_t dim) {
 }
 
 /// linalg_cross; without dim, the first dim of size 3.
-ATHANOR_FUNCTION("cross(Tensor self, Tensor other, int? dim=None) -> Tensor");
+ATHANOR_FUNCTION("cross(Tensor self, Tensor other, int? dim=None) -> Tensor | out");
 Tensor cross(const Tensor& self, const Tensor& other, std::optional<std::int64_t> dim) {
   if (dim) return linalg_cross(self, other, *dim);
   for (std::int64_t d = 0; d < self.dim(); ++d)
@@ -171,7 +171,7 @@ Tensor product_of(const std::vector<Tensor>& m, const std::vector<std::vector<st
 }  // namespace
 
 /// The product of two or more matrices in the order that costs least. The first and the last may be vectors.
-ATHANOR_FUNCTION("linalg_multi_dot(Tensor[] tensors) -> Tensor");
+ATHANOR_FUNCTION("linalg_multi_dot(Tensor[] tensors) -> Tensor | out");
 Tensor linalg_multi_dot(TensorList tensors) {
   const std::size_t n = tensors.size();
   ATHANOR_CHECK(n >= 2, "multi_dot(): expected at least 2 tensors but got ", n);
@@ -198,7 +198,7 @@ Tensor linalg_multi_dot(TensorList tensors) {
 }
 
 /// The product of matrices; linalg_multi_dot for one or more.
-ATHANOR_FUNCTION("chain_matmul(Tensor[] matrices) -> Tensor");
+ATHANOR_FUNCTION("chain_matmul(Tensor[] matrices) -> Tensor | out");
 Tensor chain_matmul(TensorList matrices) {
   ATHANOR_CHECK(!matrices.empty(), "chain_matmul(): Expected one or more matrices");
   for (const Tensor& t : matrices)
@@ -207,7 +207,7 @@ Tensor chain_matmul(TensorList matrices) {
 }
 
 /// The n-th power of square matrices, in their last two dims; a negative one of the inverse.
-ATHANOR_FUNCTION("linalg_matrix_power(Tensor self, int n) -> Tensor | function");
+ATHANOR_FUNCTION("linalg_matrix_power(Tensor self, int n) -> Tensor | function out");
 Tensor linalg_matrix_power(const Tensor& self, std::int64_t n) {
   ATHANOR_CHECK(self.defined() && self.dim() >= 2 && self.size(-1) == self.size(-2),
                 "linalg.matrix_power: A must be batches of square matrices, got shape ", self.sizes());
@@ -222,7 +222,7 @@ Tensor linalg_matrix_power(const Tensor& self, std::int64_t n) {
 }
 
 /// The product of n equal matrices, (*, m, m); of their inverses for a negative n. Throws LinAlgError if there is none.
-ATHANOR_FUNCTION("matrix_power(Tensor self, int n) -> Tensor");
+ATHANOR_FUNCTION("matrix_power(Tensor self, int n) -> Tensor | out");
 Tensor matrix_power(const Tensor& self, std::int64_t n) { return linalg_matrix_power(self, n); }
 
 }  // namespace athanor::ops

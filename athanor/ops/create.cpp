@@ -44,7 +44,7 @@ TensorOptions with_format(const TensorOptions& options, std::optional<MemoryForm
 }  // namespace
 
 /// Uninitialized values.
-ATHANOR_FUNCTION("empty(int[] size, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("empty(int[] size, TensorOptions options={}) -> Tensor | out");
 Tensor empty(IntArrayRef size, const TensorOptions& options) { return finish(make(size, options), options); }
 
 /// Uninitialized values in the layout given by strides (in elements, not negative).
@@ -98,7 +98,7 @@ void fill_new(const Tensor& t, const Scalar& value) {
 }  // namespace
 
 /// A tensor of the given size filled with fill_value, whose type decides the dtype unless one is given.
-ATHANOR_FUNCTION("full(int[] size, Scalar fill_value, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("full(int[] size, Scalar fill_value, TensorOptions options={}) -> Tensor | out");
 Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& options) {
   TensorOptions o = options;
   if (!o.has_dtype() && !fill_value.isFloatingPoint()) o = o.dtype(fill_value.type());
@@ -108,7 +108,7 @@ Tensor full(IntArrayRef size, const Scalar& fill_value, const TensorOptions& opt
 }
 
 /// A tensor of zeros.
-ATHANOR_FUNCTION("zeros(int[] size, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("zeros(int[] size, TensorOptions options={}) -> Tensor | out");
 Tensor zeros(IntArrayRef size, const TensorOptions& options) {
   Tensor t = make(size, options);
   fill_new(t, 0);
@@ -116,7 +116,7 @@ Tensor zeros(IntArrayRef size, const TensorOptions& options) {
 }
 
 /// A tensor of ones.
-ATHANOR_FUNCTION("ones(int[] size, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("ones(int[] size, TensorOptions options={}) -> Tensor | out");
 Tensor ones(IntArrayRef size, const TensorOptions& options) {
   Tensor t = make(size, options);
   fill_new(t, 1);
@@ -248,7 +248,7 @@ void check_steps(const char* op, std::int64_t steps) {
 }  // namespace
 
 /// start, start + step, … before end. int64 if all three are integers, else the default dtype.
-ATHANOR_FUNCTION("arange.start_step(Scalar start, Scalar end, Scalar step, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("arange.start_step(Scalar start, Scalar end, Scalar step, TensorOptions options={}) -> Tensor | out");
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options) {
   const CallScope scope("arange", profiler::detail::Form::Plain);
   TensorOptions o = options;
@@ -262,15 +262,15 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
   launch(arange_kernel, t, from, by);
   return finish(std::move(t), options);
 }
-ATHANOR_FUNCTION("arange.start(Scalar start, Scalar end, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("arange.start(Scalar start, Scalar end, TensorOptions options={}) -> Tensor | out");
 Tensor arange(const Scalar& start, const Scalar& end, const TensorOptions& options) {
   return arange(start, end, 1, options);
 }
-ATHANOR_FUNCTION("arange(Scalar end, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("arange(Scalar end, TensorOptions options={}) -> Tensor | out");
 Tensor arange(const Scalar& end, const TensorOptions& options) { return arange(0, end, 1, options); }
 
 /// `steps` evenly spaced values, start and end included.
-ATHANOR_FUNCTION("linspace(Scalar start, Scalar end, int steps, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("linspace(Scalar start, Scalar end, int steps, TensorOptions options={}) -> Tensor | out");
 Tensor linspace(const Scalar& start, const Scalar& end, std::int64_t steps, const TensorOptions& options) {
   const CallScope scope("linspace", profiler::detail::Form::Plain);
   check_steps("linspace", steps);
@@ -285,7 +285,8 @@ Tensor linspace(const Scalar& start, const Scalar& end, std::int64_t steps, cons
 }
 
 /// base to the powers linspace(start, end, steps).
-ATHANOR_FUNCTION("logspace(Scalar start, Scalar end, int steps, float base=10.0, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION(
+    "logspace(Scalar start, Scalar end, int steps, float base=10.0, TensorOptions options={}) -> Tensor | out");
 Tensor logspace(const Scalar& start, const Scalar& end, std::int64_t steps, double base, const TensorOptions& options) {
   check_steps("logspace", steps);
   const DType type = options.dtype();
@@ -300,7 +301,7 @@ Tensor logspace(const Scalar& start, const Scalar& end, std::int64_t steps, doub
 }
 
 /// Ones on the main diagonal of an n by m matrix, zeros elsewhere.
-ATHANOR_FUNCTION("eye.m(int n, int m, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("eye.m(int n, int m, TensorOptions options={}) -> Tensor | out");
 Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options) {
   ATHANOR_CHECK(n >= 0, "eye: n must be greater or equal to 0, got ", n);
   ATHANOR_CHECK(m >= 0, "eye: m must be greater or equal to 0, got ", m);
@@ -309,7 +310,7 @@ Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options) {
   fill_(diagonal(t), 1);
   return finish(std::move(t), options);
 }
-ATHANOR_FUNCTION("eye(int n, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("eye(int n, TensorOptions options={}) -> Tensor | out");
 Tensor eye(std::int64_t n, const TensorOptions& options) { return eye(n, n, options); }
 
 namespace {

@@ -103,7 +103,7 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, std::int64_t dim, d
 }
 
 /// self with every slice along dim whose norm of order p exceeds maxnorm scaled down to it.
-ATHANOR_FUNCTION("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor | inplace");
+ATHANOR_FUNCTION("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor | inplace out");
 Tensor renorm(const Tensor& self, const Scalar& p, std::int64_t dim, const Scalar& maxnorm) {
   check_floating("renorm", self);
   ATHANOR_CHECK(p.toDouble() > 0, "renorm: non-positive norm not supported, got ", p.toDouble());

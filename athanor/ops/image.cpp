@@ -209,7 +209,7 @@ struct Col2Im {
 
 /// Every window of an image (N, C, H, W) as a column: (N, C kh kw, windows). Without batch likewise.
 ATHANOR_FUNCTION(
-    "im2col(Tensor self, int[] kernel_size, int[] dilation, int[] padding, int[] stride) -> Tensor | function");
+    "im2col(Tensor self, int[] kernel_size, int[] dilation, int[] padding, int[] stride) -> Tensor | function out");
 Tensor im2col(const Tensor& self, IntArrayRef kernel_size, IntArrayRef dilation, IntArrayRef padding,
               IntArrayRef stride) {
   Windows win("im2col", kernel_size, dilation, padding, stride);
@@ -228,7 +228,7 @@ Tensor im2col(const Tensor& self, IntArrayRef kernel_size, IntArrayRef dilation,
 ATHANOR_FUNCTION(
     "col2im(Tensor self, int[] output_size, int[] kernel_size, int[] dilation, int[] padding, int[] stride) -> Tensor "
     "| "
-    "function");
+    "function out");
 Tensor col2im(const Tensor& self, IntArrayRef output_size, IntArrayRef kernel_size, IntArrayRef dilation,
               IntArrayRef padding, IntArrayRef stride) {
   Windows win("col2im", kernel_size, dilation, padding, stride);

@@ -122,7 +122,7 @@ struct Scatter {
 };
 
 struct ScatterValue {
-  ATHANOR_OP("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor | inplace");
+  ATHANOR_OP("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor | inplace out");
   std::int64_t dim;
   Scalar value;
   SavedTensor index;
@@ -204,7 +204,7 @@ struct IndexAdd {
 
 /// self with the entries of dim named by index replaced by source's.
 struct IndexCopy {
-  ATHANOR_OP("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor | inplace");
+  ATHANOR_OP("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor | inplace out");
   std::int64_t dim;
   SavedTensor index;
   Meta infer(const Tensor& self, const Tensor& i, const Tensor& source) {
@@ -353,7 +353,7 @@ struct MaskedScatter {
 };
 
 /// The coordinates of the elements that are not zero, one row each. Waits for the values on a queued device.
-ATHANOR_FUNCTION("nonzero(Tensor self) -> Tensor");
+ATHANOR_FUNCTION("nonzero(Tensor self) -> Tensor | out");
 Tensor nonzero(const Tensor& self) {
   const NoGradGuard off;
   const Tensor count = detail::empty_tensor({1}, DType::Long, self.device());
@@ -446,7 +446,7 @@ struct Put {
 
 /// gather with index broadcast against self apart from dim, negative ones counted from the end; without dim, self and
 /// index are read as 1-d and indices are not negative.
-ATHANOR_FUNCTION("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor");
+ATHANOR_FUNCTION("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor | out");
 Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<std::int64_t> dim) {
   ATHANOR_CHECK(indices.dtype() == DType::Long, "take_along_dim(): dtype of indices should be Long but got ",
                 dtype_libtorch_name(indices.dtype()));

@@ -125,7 +125,7 @@ Tensor covered(Tensor t, IntArrayRef sizes) {
 struct ScatterReduce {
   ATHANOR_OP(
       "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> "
-      "Tensor | inplace");
+      "Tensor | inplace out");
   static constexpr const char* grad_name = "ScatterReduceBackward0";
   static constexpr bool keeps_self = true;
   std::int64_t dim;
@@ -177,7 +177,7 @@ struct IndexReduceOp {
   ATHANOR_OP(
       "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> "
       "Tensor "
-      "| inplace");
+      "| inplace out");
   static constexpr const char* grad_name = "IndexReduceBackward0";
   static constexpr bool keeps_self = true;
   std::int64_t dim;

@@ -117,7 +117,7 @@ Tensor cat(TensorList tensors, std::int64_t dim) {
   return cat_same_dtype(converted, dim);
 }
 /// Another name of cat: the tensors one after the other along dim; their other dims are equal.
-ATHANOR_FUNCTION("concat(Tensor[] tensors, int dim=0) -> Tensor");
+ATHANOR_FUNCTION("concat(Tensor[] tensors, int dim=0) -> Tensor | out");
 Tensor concat(TensorList tensors, std::int64_t dim) { return cat(tensors, dim); }
 
 /// Tensors of one shape joined along a new dim.
@@ -134,20 +134,20 @@ Tensor stack(TensorList tensors, std::int64_t dim) {
 }
 
 /// The tensors side by side: along the second dim, the first for vectors.
-ATHANOR_FUNCTION("hstack(Tensor[] tensors) -> Tensor");
+ATHANOR_FUNCTION("hstack(Tensor[] tensors) -> Tensor | out");
 Tensor hstack(TensorList tensors) {
   ATHANOR_CHECK(!tensors.empty(), "hstack expects a non-empty TensorList");
   const auto parts = atleast_1d(tensors);
   return cat(parts, parts[0].dim() == 1 ? 0 : 1);
 }
 /// The tensors on top of each other: along the first dim; vectors are rows.
-ATHANOR_FUNCTION("vstack(Tensor[] tensors) -> Tensor");
+ATHANOR_FUNCTION("vstack(Tensor[] tensors) -> Tensor | out");
 Tensor vstack(TensorList tensors) {
   ATHANOR_CHECK(!tensors.empty(), "vstack expects a non-empty TensorList");
   return cat(atleast_2d(tensors), 0);
 }
 /// The tensors behind each other: along the third dim, which smaller ones get.
-ATHANOR_FUNCTION("dstack(Tensor[] tensors) -> Tensor");
+ATHANOR_FUNCTION("dstack(Tensor[] tensors) -> Tensor | out");
 Tensor dstack(TensorList tensors) {
   ATHANOR_CHECK(!tensors.empty(), "dstack expects a non-empty TensorList");
   return cat(atleast_3d(tensors), 2);

@@ -51,7 +51,7 @@ struct Solve {
 
 /// The solution X of A X = B, or X A = B if not left. B may be a batch of vectors where A has one dim more than B, or
 /// B's shape is A's without its last size. Throws LinAlgError for a singular A.
-ATHANOR_FUNCTION("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor");
+ATHANOR_FUNCTION("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor | out");
 Tensor linalg_solve(const Tensor& A, const Tensor& B, bool left) {
   check_square("linalg.solve", A);
   ATHANOR_CHECK(B.defined() && B.dtype() == A.dtype(), "linalg.solve: expected A and B to have the same dtype, got ",
@@ -78,13 +78,13 @@ Tensor linalg_solve(const Tensor& A, const Tensor& B, bool left) {
 }
 
 /// The inverse of square matrices. Throws LinAlgError for a singular one.
-ATHANOR_FUNCTION("linalg_inv(Tensor A) -> Tensor");
+ATHANOR_FUNCTION("linalg_inv(Tensor A) -> Tensor | out");
 Tensor linalg_inv(const Tensor& A) {
   check_square("linalg.inv", A);
   return _solve(A, expand(eye(A.size(-1), A.options()), A.sizes()));
 }
 /// The inverse of each matrix, (*, n, n). Throws LinAlgError if there is none.
-ATHANOR_FUNCTION("inverse(Tensor self) -> Tensor");
+ATHANOR_FUNCTION("inverse(Tensor self) -> Tensor | out");
 Tensor inverse(const Tensor& self) { return linalg_inv(self); }
 
 /// Sign and logarithm of the absolute value of determinants; 0 and -inf for a singular matrix, which has no gradient.
@@ -109,7 +109,7 @@ ATHANOR_FUNCTION("slogdet(Tensor self) -> (Tensor, Tensor) | out");
 std::tuple<Tensor, Tensor> slogdet(const Tensor& self) { return linalg_slogdet(self); }
 
 /// Determinants. Their gradient needs the inverse: it throws LinAlgError for a singular matrix.
-ATHANOR_FUNCTION("linalg_det(Tensor A) -> Tensor");
+ATHANOR_FUNCTION("linalg_det(Tensor A) -> Tensor | out");
 Tensor linalg_det(const Tensor& A) {
   const auto [sign, logabs] = linalg_slogdet(A);
   return mul(sign, exp(logabs));
@@ -150,7 +150,7 @@ struct Cholesky {
 };
 
 /// L with L Lᵀ = A, or its transpose if `upper`. A must be symmetric: only its lower (upper) triangle is read.
-ATHANOR_FUNCTION("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor | function");
+ATHANOR_FUNCTION("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor | function out");
 Tensor linalg_cholesky(const Tensor& self, bool upper) {
   check_square("linalg.cholesky", self);
   return upper ? flipped(_cholesky(flipped(self))) : _cholesky(self);

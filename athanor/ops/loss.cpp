@@ -85,7 +85,7 @@ DimVector loss_shape(const Tensor& target, std::int64_t reduction) {
 struct NllLossForward : Autocast<AutocastTo::Float32> {
   ATHANOR_OP(
       "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> "
-      "(Tensor, Tensor) | function");
+      "(Tensor, Tensor) | function out");
   static constexpr const char* grad_name = "NllLossBackward0";
   std::int64_t reduction, ignore_index;
   SavedTensor where, class_weight, total;
@@ -156,7 +156,7 @@ struct NllLossBackward {
 /// Negative log likelihood of class indices; the class dim of self is 1 (0 if self is 1-d).
 ATHANOR_FUNCTION(
     "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor | "
-    "function");
+    "function out");
 Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, std::int64_t reduction,
                 std::int64_t ignore_index) {
   return std::get<0>(nll_loss_forward(self, target, weight, reduction, ignore_index));
@@ -165,7 +165,7 @@ Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, 
 /// The negative log-likelihood loss of input, (N, C, H, W), and targets, (N, H, W), that are classes.
 ATHANOR_FUNCTION(
     "nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor | "
-    "function");
+    "function out");
 Tensor nll_loss2d(const Tensor& self, const Tensor& target, const Tensor& weight, std::int64_t reduction,
                   std::int64_t ignore_index) {
   return nll_loss(self, target, weight, reduction, ignore_index);
@@ -294,7 +294,7 @@ Tensor cross_entropy_loss(const Tensor& self, const Tensor& target, const Tensor
 }
 
 /// (self - target)².
-ATHANOR_FUNCTION("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor | function");
+ATHANOR_FUNCTION("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor | function out");
 Tensor mse_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduction) {
   const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
   return reduced("mse_loss", square(sub(self, target)), reduction);
@@ -373,7 +373,8 @@ std::optional<DType> wider_for_knee(const Tensor& self, const Tensor& target) {
 }  // namespace
 
 /// |d| - beta / 2, or d² / (2 beta) where |d| < beta.
-ATHANOR_FUNCTION("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor | function");
+ATHANOR_FUNCTION(
+    "smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor | function out");
 Tensor smooth_l1_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduction, double beta) {
   const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
   ATHANOR_CHECK(beta >= 0, "smooth_l1_loss does not support negative values for beta, got ", beta);
@@ -389,7 +390,7 @@ Tensor smooth_l1_loss(const Tensor& self_, const Tensor& target_, std::int64_t r
 }
 
 /// d² / 2, or delta (|d| - delta / 2) where |d| > delta.
-ATHANOR_FUNCTION("huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor | function");
+ATHANOR_FUNCTION("huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor | function out");
 Tensor huber_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduction, double delta) {
   const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
   ATHANOR_CHECK(delta > 0, "huber_loss does not support non-positive values for delta, got ", delta);
@@ -449,7 +450,7 @@ struct BinaryCrossEntropy : Autocast<AutocastTo::Float32> {
 /// The loss of probabilities against targets of the same shape, averaged with reduction 1, summed with 2. Throws Error
 /// for an input outside [0, 1].
 ATHANOR_FUNCTION(
-    "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor | function");
+    "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor | function out");
 Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const Tensor& weight, std::int64_t reduction) {
   // As PyTorch: dims of size one need not agree here, though they must in nn::functional.
   const bool same_but_ones = self.defined() && target.defined() && self.sizes() != target.sizes() &&
@@ -520,7 +521,7 @@ Tensor hinge_embedding_loss(const Tensor& self_, const Tensor& target, double ma
 }
 
 /// log(1 + exp(-target x)).
-ATHANOR_FUNCTION("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor | function");
+ATHANOR_FUNCTION("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor | function out");
 Tensor soft_margin_loss(const Tensor& self_, const Tensor& target, std::int64_t reduction) {
   const Tensor self = autocast_to_float(self_);
   return reduced("soft_margin_loss", neg(log_sigmoid(mul(target, self))), reduction);

@@ -99,7 +99,7 @@ Rows rows_of(const char* op, const Tensor& self, const Tensor& target, bool per_
 ATHANOR_FUNCTION(
     "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) "
     "-> "
-    "Tensor | function");
+    "Tensor | function out");
 Tensor multi_margin_loss(const Tensor& self, const Tensor& target, const Scalar& p, const Scalar& margin,
                          const Tensor& weight, std::int64_t reduction) {
   const Rows rows = rows_of("multi_margin_loss", self, target, false);
@@ -122,7 +122,7 @@ Tensor multi_margin_loss(const Tensor& self, const Tensor& target, const Scalar&
 
 /// Over the classes y listed in a row of target (up to the first -1) and the classes c not listed, the sum of
 /// max(0, 1 - (x_y - x_c)), divided by the number of classes.
-ATHANOR_FUNCTION("multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor | function");
+ATHANOR_FUNCTION("multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor | function out");
 Tensor multilabel_margin_loss(const Tensor& self, const Tensor& target, std::int64_t reduction) {
   const Rows rows = rows_of("multilabel_margin_loss", self, target, true);
   const Tensor& x = rows.scores;

@@ -457,7 +457,7 @@ struct LinearBase {
 
 /// input (…, in_features) times weightᵀ (out_features, in_features), plus bias.
 struct Linear : LinearBase {
-  ATHANOR_OP("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor");
+  ATHANOR_OP("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor | out");
   static constexpr const char* grad_name = "AddmmBackward0";
   void run(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias) {
     run_epilogue(out, input, weight, bias, Epilogue::None);

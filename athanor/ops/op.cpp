@@ -213,6 +213,11 @@ void prepare_out(const char* schema, const Meta& m, const Tensor& out, bool any_
 
 void copy_into(const Tensor& out, const Tensor& value) { copy_(out, value); }
 
+TensorOptions options_of_out(const char* name, const Tensor& out) {
+  ATHANOR_CHECK(out.defined(), name, ": out= is not defined; make it with empty({0})");
+  return TensorOptions(out.dtype()).device(out.device());
+}
+
 void composite_out(const char* name, const Tensor& out, const Tensor& value) {
   ATHANOR_CHECK(out.defined(), name, ": out= is not defined; make it with empty({0})");
   const Meta m{DimVector(value.sizes()), value.dtype(), value.device(), {}};

@@ -346,6 +346,7 @@ void record_overwrite(const Tensor& self);
 /// out = value converted; used where the result's dtype is not the destination's.
 void copy_into(const Tensor& out, const Tensor& value);
 /// The in-place and out= forms of composites: computed aside, then copied.
+TensorOptions options_of_out(const char* name, const Tensor& out);
 void composite_out(const char* name, const Tensor& out, const Tensor& value);
 /// The out= form of ops with several results. Throws, before anything is written, unless each `out` has its result's
 /// dtype.

@@ -444,7 +444,7 @@ std::tuple<Tensor, Tensor> max_pool1d_with_indices(const Tensor& self, IntArrayR
 /// padding is at most half the kernel. Also returns where each came from, as a place within its channel.
 ATHANOR_FUNCTION(
     "max_pool2d_with_indices(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, "
-    "bool ceil_mode=False) -> (Tensor, Tensor) | function");
+    "bool ceil_mode=False) -> (Tensor, Tensor) | function out");
 std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride,
                                                    IntArrayRef padding, IntArrayRef dilation, bool ceil_mode) {
   return max_pool_indices("max_pool2d_with_indices", 2, self, kernel_size, stride, padding, dilation, ceil_mode);
@@ -454,7 +454,7 @@ std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Tensor& self, IntArrayR
 /// padding is at most half the kernel. Also returns where each came from, as a place within its channel.
 ATHANOR_FUNCTION(
     "max_pool3d_with_indices(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, "
-    "bool ceil_mode=False) -> (Tensor, Tensor) | function");
+    "bool ceil_mode=False) -> (Tensor, Tensor) | function out");
 std::tuple<Tensor, Tensor> max_pool3d_with_indices(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride,
                                                    IntArrayRef padding, IntArrayRef dilation, bool ceil_mode) {
   return max_pool_indices("max_pool3d_with_indices", 3, self, kernel_size, stride, padding, dilation, ceil_mode);
@@ -474,7 +474,7 @@ Tensor avg_pool1d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef strid
 /// most half the kernel. count_include_pad: padding counts as zeros.
 ATHANOR_FUNCTION(
     "avg_pool2d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, bool ceil_mode=False, "
-    "bool count_include_pad=True, int? divisor_override=None) -> Tensor | function");
+    "bool count_include_pad=True, int? divisor_override=None) -> Tensor | function out");
 Tensor avg_pool2d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding, bool ceil_mode,
                   bool count_include_pad, std::optional<std::int64_t> divisor_override) {
   return avg_pool("avg_pool2d", 2, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override);
@@ -484,7 +484,7 @@ Tensor avg_pool2d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef strid
 /// at most half the kernel. count_include_pad: padding counts as zeros.
 ATHANOR_FUNCTION(
     "avg_pool3d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, bool ceil_mode=False, "
-    "bool count_include_pad=True, int? divisor_override=None) -> Tensor | function");
+    "bool count_include_pad=True, int? divisor_override=None) -> Tensor | function out");
 Tensor avg_pool3d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding, bool ceil_mode,
                   bool count_include_pad, std::optional<std::int64_t> divisor_override) {
   return avg_pool("avg_pool3d", 3, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override);
@@ -499,14 +499,14 @@ Tensor adaptive_avg_pool1d(const Tensor& self, IntArrayRef output_size) {
 
 /// The mean of windows that cut the last 2 dims of input, (N, C, …) or (C, …), into output_size parts; None keeps a
 /// size.
-ATHANOR_FUNCTION("adaptive_avg_pool2d(Tensor self, int[] output_size) -> Tensor | function");
+ATHANOR_FUNCTION("adaptive_avg_pool2d(Tensor self, int[] output_size) -> Tensor | function out");
 Tensor adaptive_avg_pool2d(const Tensor& self, IntArrayRef output_size) {
   return adaptive_avg("adaptive_avg_pool2d", 2, self, output_size);
 }
 
 /// The mean of windows that cut the last 3 dims of input, (N, C, …) or (C, …), into output_size parts; None keeps a
 /// size.
-ATHANOR_FUNCTION("adaptive_avg_pool3d(Tensor self, int[] output_size) -> Tensor | function");
+ATHANOR_FUNCTION("adaptive_avg_pool3d(Tensor self, int[] output_size) -> Tensor | function out");
 Tensor adaptive_avg_pool3d(const Tensor& self, IntArrayRef output_size) {
   return adaptive_avg("adaptive_avg_pool3d", 3, self, output_size);
 }
@@ -520,14 +520,14 @@ std::tuple<Tensor, Tensor> adaptive_max_pool1d(const Tensor& self, IntArrayRef o
 
 /// The greatest element of windows that cut the last 2 dims of input, (N, C, …) or (C, …), into output_size parts; None
 /// keeps a size. Also returns where each came from, as a place within its channel.
-ATHANOR_FUNCTION("adaptive_max_pool2d(Tensor self, int[] output_size) -> (Tensor, Tensor) | function");
+ATHANOR_FUNCTION("adaptive_max_pool2d(Tensor self, int[] output_size) -> (Tensor, Tensor) | function out");
 std::tuple<Tensor, Tensor> adaptive_max_pool2d(const Tensor& self, IntArrayRef output_size) {
   return adaptive_max("adaptive_max_pool2d", 2, self, output_size);
 }
 
 /// The greatest element of windows that cut the last 3 dims of input, (N, C, …) or (C, …), into output_size parts; None
 /// keeps a size. Also returns where each came from, as a place within its channel.
-ATHANOR_FUNCTION("adaptive_max_pool3d(Tensor self, int[] output_size) -> (Tensor, Tensor) | function");
+ATHANOR_FUNCTION("adaptive_max_pool3d(Tensor self, int[] output_size) -> (Tensor, Tensor) | function out");
 std::tuple<Tensor, Tensor> adaptive_max_pool3d(const Tensor& self, IntArrayRef output_size) {
   return adaptive_max("adaptive_max_pool3d", 3, self, output_size);
 }

@@ -44,13 +44,14 @@ Tensor unpool(const char* op, const Tensor& self, const Tensor& indices, IntArra
 }  // namespace
 
 /// Puts self's elements back where max pooling found them (indices in the plane of output_size), zeros elsewhere.
-ATHANOR_FUNCTION("max_unpool2d(Tensor self, Tensor indices, int[] output_size) -> Tensor | function");
+ATHANOR_FUNCTION("max_unpool2d(Tensor self, Tensor indices, int[] output_size) -> Tensor | function out");
 Tensor max_unpool2d(const Tensor& self, const Tensor& indices, IntArrayRef output_size) {
   return unpool("max_unpool2d", self, indices, output_size, 2);
 }
 /// stride and padding are not needed; they are there as in PyTorch.
 ATHANOR_FUNCTION(
-    "max_unpool3d(Tensor self, Tensor indices, int[] output_size, int[] stride, int[] padding) -> Tensor | function");
+    "max_unpool3d(Tensor self, Tensor indices, int[] output_size, int[] stride, int[] padding) -> Tensor | function "
+    "out");
 Tensor max_unpool3d(const Tensor& self, const Tensor& indices, IntArrayRef output_size, IntArrayRef stride,
                     IntArrayRef padding) {
   for (const std::int64_t step : spatial_values(stride, 3, "max_unpool3d", "stride"))
@@ -140,7 +141,7 @@ std::tuple<Tensor, Tensor> fractional(const char* op, const Tensor& self, IntArr
 ATHANOR_FUNCTION(
     "fractional_max_pool2d(Tensor self, int[] kernel_size, int[] output_size, Tensor random_samples) -> (Tensor, "
     "Tensor) "
-    "| function");
+    "| function out");
 std::tuple<Tensor, Tensor> fractional_max_pool2d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef output_size,
                                                  const Tensor& random_samples) {
   return fractional("fractional_max_pool2d", self, kernel_size, output_size, random_samples, 2);
@@ -150,7 +151,7 @@ std::tuple<Tensor, Tensor> fractional_max_pool2d(const Tensor& self, IntArrayRef
 ATHANOR_FUNCTION(
     "fractional_max_pool3d(Tensor self, int[] kernel_size, int[] output_size, Tensor random_samples) -> (Tensor, "
     "Tensor) "
-    "| function");
+    "| function out");
 std::tuple<Tensor, Tensor> fractional_max_pool3d(const Tensor& self, IntArrayRef kernel_size, IntArrayRef output_size,
                                                  const Tensor& random_samples) {
   return fractional("fractional_max_pool3d", self, kernel_size, output_size, random_samples, 3);

@@ -208,9 +208,9 @@ Tensor finish_random(const Tensor& t, const TensorOptions& options) {
 }  // namespace
 
 /// Uniform in [0, 1).
-ATHANOR_FUNCTION("rand(int[] size, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("rand(int[] size, TensorOptions options={}) -> Tensor | out");
 Tensor rand(IntArrayRef size, const TensorOptions& options) { return rand(size, std::nullopt, options); }
-ATHANOR_FUNCTION("rand.generator(int[] size, Generator? generator, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("rand.generator(int[] size, Generator? generator, TensorOptions options={}) -> Tensor | out");
 Tensor rand(IntArrayRef size, std::optional<Generator> generator, const TensorOptions& options) {
   const Tensor t = empty(size, without_grad(options));
   uniform_(t, 0, 1, std::move(generator));
@@ -218,9 +218,9 @@ Tensor rand(IntArrayRef size, std::optional<Generator> generator, const TensorOp
 }
 
 /// Standard normal.
-ATHANOR_FUNCTION("randn(int[] size, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("randn(int[] size, TensorOptions options={}) -> Tensor | out");
 Tensor randn(IntArrayRef size, const TensorOptions& options) { return randn(size, std::nullopt, options); }
-ATHANOR_FUNCTION("randn.generator(int[] size, Generator? generator, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("randn.generator(int[] size, Generator? generator, TensorOptions options={}) -> Tensor | out");
 Tensor randn(IntArrayRef size, std::optional<Generator> generator, const TensorOptions& options) {
   const Tensor t = empty(size, without_grad(options));
   normal_(t, 0, 1, std::move(generator));
@@ -228,20 +228,22 @@ Tensor randn(IntArrayRef size, std::optional<Generator> generator, const TensorO
 }
 
 /// Integers in [0, high) or [low, high); int64 unless options say otherwise.
-ATHANOR_FUNCTION("randint(int high, int[] size, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("randint(int high, int[] size, TensorOptions options={}) -> Tensor | out");
 Tensor randint(std::int64_t high, IntArrayRef size, const TensorOptions& options) {
   return randint(0, high, size, std::nullopt, options);
 }
-ATHANOR_FUNCTION("randint.generator(int high, int[] size, Generator? generator, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION(
+    "randint.generator(int high, int[] size, Generator? generator, TensorOptions options={}) -> Tensor | out");
 Tensor randint(std::int64_t high, IntArrayRef size, std::optional<Generator> generator, const TensorOptions& options) {
   return randint(0, high, size, std::move(generator), options);
 }
-ATHANOR_FUNCTION("randint.low(int low, int high, int[] size, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("randint.low(int low, int high, int[] size, TensorOptions options={}) -> Tensor | out");
 Tensor randint(std::int64_t low, std::int64_t high, IntArrayRef size, const TensorOptions& options) {
   return randint(low, high, size, std::nullopt, options);
 }
 ATHANOR_FUNCTION(
-    "randint.low_generator(int low, int high, int[] size, Generator? generator, TensorOptions options={}) -> Tensor");
+    "randint.low_generator(int low, int high, int[] size, Generator? generator, TensorOptions options={}) -> Tensor | "
+    "out");
 Tensor randint(std::int64_t low, std::int64_t high, IntArrayRef size, std::optional<Generator> generator,
                const TensorOptions& options) {
   const Tensor t = empty(size, without_grad(integer_by_default(options)));
@@ -250,9 +252,9 @@ Tensor randint(std::int64_t low, std::int64_t high, IntArrayRef size, std::optio
 }
 
 /// A random order of 0 … n - 1; int64 unless options say otherwise.
-ATHANOR_FUNCTION("randperm(int n, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("randperm(int n, TensorOptions options={}) -> Tensor | out");
 Tensor randperm(std::int64_t n, const TensorOptions& options) { return randperm(n, std::nullopt, options); }
-ATHANOR_FUNCTION("randperm.generator(int n, Generator? generator, TensorOptions options={}) -> Tensor");
+ATHANOR_FUNCTION("randperm.generator(int n, Generator? generator, TensorOptions options={}) -> Tensor | out");
 Tensor randperm(std::int64_t n, std::optional<Generator> generator, const TensorOptions& options) {
   ATHANOR_CHECK(n >= 0, "randperm: n must be non-negative, got ", n);
   const TensorOptions o = without_grad(integer_by_default(options));
@@ -295,7 +297,7 @@ Tensor randint_like(const Tensor& self, std::int64_t low, std::int64_t high, con
 // Draws from given distributions. Their gradients with respect to the parameters are zero, except normal's.
 
 /// 1 with the probability that self gives, else 0; in self's dtype.
-ATHANOR_FUNCTION("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor");
+ATHANOR_FUNCTION("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor | out");
 Tensor bernoulli(const Tensor& self, std::optional<Generator> generator) {
   const Tensor out = empty_like(self, {});
   bernoulli_(out, self, std::move(generator));
@@ -326,26 +328,26 @@ void check_std(const Tensor& std) {
 /// Numbers from the normal distribution; mean and std are numbers or tensors that broadcast.
 ATHANOR_FUNCTION(
     "normal.float_float(float mean, float std, int[] size, *, Generator? generator=None, "
-    "TensorOptions options={}) -> Tensor");
+    "TensorOptions options={}) -> Tensor | out");
 Tensor normal(double mean, double std, IntArrayRef size, std::optional<Generator> generator,
               const TensorOptions& options) {
   const Tensor t = empty(size, without_grad(options));
   normal_(t, mean, std, std::move(generator));
   return finish_random(t, options);
 }
-ATHANOR_FUNCTION("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor");
+ATHANOR_FUNCTION("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor | out");
 Tensor normal(const Tensor& mean, double std, std::optional<Generator> generator) {
   ATHANOR_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
   const Tensor z = standard_normal(mean.sizes(), mean, std::move(generator));
   return detach(add(mul(z, std), detach(mean)));
 }
-ATHANOR_FUNCTION("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor");
+ATHANOR_FUNCTION("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor | out");
 Tensor normal(double mean, const Tensor& std, std::optional<Generator> generator) {
   check_std(std);
   const Tensor z = standard_normal(std.sizes(), std, std::move(generator));
   return detach(add(mul(z, detach(std)), mean));
 }
-ATHANOR_FUNCTION("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor");
+ATHANOR_FUNCTION("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor | out");
 Tensor normal(const Tensor& mean, const Tensor& std, std::optional<Generator> generator) {
   check_std(std);
   const DimVector shape = broadcast_shapes(mean.sizes(), std.sizes(), "normal");
@@ -355,7 +357,7 @@ Tensor normal(const Tensor& mean, const Tensor& std, std::optional<Generator> ge
 
 /// num_samples indices drawn with the weights of self (one row, or each row of a matrix).
 ATHANOR_FUNCTION(
-    "multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor");
+    "multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor | out");
 Tensor multinomial(const Tensor& self, std::int64_t num_samples, bool replacement, std::optional<Generator> generator) {
   ATHANOR_CHECK(self.dim() == 1 || self.dim() == 2, "multinomial: prob_dist must be 1 or 2 dim, got shape ",
                 self.sizes());

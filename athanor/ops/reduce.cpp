@@ -153,7 +153,7 @@ struct MeanDim : Reduction {
 };
 
 struct MeanAll : Reduction {
-  ATHANOR_OP("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor");
+  ATHANOR_OP("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor | out");
   std::optional<DType> dtype;
   Meta infer(const Tensor& self) { return reduced_all(schema, self, floating_result("mean", self, dtype)); }
   void run(const Tensor& out, const Tensor& self) { launch_reduce(ReduceOp::Mean, out, self); }
@@ -342,7 +342,7 @@ Tensor norm(const Tensor& self, const std::optional<Scalar>& p, IntArrayRef dim,
   return linalg_vector_norm(self, p.value_or(2), dim, keepdim, std::nullopt);
 }
 ATHANOR_FUNCTION(
-    "norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[] dim, bool keepdim, ScalarType dtype) -> Tensor");
+    "norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[] dim, bool keepdim, ScalarType dtype) -> Tensor | out");
 Tensor norm(const Tensor& self, const std::optional<Scalar>& p, IntArrayRef dim, bool keepdim, DType dtype) {
   return linalg_vector_norm(self, p.value_or(2), dim, keepdim, dtype);
 }
@@ -361,7 +361,7 @@ struct TruthReduction : Reduction {
 
 /// Whether all elements, or all along dim, are nonzero. True of none.
 struct AllAll : TruthReduction<AllAll, ReduceOp::All> {
-  ATHANOR_OP("all(Tensor self) -> Tensor");
+  ATHANOR_OP("all(Tensor self) -> Tensor | out");
   Meta infer(const Tensor& self) { return reduced_all(schema, self, result(self)); }
 };
 struct AllDim : TruthReduction<AllDim, ReduceOp::All> {
@@ -378,7 +378,7 @@ struct AllDims : TruthReduction<AllDims, ReduceOp::All> {
 };
 /// Whether any element, or any along dim, is nonzero. False of none.
 struct AnyAll : TruthReduction<AnyAll, ReduceOp::Any> {
-  ATHANOR_OP("any(Tensor self) -> Tensor");
+  ATHANOR_OP("any(Tensor self) -> Tensor | out");
   Meta infer(const Tensor& self) { return reduced_all(schema, self, result(self)); }
 };
 struct AnyDim : TruthReduction<AnyDim, ReduceOp::Any> {

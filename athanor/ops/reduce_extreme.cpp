@@ -78,7 +78,7 @@ struct Amin : ExtremeReduction<Amin, ReduceOp::Min> {
 
 /// The greatest element.
 struct MaxAll : ExtremeReduction<MaxAll, ReduceOp::Max, true> {
-  ATHANOR_OP("max(Tensor self) -> Tensor");
+  ATHANOR_OP("max(Tensor self) -> Tensor | out");
   static constexpr const char* grad_name = "MaxBackward1";
   Meta infer(const Tensor& self) {
     check_not_empty_all("max", self);
@@ -88,7 +88,7 @@ struct MaxAll : ExtremeReduction<MaxAll, ReduceOp::Max, true> {
 
 /// The least element.
 struct MinAll : ExtremeReduction<MinAll, ReduceOp::Min, true> {
-  ATHANOR_OP("min(Tensor self) -> Tensor");
+  ATHANOR_OP("min(Tensor self) -> Tensor | out");
   static constexpr const char* grad_name = "MinBackward1";
   Meta infer(const Tensor& self) {
     check_not_empty_all("min", self);

@@ -201,7 +201,7 @@ Tensor nearest(const char* op, const Tensor& self, IntArrayRef output_size, std:
 // input size / output size. align_corners: the first and last elements of input and result coincide.
 /// input, (N, C, L), resized to output_size by the nearest element; scales say how places are mapped instead of the
 /// sizes' ratio.
-ATHANOR_FUNCTION("upsample_nearest1d(Tensor self, int[] output_size, float? scales=None) -> Tensor | function");
+ATHANOR_FUNCTION("upsample_nearest1d(Tensor self, int[] output_size, float? scales=None) -> Tensor | function out");
 Tensor upsample_nearest1d(const Tensor& self, IntArrayRef output_size, std::optional<double> scales) {
   return nearest("upsample_nearest1d", self, output_size, 1, {scales}, false);
 }
@@ -209,7 +209,7 @@ Tensor upsample_nearest1d(const Tensor& self, IntArrayRef output_size, std::opti
 /// sizes' ratio.
 ATHANOR_FUNCTION(
     "upsample_nearest2d(Tensor self, int[] output_size, float? scales_h=None, float? scales_w=None) -> Tensor | "
-    "function");
+    "function out");
 Tensor upsample_nearest2d(const Tensor& self, IntArrayRef output_size, std::optional<double> scales_h,
                           std::optional<double> scales_w) {
   return nearest("upsample_nearest2d", self, output_size, 2, {scales_h, scales_w}, false);
@@ -218,7 +218,7 @@ Tensor upsample_nearest2d(const Tensor& self, IntArrayRef output_size, std::opti
 /// the sizes' ratio.
 ATHANOR_FUNCTION(
     "upsample_nearest3d(Tensor self, int[] output_size, float? scales_d=None, float? scales_h=None, "
-    "float? scales_w=None) -> Tensor | function");
+    "float? scales_w=None) -> Tensor | function out");
 Tensor upsample_nearest3d(const Tensor& self, IntArrayRef output_size, std::optional<double> scales_d,
                           std::optional<double> scales_h, std::optional<double> scales_w) {
   return nearest("upsample_nearest3d", self, output_size, 3, {scales_d, scales_h, scales_w}, false);
@@ -243,7 +243,8 @@ Tensor _upsample_nearest_exact3d(const Tensor& self, IntArrayRef output_size, st
 }
 /// input, (N, C, L), resized to output_size linearly; scales say how places are mapped instead of the sizes' ratio.
 ATHANOR_FUNCTION(
-    "upsample_linear1d(Tensor self, int[] output_size, bool align_corners, float? scales=None) -> Tensor | function");
+    "upsample_linear1d(Tensor self, int[] output_size, bool align_corners, float? scales=None) -> Tensor | function "
+    "out");
 Tensor upsample_linear1d(const Tensor& self, IntArrayRef output_size, bool align_corners,
                          std::optional<double> scales) {
   return interpolated("upsample_linear1d", self, output_size, 1, Filter::Linear, align_corners, {scales});
@@ -252,7 +253,7 @@ Tensor upsample_linear1d(const Tensor& self, IntArrayRef output_size, bool align
 /// ratio.
 ATHANOR_FUNCTION(
     "upsample_bilinear2d(Tensor self, int[] output_size, bool align_corners, float? scales_h=None, "
-    "float? scales_w=None) -> Tensor | function");
+    "float? scales_w=None) -> Tensor | function out");
 Tensor upsample_bilinear2d(const Tensor& self, IntArrayRef output_size, bool align_corners,
                            std::optional<double> scales_h, std::optional<double> scales_w) {
   return interpolated("upsample_bilinear2d", self, output_size, 2, Filter::Linear, align_corners, {scales_h, scales_w});
@@ -261,7 +262,7 @@ Tensor upsample_bilinear2d(const Tensor& self, IntArrayRef output_size, bool ali
 /// ratio.
 ATHANOR_FUNCTION(
     "upsample_trilinear3d(Tensor self, int[] output_size, bool align_corners, float? scales_d=None, "
-    "float? scales_h=None, float? scales_w=None) -> Tensor | function");
+    "float? scales_h=None, float? scales_w=None) -> Tensor | function out");
 Tensor upsample_trilinear3d(const Tensor& self, IntArrayRef output_size, bool align_corners,
                             std::optional<double> scales_d, std::optional<double> scales_h,
                             std::optional<double> scales_w) {
@@ -272,7 +273,7 @@ Tensor upsample_trilinear3d(const Tensor& self, IntArrayRef output_size, bool al
 /// sizes' ratio.
 ATHANOR_FUNCTION(
     "upsample_bicubic2d(Tensor self, int[] output_size, bool align_corners, float? scales_h=None, "
-    "float? scales_w=None) -> Tensor | function");
+    "float? scales_w=None) -> Tensor | function out");
 Tensor upsample_bicubic2d(const Tensor& self, IntArrayRef output_size, bool align_corners,
                           std::optional<double> scales_h, std::optional<double> scales_w) {
   return interpolated("upsample_bicubic2d", self, output_size, 2, Filter::Cubic, align_corners, {scales_h, scales_w});

@@ -260,7 +260,7 @@ struct ArgSort {
   }
   void run(const Tensor& out, const Tensor& self) { launch<2>(sort_kernel, Tensor(), out, self, dim, descending); }
 };
-ATHANOR_FUNCTION("argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor");
+ATHANOR_FUNCTION("argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor | out");
 Tensor argsort(const Tensor& self, bool /*stable*/, std::int64_t dim, bool descending) {
   return argsort(self, dim, descending);
 }

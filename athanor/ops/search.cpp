@@ -88,7 +88,7 @@ Tensor searchsorted(const Tensor& sorted_sequence, const Tensor& self, bool out_
 }
 ATHANOR_FUNCTION(
     "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? "
-    "side=None, Tensor? sorter=None) -> Tensor | function");
+    "side=None, Tensor? sorter=None) -> Tensor | function out");
 Tensor searchsorted(const Tensor& sorted_sequence, const Scalar& self, bool out_int32, bool right,
                     std::optional<std::string_view> side, const Tensor& sorter) {
   return searchsorted(sorted_sequence, value_tensor(self, sorted_sequence), out_int32, right, side, sorter);

@@ -168,6 +168,22 @@ class Tensor : public TensorBase {
   /// Writes a number where all indices are the same. wrap: a matrix that is higher than wide has another diagonal
   /// below. Throws Error for fewer than two dims, or more than two of unequal sizes.
   Tensor& fill_diagonal_(const Scalar& value, bool wrap = false) const;
+  /// Combines src's elements, or a number, with what is at the places that index names along dim: reduce is "add" or
+  /// "multiply", else ValueError.
+  Tensor scatter(std::int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) const;
+  Tensor scatter(std::int64_t dim, const Tensor& index, const Scalar& value, std::string_view reduce) const;
+  Tensor& scatter_(std::int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) const;
+  Tensor& scatter_(std::int64_t dim, const Tensor& index, const Scalar& value, std::string_view reduce) const;
+  /// As with a number; gradients reach the value. Throws Error unless it has no dims.
+  Tensor index_fill(std::int64_t dim, const Tensor& index, const Tensor& value) const;
+  Tensor& index_fill_(std::int64_t dim, const Tensor& index, const Tensor& value) const;
+  /// self where the condition holds, else other.
+  Tensor where(const Tensor& condition, const Tensor& other) const;
+  Tensor where(const Tensor& condition, const Scalar& other) const;
+  /// The derivative of order n of digamma.
+  Tensor polygamma(std::int64_t n) const;
+  Tensor& polygamma_(std::int64_t n) const;
+  bool is_same_size(const Tensor& other) const { return sizes() == other.sizes(); }
   /// self ** exponent in double. Throws Error unless the tensor is of that dtype.
   Tensor& float_power_(const Tensor& exponent) const;
   Tensor& float_power_(const Scalar& exponent) const;
@@ -252,6 +268,41 @@ std::tuple<Tensor, Tensor> std_mean(const Tensor& x, Int dim) {
   return std_mean(x, IntArrayRef(static_cast<std::int64_t>(dim)));
 }
 inline bool is_nonzero(const Tensor& x) { return x.is_nonzero(); }
+inline bool is_same_size(const Tensor& a, const Tensor& b) { return a.is_same_size(b); }
+inline bool is_inference(const Tensor& x) { return x.is_inference(); }
+inline std::int64_t numel(const Tensor& x) { return x.numel(); }
+inline Tensor& detach_(Tensor& x) { return x.detach_(); }
+inline Tensor& as_strided_(Tensor& x, IntArrayRef size, IntArrayRef stride, std::optional<std::int64_t> offset = {}) {
+  return x.as_strided_(size, stride, offset);
+}
+inline Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src,
+                      std::string_view reduce) {
+  return x.scatter(dim, index, src, reduce);
+}
+inline Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Scalar& value,
+                      std::string_view reduce) {
+  return x.scatter(dim, index, value, reduce);
+}
+inline Tensor index_fill(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& value) {
+  return x.index_fill(dim, index, value);
+}
+/// Where the condition is true: a tensor of indices for each dim.
+std::vector<Tensor> where(const Tensor& condition);
+// A number as the first operand.
+Tensor bitwise_and(const Scalar& self, const Tensor& other);
+Tensor bitwise_or(const Scalar& self, const Tensor& other);
+Tensor bitwise_xor(const Scalar& self, const Tensor& other);
+Tensor bitwise_left_shift(const Scalar& self, const Tensor& other);
+Tensor bitwise_right_shift(const Scalar& self, const Tensor& other);
+Tensor remainder(const Scalar& self, const Tensor& other);
+Tensor float_power(const Scalar& self, const Tensor& exponent);
+/// pad() for that many dims: two widths each, the last dim's first.
+Tensor reflection_pad1d(const Tensor& x, IntArrayRef padding);
+Tensor reflection_pad2d(const Tensor& x, IntArrayRef padding);
+Tensor reflection_pad3d(const Tensor& x, IntArrayRef padding);
+Tensor replication_pad1d(const Tensor& x, IntArrayRef padding);
+Tensor replication_pad2d(const Tensor& x, IntArrayRef padding);
+Tensor replication_pad3d(const Tensor& x, IntArrayRef padding);
 /// The dtype in which a binary op of the two computes.
 DType result_type(const Tensor& a, const Tensor& b);
 DType result_type(const Tensor& a, const Scalar& b);

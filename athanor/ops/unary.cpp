@@ -282,7 +282,7 @@ struct PolygammaOrder : UnaryOfInput<PolygammaOrder, UnaryOp::Polygamma> {
 };
 
 /// The n-th derivative of digamma.
-ATHANOR_FUNCTION("polygamma(int n, Tensor self) -> Tensor | function");
+ATHANOR_FUNCTION("polygamma(int n, Tensor self) -> Tensor | function out");
 Tensor polygamma(std::int64_t n, const Tensor& self) {
   ATHANOR_CHECK(n >= 0, "polygamma(n, x) does not support negative n, got ", n);
   return n == 0 ? digamma(self) : n == 1 ? trigamma(self) : polygamma_order(self, n);

@@ -135,7 +135,7 @@ Tensor isin(const Tensor& elements, const Scalar& test_element, bool /*assume_un
 }
 ATHANOR_FUNCTION(
     "isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> "
-    "Tensor | function");
+    "Tensor | function out");
 Tensor isin(const Scalar& element, const Tensor& test_elements, bool assume_unique, bool invert) {
   return isin(scalar_tensor(element, TensorOptions(test_elements.device()).dtype(element.type())), test_elements,
               assume_unique, invert);

@@ -7,6 +7,7 @@
 #include "athanor/autograd/function.h"
 #include "athanor/autograd/gradcheck.h"
 #include "op_table/driver.h"
+#include "op_table/table_further.h"
 
 namespace athanor::op_table {
 
@@ -74,6 +75,7 @@ TEST_P(OpTable, HasTheFormsOfItsSchema) {
     inplace = inplace || c.inplace;
     out = out || c.out || c.outs;
   }
+  for (const OutCall& c : out_calls()) out = out || c.op == full_name(row.name, row.overload);
   EXPECT_EQ(inplace, has_flag(*op, "inplace")) << op->schema;
   EXPECT_EQ(out, has_flag(*op, "out")) << op->schema;
 }

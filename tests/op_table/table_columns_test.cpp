@@ -143,6 +143,42 @@ TEST(OpTableFurther, CallsWithoutElementsGiveWhatTheyShould) {
   }
 }
 
+/// A tensor of these sizes whose elements do not lie side by side.
+Tensor apart(const Tensor& like) {
+  return zeros({2, like.numel()}, like.options()).t().select(1, 0).view(like.sizes());
+}
+
+TEST(OpTableFurther, OutFormsWriteWhatTheOthersGive) {
+  for (const OutCall& c : out_calls()) {
+    try {
+      const Tensors values = c.call();
+      Tensors fresh, given;
+      for (const Tensor& v : values) {
+        fresh.push_back(empty({0}, v.options()));
+        given.push_back(apart(v));
+      }
+      c.into(fresh);
+      std::vector<const TensorImpl*> same;
+      for (const Tensor& t : given) same.push_back(t.impl());
+      c.into(given);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        EXPECT_EQ(compare_bits(fresh[i], values[i]), "") << c.op << ", result " << i;
+        EXPECT_EQ(compare_bits(given[i], values[i]), "") << c.op << " with strides, result " << i;
+        EXPECT_EQ(given[i].impl(), same[i]) << c.op;
+      }
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << c.op << ": " << e.what();
+    }
+  }
+}
+
+TEST(OpTableFurther, OutFormsRefuseATensorThatIsNotThere) {
+  for (const OutCall& c : out_calls()) {
+    Tensors none(c.call().size());
+    EXPECT_THROW(c.into(none), Error) << c.op;
+  }
+}
+
 TEST(OpTableFurther, CallsAreOfOpsInTheTable) {
   std::vector<std::string> known, unknown;
   for (const Row& row : all_rows()) known.push_back(name_of(row));
@@ -152,6 +188,7 @@ TEST(OpTableFurther, CallsAreOfOpsInTheTable) {
   };
   for (const FurtherRefusal& r : further_refusals()) look(r.op);
   for (const EmptyCall& c : empty_calls()) look(c.op);
+  for (const OutCall& c : out_calls()) look(c.op);
   EXPECT_TRUE(unknown.empty()) << testing::PrintToString(unknown);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-/// Calls that complete the rows: refusals of ops whose rows have none, and calls with tensors without elements of ops
-/// whose rows have no such sample.
+/// Calls that complete the rows: refusals of ops whose rows have none, calls with tensors without elements of ops
+/// whose rows have no such sample, and out= forms of ops whose rows have none.
 
 #include "op_table/table.h"
 
@@ -19,5 +19,12 @@ struct EmptyCall {
   double value = 0;  ///< of its elements, if it has any
 };
 const std::vector<EmptyCall>& empty_calls();
+
+struct OutCall {
+  std::string op;
+  std::function<Tensors()> call;            ///< the form without out=
+  std::function<void(Tensors& outs)> into;  ///< the same into given tensors
+};
+const std::vector<OutCall>& out_calls();
 
 }  // namespace athanor::op_table
