@@ -4,8 +4,8 @@
     tools/missing.py            rewrites the page
     tools/missing.py --check    exit status 1 if the page is not what would be written, or a name lacks its reason
 
-tools/pytorch_names.txt has the names of PyTorch's reference, one a line. A name is here if a schema (or alias) of
-athanor/ops or a public header has it. What is not here needs a line in REASONS.
+tools/pytorch_names.txt has the names of PyTorch's reference, one a line. A name is here if a public header declares it
+in the place where PyTorch has it (tools/public_names.py). What is not here needs a line in REASONS.
 """
 import argparse
 import pathlib
@@ -13,7 +13,7 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import generate_ops  # noqa: E402
+import public_names  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "not_here.md"
@@ -36,9 +36,9 @@ REASONS = [
     (r"torch\.(Tensor\.)?(\w+_copy|narrow_copy)",
      "Copies of views that compilers of graphs need; view(...).clone() is the same"),
     (r"torch\.(as_tensor|asarray|from_numpy|frombuffer|is_nonzero|result_type)|"
-     r"torch\.Tensor\.(as_subclass|bfloat16|byte|long|short|tolist|nelement|new_tensor|numpy|get_device|index_put|"
-     r"is_set_to|untyped_storage)",
-     "Python's way of writing what C++ writes otherwise: to(kByte), from_blob, numel, index_put_"),
+     r"torch\.Tensor\.(as_subclass|bfloat16|bool|byte|char|double|float|half|int|long|short|ndim|shape|type|tolist|"
+     r"nelement|new_tensor|numpy|get_device|index_put|is_set_to|untyped_storage)",
+     "Python's way of writing what C++ writes otherwise: to(kByte), dim, sizes, scalar_type, from_blob"),
     (r"torch\.(is_grad_enabled|is_inference_mode_enabled|get_num_threads|set_num_threads|get_num_interop_threads|"
      r"set_num_interop_threads|set_flush_denormal)",
      "Settings of the process: here under other headers (GradMode, base/parallel.h), or without an effect"),
@@ -58,10 +58,10 @@ REASONS = [
     (r"torch\.nn\.(Lazy\w+|LinearCrossEntropy\w+)|torch\.nn\.functional\.(linear_cross_entropy|scaled_\w+|"
      r"grouped_mm)",
      "Layers that learn their sizes from the first input, and products in eight bits: not planned"),
-    (r"torch\.trapz|torch\.nn\.(NLLLoss2d|UpsamplingBilinear2d|UpsamplingNearest2d)|"
+    (r"torch\.trapz|torch\.nn\.(Container|NLLLoss2d|UpsamplingBilinear2d|UpsamplingNearest2d)|"
      r"torch\.nn\.functional\.upsample.*|torch\.nn\.utils\.clip_grad_norm",
-     "Old names of trapezoid, NLLLoss, Upsample, interpolate, clip_grad_norm_"),
-    (r"torch\.nn\.functional\.(adaptive_max_pool\dd_with_indices|conv_tbc|native_channel_shuffle)",
+     "Old names of trapezoid, Module, NLLLoss, Upsample, interpolate, clip_grad_norm_"),
+    (r"torch\.nn\.functional\.(conv_tbc|native_channel_shuffle)",
      "Parts of PyTorch's own implementation"),
     (r"torch\.nn\.utils\.(parametrizations|parametrize)",
      "weight_norm and spectral_norm are functions here, in nn/reparametrize.h; orthogonal weights, and parametrizations "
@@ -74,89 +74,65 @@ REASONS = [
 
 # Those that the Python package has, written in Python or as names of what is here.
 IN_PYTHON = frozenset(f"torch.{name}" for name in """
-Tensor.H Tensor.as_subclass Tensor.bfloat16 Tensor.byte Tensor.coalesce Tensor.conj Tensor.corrcoef Tensor.cov
+Tensor.H Tensor.as_subclass Tensor.bfloat16 Tensor.bool Tensor.byte Tensor.char Tensor.coalesce Tensor.conj
+Tensor.corrcoef Tensor.cov Tensor.double Tensor.float Tensor.frexp Tensor.half Tensor.histogram Tensor.i0 Tensor.int
 Tensor.is_coalesced Tensor.is_complex Tensor.is_conj Tensor.is_meta Tensor.is_mps Tensor.is_neg Tensor.is_pinned
 Tensor.is_quantized Tensor.is_sparse Tensor.is_sparse_csr Tensor.is_xla Tensor.is_xpu Tensor.isreal Tensor.long
-Tensor.mH Tensor.new_tensor Tensor.numpy Tensor.pin_memory Tensor.real Tensor.resolve_conj Tensor.resolve_neg
-Tensor.short Tensor.to_dense Tensor.tolist Tensor.untyped_storage as_tensor asarray conj corrcoef cov from_numpy
-frombuffer optim.Adafactor get_num_threads is_complex is_conj is_grad_enabled is_inference_mode_enabled isreal linalg.matrix_norm
-linalg.norm nn.LazyBatchNorm1d nn.LazyBatchNorm2d nn.LazyBatchNorm3d nn.LazyConv1d nn.LazyConv2d nn.LazyConv3d
-nn.LazyConvTranspose1d nn.LazyConvTranspose2d nn.LazyConvTranspose3d nn.LazyInstanceNorm1d nn.LazyInstanceNorm2d
-nn.LazyInstanceNorm3d nn.LazyLinear nn.NLLLoss2d nn.RNNBase nn.RNNCellBase nn.UpsamplingBilinear2d
-nn.UpsamplingNearest2d nn.functional.adaptive_max_pool1d_with_indices nn.functional.adaptive_max_pool2d_with_indices
-nn.functional.adaptive_max_pool3d_with_indices nn.functional.native_channel_shuffle nn.functional.upsample
-nn.functional.upsample_bilinear nn.functional.upsample_nearest nn.utils.clip_grad_norm nn.utils.clip_grads_with_norm_
-nn.utils.fuse_conv_bn_eval nn.utils.fuse_conv_bn_weights nn.utils.fuse_linear_bn_eval nn.utils.fuse_linear_bn_weights
-nn.utils.parametrizations nn.utils.parametrize nn.utils.skip_init nn.utils.stateless range real resolve_conj
-resolve_neg set_flush_denormal set_num_threads special.expit special.gammaln special.psi trapz
-Tensor.histogram Tensor.nanquantile Tensor.nonzero_static Tensor.quantile Tensor.frexp Tensor.i0 Tensor.mvlgamma frexp gradient
-histogram histogramdd i0 i0_ mvlgamma nanquantile nonzero_static poisson quantile unravel_index special.entr special.erfcx special.i0
-special.i0e special.i1 special.i1e special.log_ndtr special.multigammaln special.ndtr special.ndtri special.xlog1py
+Tensor.mH Tensor.mvlgamma Tensor.nanquantile Tensor.ndim Tensor.new_tensor Tensor.nonzero_static Tensor.numpy
+Tensor.pin_memory Tensor.quantile Tensor.real Tensor.resolve_conj Tensor.resolve_neg Tensor.shape Tensor.short
+Tensor.to_dense Tensor.tolist Tensor.type Tensor.untyped_storage as_tensor asarray conj corrcoef cov frexp from_numpy
+frombuffer gradient histogram histogramdd i0 i0_ is_complex is_conj is_grad_enabled is_inference_mode_enabled isreal
+linalg.matrix_norm linalg.norm mvlgamma nanquantile nn.Container nn.LazyBatchNorm1d nn.LazyBatchNorm2d
+nn.LazyBatchNorm3d nn.LazyConv1d nn.LazyConv2d nn.LazyConv3d nn.LazyConvTranspose1d nn.LazyConvTranspose2d
+nn.LazyConvTranspose3d nn.LazyInstanceNorm1d nn.LazyInstanceNorm2d nn.LazyInstanceNorm3d nn.LazyLinear nn.NLLLoss2d
+nn.RNNBase nn.RNNCellBase nn.UpsamplingBilinear2d nn.UpsamplingNearest2d nn.functional.native_channel_shuffle
+nn.functional.upsample nn.functional.upsample_bilinear nn.functional.upsample_nearest nn.utils.clip_grad_norm
+nn.utils.clip_grads_with_norm_ nn.utils.fuse_conv_bn_eval nn.utils.fuse_conv_bn_weights nn.utils.fuse_linear_bn_eval
+nn.utils.fuse_linear_bn_weights nn.utils.parametrizations nn.utils.parametrize nn.utils.skip_init nn.utils.stateless
+nonzero_static optim.Adafactor poisson quantile range real resolve_conj resolve_neg set_flush_denormal special.entr
+special.erfcx special.i0 special.i0e special.i1 special.i1e special.log_ndtr special.multigammaln special.ndtr
+special.ndtri special.xlog1py trapz unravel_index
 """.split())
 
-# Words of the headers that are something else there.
-OTHER_THINGS = {"torch.gradient", "torch.Tensor.indices", "torch.Tensor.values"}
+# Scope of the classes of a place, and what they derive from.
+BASES = {
+    "torch.nn": ("athanor::nn", {"Module", "ModuleHolder"}),
+    "torch.optim": ("athanor::optim", {"Optimizer"}),
+    "torch.optim.lr_scheduler": ("athanor::optim", {"LRScheduler"}),
+}
 
-
-def op_names():
-    names, aliases = set(), []
-    for path in sorted((ROOT / "athanor" / "ops").glob("*.cpp")):
-        for op in generate_ops.read_ops(path):
-            names.add(op.name)
-            if op.has_inplace_method:
-                names.add(op.name + "_")
-        aliases += generate_ops.read_aliases(path)
-    for alias, target, _ in aliases:
-        names.add(alias)
-        if target + "_" in names:
-            names.add(alias + "_")
-    return names
-
-
-def header_words(*folders):
-    """Identifiers of the public headers; what macros make of Name##D##d counts as Name1d, Name2d, Name3d."""
-    words = set()
-    for folder in folders:
-        for path in sorted((ROOT / "athanor" / folder).glob("*.h")):
-            text = re.sub(r"//[^\n]*", "", path.read_text())
-            words.update(re.findall(r"\w+", text))
-            # Macros paste a number of dims to a name that is their argument.
-            for name in re.findall(r"\((\w+), (?=[\w]+, D\b|[123],)", text) + re.findall(r"\b(\w+)##D##d", text):
-                words.update(f"{name}{d}d" for d in (1, 2, 3))
-            for name in re.findall(r"ATHANOR_POOL_LAYER\((\w+), (\w+), D", text):
-                words.update(f"{n}{d}d" for n in name for d in (1, 2, 3))
-    return words
+# How ops of a place are called, as in libtorch: linalg_inv.
+PREFIXES = {"torch.linalg": "linalg_", "torch.special": "special_", "torch.fft": "fft_"}
 
 
 class Library:
-    def __init__(self):
-        self.ops = op_names()
-        self.tensor = self.ops | header_words("tensor", "ops", "autograd", "tape")
-        self.nn = header_words("nn", "parallel") | self.ops
-        self.optim = header_words("optim")
+    """What programs can name: functions and methods by their declarations, layers, optimizers and schedules as classes
+    that derive from the bases that make them so. An op counts in every place where PyTorch's Python has it."""
+
+    def __init__(self, names=None):
+        self.names = names or public_names.read_library()
 
     def has(self, full):
-        if full in OTHER_THINGS:
-            return False
         place, name = full.rsplit(".", 1)
+        functions = self.names.functions("athanor")
+        if place == "torch":
+            return name in functions
+        if place == "torch.Tensor":
+            return any(name in self.names.functions(f"athanor::{c}") for c in ("Tensor", "TensorBase"))
+        if place in BASES:
+            scope, bases = BASES[place]
+            return name in self.names.classes(scope) and self.names.is_a(scope, name, bases)
+        scope = place.replace(".", "::").replace("torch", "athanor", 1)
+        if name in self.names.functions(scope) or f"{scope}::{name}" in self.names.scopes:
+            return True
         if place == "torch.nn.functional":
-            return name in self.nn
-        if place == "torch.nn.utils" or place == "torch.nn.init" or place == "torch.nn":
-            return name in self.nn
-        if place.startswith("torch.optim"):
-            return name in self.optim
-        if place == "torch.linalg":
-            return "linalg_" + name in self.ops
-        if place == "torch.special":
-            return name in self.ops
-        if place == "torch.fft":
-            return "fft_" + name in self.ops
-        return name in self.tensor
+            return name in functions
+        return place in PREFIXES and PREFIXES[place] + name in functions
 
 
-def entries():
+def entries(library=None):
     """(reason, [names]) in the order of REASONS, and the names without a reason."""
-    library = Library()
+    library = library or Library()
     names = (ROOT / "tools" / "pytorch_names.txt").read_text().split()
     absent = [n for n in names if not library.has(n)]
     found, without = [], []
