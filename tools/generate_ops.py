@@ -13,8 +13,8 @@ An alias forwards every overload and form (in-place, out) of its op; it exists o
 not inside the library.
 Written per source file STEM.cpp: athanor/ops/STEM.h (declarations for library code, on TensorBase) and STEM.glue.inc
 (definitions, included at the end of the .cpp). Written once: methods.inc and functions.inc (declarations of class
-Tensor's methods and of the public functions), function_bodies.inc (what they do, compiled once, in functions.cpp, and
-not in every program), op_list.inc (one ATHANOR_OP_ROW per schema, for tests and documentation).
+Tensor's methods and of the public functions), function_bodies.inc and out_bodies.inc (what they do, compiled once, in
+functions.cpp and functions_out.cpp, and not in every program), op_list.inc (one ATHANOR_OP_ROW per schema, for tests and documentation).
 A file is only touched when its content changes, so a new op rebuilds only what includes its family.
 """
 import argparse
@@ -122,6 +122,11 @@ class Op:
         return len(self.returns.strip("()").split(",")) if self.returns.startswith("(") else 1
 
     @property
+    def writes_out(self):
+        """Whether the op itself has an out= form; that of the others, of the public functions alone, copies."""
+        return "out" in self.flags and self.kind == "OP" and self.results == 1
+
+    @property
     def outs(self):
         """Names of the tensors that the out= form writes."""
         return ["out"] if self.results == 1 else [f"out{i}" for i in range(self.results)]
@@ -197,7 +202,7 @@ def declarations(stem, ops):
         out.append(f"{op.return_type('Tensor')} {op.name}({op.params('Tensor', True)});\n")
         if op.has_inplace_method:
             out.append(f"void {op.name}_({op.params('Tensor', True)});\n")
-        if "out" in op.flags:
+        if op.writes_out:
             out.append(f"void {op.name}_out({op.out_params('const Tensor', True)});\n")
     out.append("\n}  // namespace athanor::ops\n")
     return "".join(out)
@@ -222,7 +227,7 @@ def glue(stem, ops):
             if "inplace" in op.flags:
                 out.append(f"void {op.name}_({op.params('Tensor', False)}) {{\n{head}"
                            f"  call_inplace(std::move(op), {', '.join(tensors)});\n}}\n")
-            if "out" in op.flags and op.results == 1:
+            if op.writes_out:
                 out.append(f"void {op.name}_out({op.out_params('const Tensor', False)}) {{\n{head}"
                            f"  call_out(std::move(op), out, {', '.join(tensors)});\n}}\n")
         elif op.kind == "VIEW":
@@ -235,15 +240,6 @@ def glue(stem, ops):
             if "inplace" in op.flags:
                 out.append(f"void {op.name}_({op.params('Tensor', False)}) {{\n"
                            f"  composite_inplace(\"{op.name}\", self, [&](const Tensor& self) {{ return {op.name}({', '.join(names)}); }});\n}}\n")
-            if "out" in op.flags and op.results == 1:
-                given = ", ".join(f'options_of_out("{op.name}", out)' if a.type == "TensorOptions" else a.name for a in op.args)
-                out.append(f"void {op.name}_out({op.out_params('const Tensor', False)}) {{\n"
-                           f"  composite_out(\"{op.name}\", out, {op.name}({given}));\n}}\n")
-        if "out" in op.flags and op.results > 1:
-            made = ", ".join(f"std::get<{i}>(made)" for i in range(op.results))
-            out.append(f"void {op.name}_out({op.out_params('const Tensor', False)}) {{\n"
-                       f"  const auto made = {op.name}({', '.join(names)});\n"
-                       f"  composite_outs(\"{op.name}\", {{{', '.join(op.outs)}}}, {{{made}}});\n}}\n")
         out.append("\n")
     out.append("}  // namespace athanor::ops\n")
     return "".join(out)
@@ -293,6 +289,21 @@ def methods_of(op):
         yield Function("Tensor&", f"{op.name}_", *params, f"ops::{op.name}_({given}); {in_place}", method=True)
 
 
+def out_body(op):
+    outs, name = ", ".join(op.outs), f'"{op.name}"'
+    if op.writes_out:
+        return f"ops::{op.name}_out({joined(outs, forward(op.out_args))}); return out;"
+    given = forward(op.args)
+    for a in op.args:
+        if a.type == "TensorOptions":
+            given = re.sub(rf"\b{a.name}\b", f"ops::options_of_out({name}, out)", given)
+    if op.results == 1:
+        return f"ops::composite_out({name}, out, ops::{op.name}({given})); return out;"
+    made = ", ".join(f"std::get<{i}>(made)" for i in range(op.results))
+    return (f"const auto made = ops::{op.name}({given}); ops::composite_outs({name}, {{{outs}}}, {{{made}}}); "
+            f"return {{{outs}}};")
+
+
 def functions_of(op):
     if "method" in op.flags:
         return
@@ -310,10 +321,8 @@ def functions_of(op):
     if "inplace" in op.flags and first == "self":
         yield Function("Tensor&", f"{op.name}_", *changing, f"ops::{op.name}_({forward(op.args)}); return self;")
     if "out" in op.flags:
-        outs = ", ".join(op.outs)
-        returned = "Tensor&" if op.results == 1 else f"std::tuple<{', '.join(['Tensor&'] * op.results)}>"
-        yield Function(returned, f"{op.name}_out", *(op.out_params("Tensor", defaults) for defaults in (True, False)),
-                       f"ops::{op.name}_out({joined(outs, forward(op.out_args))}); return {outs if op.results == 1 else f'{{{outs}}}'};")
+        yield Function("Tensor&" if op.results == 1 else f"std::tuple<{', '.join(['Tensor&'] * op.results)}>",
+                       f"{op.name}_out", *(op.out_params("Tensor", defaults) for defaults in (True, False)), out_body(op))
 
 
 def aliased(aliases, ops):
@@ -382,7 +391,10 @@ def main():
     functions += [f for alias, op in pairs for f in alias_functions_of(alias, op)]
     write_if_changed(folder / "methods.inc", "".join(f.declaration() for f in methods))
     write_if_changed(folder / "functions.inc", "".join(f.declaration() for f in functions))
-    write_if_changed(folder / "function_bodies.inc", "".join(f.definition() for f in methods + functions))
+    bodies = {is_out: "".join(f.definition() for f in methods + functions if f.name.endswith("_out") == is_out)
+              for is_out in (False, True)}
+    write_if_changed(folder / "function_bodies.inc", bodies[False])
+    write_if_changed(folder / "out_bodies.inc", bodies[True])
     write_if_changed(folder / "op_list.inc", "".join(
         f'ATHANOR_OP_ROW("{op.name}", "{op.overload}", "{op.kind}", "{op.schema}")\n' for op in everything))
     (out / "ops.stamp").touch()
