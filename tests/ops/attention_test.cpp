@@ -41,6 +41,61 @@ TEST(Attention, AgreesOverManySizes) {
           }
 }
 
+/// The result and all gradients against loops in double, relative to the greatest of each.
+void expect_right(Tensor q, Tensor k, Tensor v, bool causal, const Tensor& mask, double tolerance) {
+  for (Tensor* x : {&q, &k, &v}) x->requires_grad_();
+  const Tensor out = scaled_dot_product_attention(q, k, v, mask, 0, causal), expected = by_loops(q, k, v, causal, mask);
+  const Tensor w = values(out.sizes(), q.dtype(), 4);
+  const auto g = autograd::grad({(out * w).sum()}, {q, k, v}),
+             e = autograd::grad({(expected * w.to(kDouble)).sum()}, {q, k, v});
+  const auto apart = [](const Tensor& a, const Tensor& b) {
+    return (a.to(kDouble) - b.to(kDouble)).abs().max().item<double>() / b.abs().max().item<double>();
+  };
+  EXPECT_LE(apart(out, expected), tolerance);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_LE(apart(g[i], e[i]), tolerance) << "input " << i;
+}
+
+TEST(Attention, CausalRowsEndWhereverTheyMeetBlocksAndTiles) {
+  for (const DType t : {kFloat, kDouble})
+    for (const std::int64_t rows : {5, 48, 49, 97, 620})
+      for (const std::int64_t columns : {7, 48, 511, 530, 1100}) {
+        SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns));
+        expect_right(values({1, 2, rows, 12}, t, 1), values({1, 2, columns, 12}, t, 2),
+                     values({1, 2, columns, 20}, t, 3), true, {}, t == kFloat ? 1e-5 : 1e-12);
+      }
+}
+
+TEST(Attention, ScoresMayBeSmallOrLargeAndRiseOrFallAlongARow) {
+  const Tensor k = values({1, 2, 1300, 16}, kFloat, 2), v = values({1, 2, 1300, 16}, kFloat, 3);
+  const Tensor rise = linspace(0, 1, 1300, kFloat).unsqueeze(1);
+  // Some heads and some tasks of rows have scores that are known to be small, others have not.
+  Tensor q = values({1, 2, 150, 16}, kFloat, 1);
+  q[0][1].mul_(30);
+  q[0][0].slice(0, 60, 75).mul_(40);
+  for (const bool causal : {false, true}) {
+    expect_right(q, k, v, causal, {}, 3e-5);
+    expect_right(q.abs(), k.abs() * rise * 4, v, causal, {}, 3e-5);
+    expect_right(q.abs(), k.abs() * (1 - rise) * 4, v, causal, {}, 3e-5);
+  }
+  const Tensor none = zeros({1, 2, 5, 16}, kFloat);
+  expect_close(scaled_dot_product_attention(none, k, v), v.mean({2}, true).expand({1, 2, 5, 16}), 1e-6, 1e-6);
+}
+
+TEST(Attention, AMaskMayLiftScoresOrLeaveNothing) {
+  const Tensor q = values({1, 1, 70, 8}, kFloat, 1), k = values({1, 1, 600, 8}, kFloat, 2),
+               v = values({1, 1, 600, 8}, kFloat, 3);
+  Tensor mask = values({1, 1, 70, 600}, kFloat, 5);
+  mask.slice(3, 40, 44).add_(300);
+  mask[0][0][3].slice(0, 500, 600).fill_(-INFINITY);
+  expect_right(q, k, v, false, mask, 3e-5);
+  Tensor seen = mask.gt(0);
+  seen[0][0][9].fill_(false);
+  const Tensor out = scaled_dot_product_attention(q, k, v, seen);
+  EXPECT_EQ(out[0][0][9].abs().max().item<double>(), 0);
+  const Tensor added = zeros({1, 1, 70, 600}, kFloat).masked_fill(seen.logical_not(), -INFINITY);
+  expect_close(out[0][0].slice(0, 10, 70), by_loops(q, k, v, false, added)[0][0].slice(0, 10, 70), 1e-5, 1e-5);
+}
+
 TEST(Attention, ReadsAnyStridesAndKeepsTheOrderOfHeads) {
   const Tensor packed = values({2, 70, 3, 4, 16}, kFloat);  // batch, places, q k v, heads, depth
   const auto part = [&](std::int64_t i) { return packed.select(2, i).transpose(1, 2); };
