@@ -123,7 +123,7 @@ void multiply_scores(const T* a, const RowTiles& tiles, std::int64_t k, const T*
       run.to = scores + tiles.begin(t) * kScoreStep<T> + q;
       run.to_next = height * kScoreStep<T>;
       run.to_step = kScoreStep<T>;
-      run_tiles<T, AForm::Columns>(height, width, run);
+      run_tiles<T>(height, width / kVector<T>, AForm::Columns, run);
     });
   }
 }
@@ -141,9 +141,9 @@ void add_scores(const Sums<T>& sums, const T* scores, const RowTiles& tiles, con
       run.b = b + q * columns + j * width;
       run.b_step = run.to_step = width;
       run.to = sums.block(tiles, t, q);
-      run.to_next = height * sums.padded;
-      run.add = !first;
-      run_tiles<T, AForm::Rows>(height, width, run);
+      run.from = first ? nullptr : run.to;
+      run.to_next = run.from_next = height * sums.padded;
+      run_tiles<T>(height, width / kVector<T>, AForm::Rows, run);
     };
     // Tiles on the diagonal have sizes of their own, those below it need all columns.
     std::int64_t t = reach.first(tiles, 0);

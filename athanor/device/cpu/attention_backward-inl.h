@@ -152,9 +152,9 @@ class BackwardPart {
         run.b = b + q * rows + from * width;
         run.b_step = run.to_step = width;
         run.to = sums.block(columns, t, q);
-        run.to_next = height * sums.padded;
-        run.add = true;
-        run_tiles<T, AForm::Columns>(height, width, run);
+        run.from = run.to;
+        run.to_next = run.from_next = height * sums.padded;
+        run_tiles<T>(height, width / kVector<T>, AForm::Columns, run);
       };
       // Tiles left of the diagonal need all rows, the others have sizes of their own.
       std::int64_t t = used;

@@ -38,6 +38,8 @@ class BlockRun {
         a_(static_cast<const In*>(g.a)),
         b_(static_cast<const In*>(g.b)),
         row_tiles_((g.m + kTileRows - 1) / kTileRows),
+        low_(g.m / row_tiles_),
+        tall_(g.m - low_ * row_tiles_),
         blocks_((g.k + kBlockSteps - 1) / kBlockSteps),
         direct_(std::is_same_v<In, T> && g.c_col == 1 && finish_.in_registers()) {}
 
@@ -53,7 +55,8 @@ class BlockRun {
  private:
   static constexpr int kCols = kTileCols<T>;
 
-  std::int64_t row_of(std::int64_t t) const { return t * g_.m / row_tiles_; }
+  /// The first tall_ tiles have low_ + 1 rows, the others low_.
+  std::int64_t row_of(std::int64_t t) const { return t * low_ + std::min(t, tall_); }
   std::int64_t k_of(std::int64_t block) const { return block * g_.k / blocks_; }
   static int width(std::int64_t cols) { return cols <= kVector<T> ? kVector<T> : kCols; }
   static T* scratch(int slot, std::int64_t count) {
@@ -83,62 +86,77 @@ class BlockRun {
           a_ + i0 * g_.a_row + p * g_.a_col, g_.a_row, g_.a_col, k, t0, t1,
           [this](std::int64_t t) { return row_of(t); }, packed_a);
     }
-    const auto multiply = [&](std::int64_t t, std::int64_t q) {
+    // Tiles [t, end) of one height by the panel at column q.
+    const auto multiply = [&](std::int64_t t, std::int64_t end, std::int64_t q) {
       const int n = static_cast<int>(std::min<std::int64_t>(kCols, cols - q));
       const std::int64_t i = row_of(t);
       const int m = static_cast<int>(row_of(t + 1) - i);
-      Operands o;
-      o.k = k;
-      o.a = packed_a + (i - i0) * k;
-      o.a_step = m;
-      o.b = packed_b_ + (plan_.pack_b ? q * g_.k : 0) + p * width(n);
-      o.b_step = width(n);
+      TileRun<T> run;
+      run.count = end - t;
+      run.k = k;
+      run.a = packed_a + (i - i0) * k;
+      run.a_next = m * k;
+      run.a_step = m;
+      run.b = packed_b_ + (plan_.pack_b ? q * g_.k : 0) + p * width(n);
+      run.b_step = width(n);
+      AForm form = AForm::Columns;
       if constexpr (std::is_same_v<In, T>) {
         if (!plan_.pack_a) {
-          o.a = a_ + i * g_.a_row + p * g_.a_col;
-          o.form = g_.a_row == 1 ? AForm::Columns : AForm::Rows;
-          o.a_step = g_.a_row == 1 ? g_.a_col : g_.a_row;
+          run.a = a_ + i * g_.a_row + p * g_.a_col;
+          run.a_next = m * g_.a_row;
+          form = g_.a_row == 1 ? AForm::Columns : AForm::Rows;
+          run.a_step = g_.a_row == 1 ? g_.a_col : g_.a_row;
         }
         if (!plan_.pack_b && n == kCols) {
-          o.b = b_ + p * g_.b_row + (j + q) * g_.b_col;
-          o.b_step = g_.b_row;
+          run.b = b_ + p * g_.b_row + (j + q) * g_.b_col;
+          run.b_step = g_.b_row;
         }
       }
-      one_tile(o, block, i, j + q, m, n, sums_ + ((t - t0) * panels + q / kCols) * kTileRows * kCols);
+      T* const sums = sums_ + ((t - t0) * panels + q / kCols) * kTileRows * kCols;
+      finish_run(run, form, block, i, j + q, m, n, sums, panels * kTileRows * kCols);
     };
     // Along the rows of c few pages of c are written at a time. A b of its own is far away and read once.
     if (plan_.pack_b && (!kPanelStays || g_.k <= kFewSteps)) {
       for (std::int64_t t = t0; t < t1; ++t)
-        for (std::int64_t q = 0; q < cols; q += kCols) multiply(t, q);
+        for (std::int64_t q = 0; q < cols; q += kCols) multiply(t, t + 1, q);
     } else {
-      for (std::int64_t q = 0; q < cols; q += kCols)
-        for (std::int64_t t = t0; t < t1; ++t) multiply(t, q);
+      const std::int64_t middle = std::clamp(tall_, t0, t1);
+      for (std::int64_t q = 0; q < cols; q += kCols) {
+        if (t0 < middle) multiply(t0, middle, q);
+        if (middle < t1) multiply(middle, t1, q);
+      }
     }
   }
 
-  struct Operands {
-    const T* a = nullptr;
-    const T* b = nullptr;
-    std::int64_t k = 0, a_step = 0, b_step = 0;
-    AForm form = AForm::Columns;
-  };
-
-  void one_tile(const Operands& o, std::int64_t block, std::int64_t i, std::int64_t j, int m, int n, T* sums) const {
+  /// A run of tiles of m rows and n columns at (i, j). `sums`: those of earlier blocks, `next` from tile to tile.
+  void finish_run(TileRun<T>& run, AForm form, std::int64_t block, std::int64_t i, std::int64_t j, int m, int n,
+                  T* sums, std::int64_t next) const {
     const int w = width(n);
-    const TileFn<T> fn = tile_for<T>(m, w / kVector<T>, o.form);
-    const T* from = block > 0 ? sums : nullptr;
+    run.from = block > 0 ? sums : nullptr;
+    run.from_next = next;
     if (block + 1 < blocks_) {
-      fn(o.k, o.a, o.a_step, o.b, o.b_step, from, sums, w, nullptr);
+      run.to = sums;
+      run.to_next = next;
+      run.to_step = w;
+      run_tiles<T>(m, w / kVector<T>, form, run);
     } else if (direct_ && n == w) {
       TileEnd<T> end;
       if (finish_.biased) end.col_add = static_cast<const T*>(g_.bias) + j;
       end.relu = g_.epilogue == Epilogue::Relu;
-      fn(o.k, o.a, o.a_step, o.b, o.b_step, from, static_cast<T*>(g_.c) + i * g_.c_row + j, g_.c_row,
-         finish_.plain ? nullptr : &end);
+      run.end = finish_.plain ? nullptr : &end;
+      run.to = static_cast<T*>(g_.c) + i * g_.c_row + j;
+      run.to_next = m * g_.c_row;
+      run.to_step = g_.c_row;
+      run_tiles<T>(m, w / kVector<T>, form, run);
     } else {
       HWY_ALIGN T edge[kTileRows * kCols];
-      fn(o.k, o.a, o.a_step, o.b, o.b_step, from, edge, w, nullptr);
-      finish_(i, j, m, n, edge, w);
+      run.to = edge;
+      run.to_step = w;
+      for (std::int64_t t = std::exchange(run.count, 1); t > 0; --t, i += m, run.a += run.a_next) {
+        run_tiles<T>(m, w / kVector<T>, form, run);
+        finish_(i, j, m, n, edge, w);
+        if (run.from) run.from += next;
+      }
     }
   }
 
@@ -146,7 +164,7 @@ class BlockRun {
   const detail::GemmPlan& plan_;
   const Finish<T, In> finish_;
   const In *a_, *b_;
-  const std::int64_t row_tiles_, blocks_;
+  const std::int64_t row_tiles_, low_, tall_, blocks_;
   const bool direct_;
   T* sums_ = nullptr;
   T* packed_b_ = nullptr;

@@ -10,6 +10,7 @@ HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
 template TileFn<float> tile_for<float>(int rows, int vectors, AForm form);
+template void run_tiles<float>(int rows, int vectors, AForm form, const TileRun<float>& run);
 
 void gemm_block_f32(const GemmProblem& g, const detail::GemmPlan& plan) {
   if (g.dtype == DType::Float)

@@ -10,6 +10,7 @@ HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
 template TileFn<double> tile_for<double>(int rows, int vectors, AForm form);
+template void run_tiles<double>(int rows, int vectors, AForm form, const TileRun<double>& run);
 
 void gemm_block_f64(const GemmProblem& g, const detail::GemmPlan& plan) { gemm_block<double, double>(g, plan); }
 

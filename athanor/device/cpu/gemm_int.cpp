@@ -11,7 +11,9 @@ HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
 template TileFn<std::uint32_t> tile_for<std::uint32_t>(int rows, int vectors, AForm form);
+template void run_tiles<std::uint32_t>(int rows, int vectors, AForm form, const TileRun<std::uint32_t>& run);
 template TileFn<std::uint64_t> tile_for<std::uint64_t>(int rows, int vectors, AForm form);
+template void run_tiles<std::uint64_t>(int rows, int vectors, AForm form, const TileRun<std::uint64_t>& run);
 
 // The low bits of a product do not depend on the sign, so unsigned types serve all.
 void gemm_block_int(const GemmProblem& g, const detail::GemmPlan& plan) {

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "athanor/base/half.h"
@@ -155,6 +156,99 @@ extern template TileFn<float> tile_for<float>(int rows, int vectors, AForm form)
 extern template TileFn<double> tile_for<double>(int rows, int vectors, AForm form);
 extern template TileFn<std::uint32_t> tile_for<std::uint32_t>(int rows, int vectors, AForm form);
 extern template TileFn<std::uint64_t> tile_for<std::uint64_t>(int rows, int vectors, AForm form);
+
+/// Tiles below each other whose rows meet the same panel of b: what `tile` takes, and the distances from tile to tile.
+template <class T>
+struct TileRun {
+  std::int64_t count = 1, k = 0;
+  const T* a = nullptr;
+  std::int64_t a_next = 0, a_step = 0;
+  const T* b = nullptr;
+  std::int64_t b_step = 0;
+  const T* from = nullptr;
+  std::int64_t from_next = 0;
+  T* to = nullptr;
+  std::int64_t to_next = 0, to_step = 0;
+  const TileEnd<T>* end = nullptr;
+};
+
+/// A run in one call: tile's loop, which asks for nothing ahead since b is in the first cache.
+template <class T, int kRows, int kVectors, AForm kForm>
+HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kLanes = kVector<T>;
+  const std::int64_t k = run.k, a_step = run.a_step, b_step = run.b_step, to_step = run.to_step;
+  for (std::int64_t t = 0; t < run.count; ++t) {
+    T* const to = run.to + t * run.to_next;
+    V sum[kRows][kVectors];
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      __builtin_prefetch(to + i * to_step, 1);
+      if (kVectors > 1) __builtin_prefetch(to + i * to_step + kVectors * kLanes - 1, 1);
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
+    }
+    const T *HWY_RESTRICT a = run.a + t * run.a_next, *HWY_RESTRICT b = run.b;
+#pragma GCC unroll 1
+    for (std::int64_t p = 0; p < k; ++p) {
+      V row[kVectors];
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + j * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+        const V value = hn::Set(d, kForm == AForm::Rows ? a[i * a_step] : a[i]);
+#pragma GCC unroll 4
+        for (int j = 0; j < kVectors; ++j) sum[i][j] = mul_add(value, row[j], sum[i][j]);
+      }
+      b += b_step;
+      a += kForm == AForm::Rows ? 1 : a_step;
+    }
+    if (run.from) {
+      const T* const from = run.from + t * run.from_next;
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+        for (int j = 0; j < kVectors; ++j)
+          sum[i][j] = hn::Add(sum[i][j], hn::LoadU(d, from + (i * kVectors + j) * kLanes));
+    }
+    if (run.end) end_tile<T, kRows, kVectors>(*run.end, sum);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) hn::StoreU(sum[i][j], d, to + i * to_step + j * kLanes);
+  }
+}
+
+template <class T, int kVectors, AForm kForm, int... kRow>
+void run_kernel_of(int rows, const TileRun<T>& run, std::integer_sequence<int, kRow...>) {
+  constexpr void (*table[])(const TileRun<T>&) = {&run_kernel<T, kRow + 1, kVectors, kForm>...};
+  table[rows - 1](run);
+}
+
+/// Runs tiles of `rows` rows and 1 or 2 vectors of columns. With narrow vectors the loop over them is in the kernel:
+/// the calls would take 3 % of the time.
+template <class T>
+void run_tiles(int rows, int vectors, AForm form, const TileRun<T>& run) {
+  if constexpr (HWY_MAX_BYTES < 64 && std::is_floating_point_v<T>) {
+    constexpr std::make_integer_sequence<int, kTileRows> all{};
+    if (form == AForm::Columns)
+      vectors == 2 ? run_kernel_of<T, 2, AForm::Columns>(rows, run, all)
+                   : run_kernel_of<T, 1, AForm::Columns>(rows, run, all);
+    else
+      vectors == 2 ? run_kernel_of<T, 2, AForm::Rows>(rows, run, all)
+                   : run_kernel_of<T, 1, AForm::Rows>(rows, run, all);
+  } else {
+    const TileFn<T> fn = tile_for<T>(rows, vectors, form);
+    for (std::int64_t t = 0; t < run.count; ++t)
+      fn(run.k, run.a + t * run.a_next, run.a_step, run.b, run.b_step,
+         run.from ? run.from + t * run.from_next : nullptr, run.to + t * run.to_next, run.to_step, run.end);
+  }
+}
+extern template void run_tiles<float>(int rows, int vectors, AForm form, const TileRun<float>& run);
+extern template void run_tiles<double>(int rows, int vectors, AForm form, const TileRun<double>& run);
+extern template void run_tiles<std::uint32_t>(int rows, int vectors, AForm form, const TileRun<std::uint32_t>& run);
+extern template void run_tiles<std::uint64_t>(int rows, int vectors, AForm form, const TileRun<std::uint64_t>& run);
 
 // ---- loads that convert ----
 
