@@ -82,6 +82,28 @@ HWY_INLINE V gate_sigmoid(D d, V x) {
   return simd::vec_sigmoid(d, x);
 }
 
+/// tanh within some 5 units in the last place and never above 1: a rational minimax fit up to 8.3, without the
+/// exponential and the two ranges of one that is accurate to the last bit.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V gate_tanh(D d, V x) {
+#if HWY_TARGET != HWY_AVX3
+  if constexpr (simd::is_float32_v<D>) {
+    constexpr float kP[] = {1.4711351e-08F, 2.1555254e-05F, 0.0035520818F, 0.13428353F};
+    constexpr float kQ[] = {8.321259e-07F, 0.00033786605F, 0.026091117F, 0.4676168F};
+    // Min and Max return their second operand if one is NaN.
+    const V z = hn::Max(hn::Set(d, -8.0F), hn::Min(hn::Set(d, 8.0F), x)), t = hn::Mul(z, z);
+    V p = hn::Set(d, kP[0]), q = hn::Set(d, kQ[0]);
+    for (int i = 1; i < 4; ++i) {
+      p = hn::MulAdd(p, t, hn::Set(d, kP[i]));
+      q = hn::MulAdd(q, t, hn::Set(d, kQ[i]));
+    }
+    const V one = hn::Set(d, 1.0F);
+    return hn::Div(hn::Mul(z, hn::MulAdd(p, t, one)), hn::MulAdd(q, t, one));
+  }
+#endif
+  return simd::vec_tanh(d, x);
+}
+
 /// From the gates' sums of some units to their next state.
 template <class T>
 struct ForwardCells {
@@ -112,7 +134,7 @@ struct ForwardCells {
       if constexpr (m.value == RnnMode::Lstm)
         a.each(rows, n, [&](const auto& l, std::int64_t i, std::int64_t k) HWY_ATTR {
           const auto out = l.load(a.sums.at(i, 3) + k);
-          a.finish(l, i, k, hn::Mul(out, simd::vec_tanh(l.d, l.load(a.c + i * a.hidden + k))));
+          a.finish(l, i, k, hn::Mul(out, gate_tanh(l.d, l.load(a.c + i * a.hidden + k))));
         });
     });
   }
@@ -132,8 +154,7 @@ struct ForwardCells {
   template <class L>
   HWY_INLINE void lstm(const L& l, std::int64_t i, std::int64_t k) const {
     const auto in = gate_sigmoid(l.d, l.load(sums.at(i, 0) + k)), forget = gate_sigmoid(l.d, l.load(sums.at(i, 1) + k)),
-               cell = simd::vec_tanh(l.d, l.load(sums.at(i, 2) + k)),
-               out = gate_sigmoid(l.d, l.load(sums.at(i, 3) + k));
+               cell = gate_tanh(l.d, l.load(sums.at(i, 2) + k)), out = gate_sigmoid(l.d, l.load(sums.at(i, 3) + k));
     T* const state = c + i * hidden + k;
     const auto c_before = l.load(state);
     l.store(hn::MulAdd(forget, c_before, hn::Mul(in, cell)), state);
@@ -150,7 +171,7 @@ struct ForwardCells {
   HWY_INLINE void gru(const L& l, std::int64_t i, std::int64_t k) const {
     const auto r = gate_sigmoid(l.d, l.load(sums.at(i, 0) + k)), z = gate_sigmoid(l.d, l.load(sums.at(i, 1) + k));
     const auto part = l.load(sums.at(i, 2) + k);
-    const auto fresh = simd::vec_tanh(l.d, hn::MulAdd(r, part, l.load(given.at(i, 2) + k)));
+    const auto fresh = gate_tanh(l.d, hn::MulAdd(r, part, l.load(given.at(i, 2) + k)));
     const auto h_before = l.load(h + i * hidden + k);
     if (work) {
       l.store(r, work.at(i, 0) + k);
@@ -218,7 +239,7 @@ struct BackwardCells {
   HWY_INLINE void lstm(const L& l, std::int64_t i, std::int64_t k, V up) const {
     const auto in = l.load(work.at(i, 0) + k), forget = l.load(work.at(i, 1) + k), cell = l.load(work.at(i, 2) + k),
                out = l.load(work.at(i, 3) + k), c_before = l.load(work.at(i, 4) + k);
-    const auto bent = simd::vec_tanh(l.d, hn::MulAdd(forget, c_before, hn::Mul(in, cell)));
+    const auto bent = gate_tanh(l.d, hn::MulAdd(forget, c_before, hn::Mul(in, cell)));
     if (cells) l.store(hn::Mul(out, bent), cells + i * hidden + k);
     T* const state = dc + i * hidden + k;
     const auto slope = hn::MulAdd(hn::Mul(up, out), flatten(l, bent), l.load(state));

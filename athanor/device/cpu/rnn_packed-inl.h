@@ -363,13 +363,12 @@ class PackedBackward : PackedLayer<T> {
                      u.w);
     }
   }
-  /// Asks for what the cells of some rows will read and write. Inline, since the compiler drops calls of functions that
+  /// Asks for what the cells of some rows will read. Inline, since the compiler drops calls of functions that
   /// do nothing else.
   HWY_INLINE void ask_for_cells(const BackwardCells<T>& cells, const Group& u, std::int64_t row,
                                 std::int64_t rows) const {
     ask_for(cells.work.at(row), rows * cells.work.row);
     if (cells.doutput) ask_for_rows(cells.doutput + row * hidden_, hidden_, rows, u.n);
-    for (std::int64_t g = 0; g < gates_; ++g) ask_for(cells.dgates.at(row, g), rows * u.w);
   }
 
   void step(std::size_t k, std::int64_t after, std::size_t turn, std::int64_t begin, std::int64_t end) {

@@ -76,12 +76,19 @@ template <class T>
 void pack_steps(const T* from, std::int64_t row, const Tiles<T>& tiles, std::int64_t t0, std::int64_t t1,
                 std::int64_t n, std::int64_t k, std::int64_t at, bool open, T* left) {
   HWY_ALIGN T part[kTileRows * kTileCols<T> + kVector<T>];
+  if (t0 >= t1) return;
+  const int first = tiles.height(t0), last = tiles.height(t1 - 1);
+  const RowOffsets<T> of_first(std::min(first, kVector<T>), row), of_last(std::min(last, kVector<T>), row);
   for (std::int64_t t = t0; t < t1; ++t) {
     const std::int64_t i = tiles.begin(t) - tiles.begin(t0);
     const int m = tiles.height(t);
     T* const to = left + i * k + at * m;
     // Packing writes up to a vector too much.
-    pack_a<T>(from + i * row, row, 1, n, m, open ? to : part);
+    T* const out = open ? to : part;
+    if (m <= kVector<T>)
+      transpose_rows<T>(from + i * row, m == last ? of_last : of_first, n, out, m);
+    else
+      pack_a<T>(from + i * row, row, 1, n, m, out);
     if (!open) std::memcpy(to, part, static_cast<std::size_t>(n * m) * sizeof(T));
   }
 }
