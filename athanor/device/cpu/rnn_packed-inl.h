@@ -77,7 +77,7 @@ class PackedLayer {
 template <class T>
 class PackedForward : PackedLayer<T> {
  public:
-  explicit PackedForward(const cpu::RnnForward& f)
+  [[gnu::cold]] explicit PackedForward(const cpu::RnnForward& f)
       : PackedLayer<T>(f),
         h_(static_cast<T*>(f.h)),
         c_(static_cast<T*>(f.c)),
@@ -247,7 +247,7 @@ class PackedForward : PackedLayer<T> {
 template <class T>
 class PackedBackward : PackedLayer<T> {
  public:
-  explicit PackedBackward(const cpu::RnnBackward& b)
+  [[gnu::cold]] explicit PackedBackward(const cpu::RnnBackward& b)
       : PackedLayer<T>(b),
         b_(b),
         work_(static_cast<const T*>(b.work)),
@@ -258,10 +258,10 @@ class PackedBackward : PackedLayer<T> {
         packed_ih_(b.dinput ? padded_columns<T>(inputs_) * columns_ + kVector<T> : 0),
         dh_(padded_ * steps_.batch),
         dgates_(slots_ * padded_ * rows_ + kVector<T>),
-        sums_(slots_ * padded_) {
+        sums_(slots_ * padded_),
+        weights_{{input_, b.dw_ih ? inputs_ : 0, b.dw_ih, false},
+                 {this->work_states(work_), b.dw_hh ? hidden_ : 0, b.dw_hh, true}} {
     for (auto& left : left_) left = cpu::HostBuffer<T>(packed_a_size<T>(steps_.batch, columns_));
-    if (b.dw_ih && inputs_ > 0) weights_.emplace_back(input_, inputs_, static_cast<T*>(b.dw_ih), false);
-    if (b.dw_hh) weights_.emplace_back(this->work_states(work_), hidden_, static_cast<T*>(b.dw_hh), true);
     for (Weight& w : weights_) {
       w.left = cpu::HostBuffer<T>(packed_a_size<T>(w.columns, rows_));
       w.sums = cpu::HostBuffer<T>(gates_ * padded_ * w.columns);
@@ -281,7 +281,7 @@ class PackedBackward : PackedLayer<T> {
                      [&](std::int64_t b, std::int64_t e) { step(k, after, turn, b, e); });
       }
       if (b_.dinput) input_gradient();
-      if (!weights_.empty()) weight_gradients(end == steps_.count());
+      if (b_.dw_ih || b_.dw_hh) weight_gradients(end == steps_.count());
       end = begin;
     }
     finish(after, turn);
@@ -293,10 +293,10 @@ class PackedBackward : PackedLayer<T> {
       Base::padded_, Base::steps_, Base::w_hh_, Base::w_ih_;
   using typename Base::Group;
 
-  /// A weight's gradient: that of the gates, transposed, by rows of the input or of the states.
+  /// A weight's gradient: that of the gates, transposed, by rows of the input or of the states. No columns: unwanted.
   struct Weight {
-    Weight(const T* rows, std::int64_t columns, T* out, bool of_state)
-        : rows(rows), columns(columns), tiles(columns), out(out), of_state(of_state) {}
+    Weight(const T* rows, std::int64_t columns, void* out, bool of_state)
+        : rows(rows), columns(columns), tiles(columns), out(static_cast<T*>(out)), of_state(of_state) {}
     const T* rows;
     std::int64_t columns;
     Tiles<T> tiles;
@@ -463,11 +463,7 @@ class PackedBackward : PackedLayer<T> {
   void add_gradient(const Weight& w, std::int64_t g, const Group& u, bool first) const {
     const T* const right = panel(slot(g, w.of_state), u);
     T* const sums = w.sums.data() + (g * padded_ + u.u) * w.columns;
-    for (std::int64_t t = 0; t < w.tiles.count; ++t) {
-      T* const to = sums + w.tiles.begin(t) * u.w;
-      w.tiles.multiply(t, low_rows_, w.left.data() + w.tiles.begin(t) * low_rows_, right, u.w, first ? nullptr : to, to,
-                       u.w);
-    }
+    w.tiles.add_products(low_rows_, w.left.data(), right, u.w, first, sums);
   }
 
   /// The gradients of the first state, of the weights and of the biases.
@@ -504,7 +500,7 @@ class PackedBackward : PackedLayer<T> {
   const cpu::HostBuffer<T> dgates_;  ///< for each slot and group (row, width): of the rows of the block
   const cpu::HostBuffer<T> sums_;    ///< of the rows of dgates_
   cpu::HostBuffer<T> left_[2];       ///< slopes of this step and the one after, packed
-  std::vector<Weight> weights_;
+  Weight weights_[2];
   std::int64_t low_ = 0, low_rows_ = 0;  ///< the block's rows
 };
 

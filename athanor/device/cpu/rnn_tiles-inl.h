@@ -57,9 +57,30 @@ class Tiles {
     fns_[w / kVector<T> - 1][t < tall_ ? 1 : 0](k, left, height(t), panel, w, from, to, to_step, end);
   }
 
+  /// sums (rows without gaps) = left @ panel of w columns over k steps, added to what is there unless `first`.
+  void add_products(std::int64_t k, const T* left, const T* panel, int w, bool first, T* sums) const {
+    if constexpr (sizeof(T) == 4) {  // for others the copies of the kernel would cost more than they gain
+      if (tall_ > 0) run(0, tall_, k, left, panel, w, first, sums);
+      if (count > tall_) run(tall_, count - tall_, k, left, panel, w, first, sums);
+      return;
+    }
+    for (std::int64_t t = 0; t < count; ++t) {
+      T* const to = sums + begin(t) * w;
+      multiply(t, k, left + begin(t) * k, panel, w, first ? nullptr : to, to, w);
+    }
+  }
+
   const std::int64_t count;
 
  private:
+  /// The same for n tiles of one height in one call.
+  void run(std::int64_t t, std::int64_t n, std::int64_t k, const T* left, const T* panel, int w, bool first,
+           T* sums) const {
+    const int m = height(t);
+    run_tiles<T, AForm::Columns>(
+        m, w, {n, k, left + begin(t) * k, m * k, m, panel, w, sums + begin(t) * w, m * w, w, !first});
+  }
+
   std::int64_t low_, tall_;
   TileFn<T> fns_[2][2] = {};
 };
