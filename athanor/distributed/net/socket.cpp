@@ -66,6 +66,10 @@ void tune_tcp(int fd) {
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
+void limit_unsent(int fd, int bytes) {
+  static_cast<void>(::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes));
+}
+
 void check_descriptors_left(int error, const std::string& doing) {
   if (error != EMFILE && error != ENFILE) return;
   rlimit limit{};

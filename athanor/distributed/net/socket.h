@@ -136,6 +136,8 @@ bool wait_for(int fd, short events, Deadline deadline);
 /// asks the other kernel, three times in half that interval; a process that is busy or stopped goes unnoticed by that.
 /// Other kinds of sockets are left alone.
 void tune_tcp(int fd);
+/// Makes the kernel take no more than `bytes` of TCP data that cannot be on their way yet.
+void limit_unsent(int fd, int bytes);
 /// Throws DistError if a call failed with this errno value because there is no file descriptor left: no other process
 /// is to blame, and waiting does not help. `doing`: "connecting to node-a:29500".
 void check_descriptors_left(int error, const std::string& doing);

@@ -215,7 +215,7 @@ void Greeter::introduce(std::span<Visit> visits, Deadline deadline) const {
       if (some && polls[i].revents != 0)
         act(visit, [&] { read_answer(visit, deadline); });
       else if (lost || deadline.expired())
-        act(visit, [&] { visit.failure = visit.socket.peer_text() + ": no answer yet"; });
+        act(visit, [&] { visit.failure = str(visit.socket.peer_text(), ": no answer", lost ? " yet" : ""); });
       else
         continue;
       silent.erase(silent.begin() + static_cast<std::ptrdiff_t>(i));

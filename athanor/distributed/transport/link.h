@@ -4,10 +4,12 @@
 
 #include <poll.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -45,10 +47,11 @@ class RingLink {
 };
 
 /// One TCP connection, or several between the same two ranks that take turns: what one of them may have on its way at
-/// a time then does not bound the rate. The bytes keep their order.
+/// a time then does not bound the rate. The sender gives each turn to a connection that has little waiting, so that
+/// each carries what it can, and marks it with the turn's number; the bytes keep their order.
 class SocketLink {
  public:
-  explicit SocketLink(std::span<Socket> sockets) : sockets_(sockets) {}
+  explicit SocketLink(std::span<Socket> sockets);
   /// Throws DistNetworkError when the connection breaks.
   std::size_t write_some(const char* data, std::size_t size);
   std::size_t read_some(char* data, std::size_t size);
@@ -56,18 +59,40 @@ class SocketLink {
   void add_polls(std::vector<pollfd>& polls, bool to_write, bool to_read) const;
 
  private:
-  /// Whose turn it is at that place of the stream, and how many bytes its turn still lasts.
-  Socket& turn(std::uint64_t at, std::size_t& size) const;
+  using Mark = std::uint32_t;
+  // The turn that is going on.
+  struct Turn {
+    std::size_t socket = 0, left = 0;
+    Mark number = 0;
+  };
+  // What a connection brings next.
+  struct Arrival {
+    Mark mark = 0;
+    std::size_t read = 0;  // bytes of the mark
+    bool ended = false;
+    int error = 0;
+  };
+
+  bool several() const { return sockets_.size() > 1; }
+  std::size_t send_part(const char* data, std::size_t size);
+  std::size_t begin_writing(const char* data, std::size_t size);
+  bool begin_reading();
+  void read_mark(std::size_t socket);
+  void check_ended() const;
+  [[noreturn]] void broken(std::size_t socket, int error) const;
 
   std::span<Socket> sockets_;
-  std::uint64_t written_ = 0, read_ = 0;
+  std::vector<Arrival> arrivals_;
+  std::vector<std::array<std::size_t, 3>> waiting_;  // how much, in which order, where
+  Turn out_, in_;
+  std::size_t unmarked_ = 0;  // bytes of the mark that are still to go
 };
 
 /// Either of them.
 class Link {
  public:
   explicit Link(RingLink ring, std::atomic<std::uint32_t>* peer_sleeps) : link_(ring), peer_sleeps_(peer_sleeps) {}
-  explicit Link(SocketLink socket) : link_(socket) {}
+  explicit Link(SocketLink socket) : link_(std::move(socket)) {}
 
   std::size_t write_some(const char* data, std::size_t size) {
     return std::visit([&](auto& link) { return link.write_some(data, size); }, link_);

@@ -138,6 +138,7 @@ class Mesh final : public StateTalk {
   bool is_neighbour(int rank) const;
   void note_hosts();
   void try_stripes(const Greeter& greeter, std::vector<StripeCall>& calls, Deadline deadline);
+  void warn_of_dead(const std::vector<StripeCall>& calls) const;
   void call_stripes(const Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
   void connect_streams(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
   std::vector<Store::Value> all_ranks_values(const BackendOptions& options, const std::string& name,

@@ -356,6 +356,23 @@ void Mesh::try_stripes(const Greeter& greeter, std::vector<StripeCall>& calls, D
   }
 }
 
+void Mesh::warn_of_dead(const std::vector<StripeCall>& calls) const {
+  constexpr int kMostNamed = 4;
+  std::string dead;
+  int count = 0;
+  for (const StripeCall& call : calls) {
+    if (call.failure.empty() || ++count > kMostNamed) continue;
+    std::string from = call.route.from.text();
+    from.resize(from.rfind(':'));  // the port is another connection's
+    dead += str(count > 1 ? "; " : "", "from ", from, " to ", rank_text(call.rank), " at ", call.route.to.text(), ": ",
+                call.failure);
+  }
+  if (count > kMostNamed) dead += str("; and ", count - kMostNamed, " more");
+  if (count > 0)
+    ATHANOR_LOG(Warning, "group '", name_, "': not all of the interfaces that are named can be used (", dead,
+                "); the others carry the data");
+}
+
 // The streams of the ranks that this one calls, as far as they can be spread over several networks. First one over
 // each, then the rest over those that work.
 void Mesh::call_stripes(const Greeter& greeter, const std::vector<Card>& cards, Deadline deadline) {
@@ -368,14 +385,7 @@ void Mesh::call_stripes(const Greeter& greeter, const std::vector<Card>& cards, 
   }
   if (first.empty()) return;
   try_stripes(greeter, first, deadline);
-  std::string dead;
-  for (const StripeCall& call : first)
-    if (!call.failure.empty())
-      dead += str(dead.empty() ? "" : "; ", "to ", rank_text(call.rank), " from ", call.route.from.text(), " to ",
-                  call.route.to.text(), ": ", call.failure);
-  if (!dead.empty())
-    ATHANOR_LOG(Warning, "group '", name_, "': not all of the interfaces named can be used (", dead,
-                "). The others carry the data");
+  warn_of_dead(first);
   for (int r = 0; r < rank_; ++r) {
     std::vector<Route> alive;
     for (const StripeCall& call : first)
