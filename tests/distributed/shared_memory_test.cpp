@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <sstream>
+#include <thread>
 
 #include "athanor/distributed/error.h"
 #include "athanor/distributed/net/interfaces.h"
@@ -32,7 +34,8 @@ TCPStoreOptions of_server(int port) {
 
 // Calls `body` with the group of each of `ranks` processes; `wrapped` makes of a rank's store what its group uses.
 std::vector<RankEnd> run_group(int ranks, const std::function<void(ProcessGroup&)>& body,
-                               const std::function<std::shared_ptr<Store>(int, std::shared_ptr<Store>)>& wrapped = {}) {
+                               const std::function<std::shared_ptr<Store>(int, std::shared_ptr<Store>)>& wrapped = {},
+                               seconds timeout = seconds(50)) {
   const TCPStore server("127.0.0.1", of_server(0));
   return run_processes(ranks, [&](int rank) {
     std::shared_ptr<Store> store = std::make_shared<TCPStore>("127.0.0.1", of_server(server.port()));
@@ -41,7 +44,7 @@ std::vector<RankEnd> run_group(int ranks, const std::function<void(ProcessGroup&
     options.rank = rank;
     options.size = ranks;
     options.name = "test";
-    options.timeout = seconds(50);
+    options.timeout = timeout;
     ProcessGroup group(store, options);
     body(group);
   });
@@ -134,6 +137,54 @@ TEST(SharedMemory, IsNotExpectedBetweenMachinesStartedFromOneSnapshot) {
       },
       [](int rank, std::shared_ptr<Store> store) { return std::make_shared<CopiedMachines>(rank, std::move(store)); }));
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(25));
+}
+
+// To rank 1 the other one seems to have ended, and another program to have got its port.
+class OutlivedPort final : public ForwardingStore {
+ public:
+  explicit OutlivedPort(std::shared_ptr<Store> store)
+      : ForwardingStore(std::move(store)), listener_(Listener::on_port(0, "127.0.0.1")), server_([this] { serve(); }) {}
+  ~OutlivedPort() override {
+    over_ = true;
+    server_.join();
+  }
+  Value get(const std::string& key, milliseconds timeout) override {
+    const Value value = ForwardingStore::get(key, timeout);
+    if (key.find("mesh/0") == std::string::npos) return value;
+    std::istringstream words(std::string(value.begin(), value.end()));
+    std::string network, host, unix_name, token, port, streams, spread;
+    words >> network >> host >> unix_name >> token >> port >> streams >> spread;
+    const std::string changed =
+        str(network, " ", host, " ", unix_name, "-ended ", token, " ", listener_.port(), " ", streams, " ", spread);
+    return {changed.begin(), changed.end()};
+  }
+
+ private:
+  void serve() {
+    std::vector<Socket> guests;
+    while (!over_) {
+      if (!wait_for(listener_.fd(), POLLIN, Deadline::after(milliseconds(20)))) continue;
+      guests.push_back(listener_.accept(Deadline::after(seconds(1))));
+      const std::string nonsense(1000, 'x');
+      guests.back().send_all(nonsense.data(), nonsense.size(), Deadline::after(seconds(1)));
+    }
+  }
+
+  Listener listener_;
+  std::atomic<bool> over_{false};
+  std::thread server_;
+};
+
+TEST(SharedMemory, IsNotLookedForElsewhereBecauseAStrangerHasThePort) {
+  const auto ends = run_group(
+      2, [](ProcessGroup&) {},
+      [](int rank, std::shared_ptr<Store> store) {
+        return rank == 1 ? std::make_shared<OutlivedPort>(std::move(store)) : std::move(store);
+      },
+      seconds(5));
+  for (const RankEnd& end : ends) EXPECT_FALSE(end.good());
+  EXPECT_NE(ends[1].error.find("rank 0 is gone: nobody listens where rank 1 was to find it"), std::string::npos)
+      << ends[1].error;
 }
 
 }  // namespace
