@@ -52,28 +52,30 @@ def free_port() -> int:
 
 
 class Namespaces:
-    """Two network namespaces, joined by a pair of virtual interfaces."""
+    """Two network namespaces, joined by pairs of virtual interfaces: veth0 and so on, each a network of its own."""
 
-    def __init__(self):
+    def __init__(self, cables: int = 1):
         self.names = [f"athanor{os.getpid()}{side}" for side in "ab"]
+        self.cables = cables
 
     def __enter__(self):
-        links = [f"ath{os.getpid() % 100000}{side}" for side in "ab"]
         for name in self.names:
             subprocess.run(["ip", "netns", "add", name], check=True)
-        subprocess.run(["ip", "link", "add", links[0], "type", "veth", "peer", "name", links[1]], check=True)
-        for name, link, address in zip(self.names, links, self.addresses()):
-            subprocess.run(["ip", "link", "set", link, "netns", name], check=True)
-            inside = ["ip", "netns", "exec", name, "ip"]
-            subprocess.run([*inside, "link", "set", link, "name", "veth0"], check=True)
-            subprocess.run([*inside, "addr", "add", address + "/24", "dev", "veth0"], check=True)
-            subprocess.run([*inside, "link", "set", "veth0", "up"], check=True)
-            subprocess.run([*inside, "link", "set", "lo", "up"], check=True)
+            subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        for cable in range(self.cables):
+            links = [f"ath{os.getpid() % 100000}{side}" for side in "ab"]
+            subprocess.run(["ip", "link", "add", links[0], "type", "veth", "peer", "name", links[1]], check=True)
+            for name, link, address in zip(self.names, links, self.addresses(cable)):
+                subprocess.run(["ip", "link", "set", link, "netns", name], check=True)
+                inside, veth = ["ip", "-n", name], f"veth{cable}"
+                subprocess.run([*inside, "link", "set", link, "name", veth], check=True)
+                subprocess.run([*inside, "addr", "add", address + "/24", "dev", veth], check=True)
+                subprocess.run([*inside, "link", "set", veth, "up"], check=True)
         return self
 
     @staticmethod
-    def addresses():
-        return ["10.253.7.1", "10.253.7.2"]
+    def addresses(cable: int = 0):
+        return [f"10.253.{7 + cable}.{side}" for side in (1, 2)]
 
     def __exit__(self, *unused):
         for name in self.names:
