@@ -149,7 +149,7 @@ class OutlivedPort final : public ForwardingStore {
     server_.join();
   }
   Value get(const std::string& key, milliseconds timeout) override {
-    const Value value = ForwardingStore::get(key, timeout);
+    Value value = ForwardingStore::get(key, timeout);
     if (key.find("mesh/0") == std::string::npos) return value;
     std::istringstream words(std::string(value.begin(), value.end()));
     std::string network, host, unix_name, token, port, streams, spread;

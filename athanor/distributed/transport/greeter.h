@@ -42,7 +42,7 @@ struct Visit {
   Line line;
   int index;
   Socket socket;
-  std::string failure = "";
+  std::string failure{};
 };
 
 class Greeter {

@@ -327,7 +327,7 @@ void Mesh::note_hosts() {
 struct Mesh::StripeCall {
   int rank, stream;
   Route route;
-  std::string failure = "";
+  std::string failure{};
 };
 
 // One attempt at each, all at once. A network that is dead costs no more than kStripePatience; a process that is
