@@ -165,9 +165,9 @@ class DirectRun {
     for (std::int64_t t = 0; t < tiles.count; ++t) {
       const T* a = weights_.panel(g, part, t);
       TileEnd<T> end;
-      if (weights_.bias()) end.row_add = weights_.bias() + g * taps_.to + tiles.at(t);
+      if (weights_.bias()) end.row_add = weights_.bias() + g * taps_.to + tiles.begin(t);
       end.relu = call_.epilogue == Epilogue::Relu;
-      T* to = dest + tiles.at(t) * dest_.channel_step;
+      T* to = dest + tiles.begin(t) * dest_.channel_step;
       for (std::int64_t p = 0; p < positions; p += kTileCols<T>)
         columns(tiles.height(t), part.inner, a, stage.data() + p, offsets.data(), to + p, positions - p, end);
     }

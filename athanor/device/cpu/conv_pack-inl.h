@@ -42,14 +42,6 @@ inline std::vector<TapPart> parts_of(const TapConv& taps) {
   return parts;
 }
 
-/// Rows of `rows` in even tiles.
-struct RowTiles {
-  std::int64_t rows, count;
-  explicit RowTiles(std::int64_t n) : rows(n), count((n + kTileRows - 1) / kTileRows) {}
-  std::int64_t at(std::int64_t t) const { return t * rows / count; }
-  int height(std::int64_t t) const { return static_cast<int>(at(t + 1) - at(t)); }
-};
-
 /// For each group and part, panels of weights for the row tiles of dest channels; and the bias as T.
 template <class In, class T>
 class PackedTaps {
@@ -61,7 +53,7 @@ class PackedTaps {
   const RowTiles& tiles() const { return tiles_; }
   /// Of row tile t: a[i + k · height] for k < p.inner, i < height.
   const T* panel(std::int64_t group, const TapPart& p, std::int64_t t) const {
-    return weights_ + group * group_step_ + p.packed + tiles_.at(t) * p.inner;
+    return weights_ + group * group_step_ + p.packed + tiles_.begin(t) * p.inner;
   }
   /// Per dest channel of all groups, or null.
   const T* bias() const { return bias_; }
@@ -106,7 +98,7 @@ class PackedTaps {
 
   void pack_tile(std::int64_t g, const TapPart& p, std::int64_t t) {
     const auto& w = call_.w;
-    const std::int64_t row = tiles_.at(t), n = tiles_.height(t), count = static_cast<std::int64_t>(p.taps.size());
+    const std::int64_t row = tiles_.begin(t), n = tiles_.height(t), count = static_cast<std::int64_t>(p.taps.size());
     const std::int64_t y_channels = taps_.forward ? taps_.to : taps_.from;
     const std::int64_t to_step = taps_.forward ? w.y_step : w.x_step, from_step = taps_.forward ? w.x_step : w.y_step;
     const In* base = static_cast<const In*>(w.data) + g * y_channels * w.y_step + row * to_step;

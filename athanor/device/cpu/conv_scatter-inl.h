@@ -56,7 +56,7 @@ class ScatterRun {
         for (std::int64_t k = 0; k < taps_.from; ++k)
           for (const detail::Tap& line : lines_) {
             const T* at = static_cast<const T*>(w.data) + (g * taps_.from + k) * w.y_step + line.index * w.step[1];
-            for (std::int64_t r = tiles_.at(t); r < tiles_.at(t + 1); ++r)
+            for (std::int64_t r = tiles_.begin(t); r < tiles_.begin(t + 1); ++r)
               *out++ = at[r / columns * w.x_step + columns_[static_cast<std::size_t>(r % columns)].index * w.step[2]];
           }
   }
@@ -72,8 +72,8 @@ class ScatterRun {
     T* sums = scratch<T>(kSumsSlot, rows_ * step + 2 * L);
     constexpr std::make_integer_sequence<int, kTileRows> all{};
     for (std::int64_t t = 0; t < tiles_.count; ++t) {
-      const T* a = weights_ + (g * rows_ + tiles_.at(t)) * inner_;
-      T* to = sums + tiles_.at(t) * step;
+      const T* a = weights_ + (g * rows_ + tiles_.begin(t)) * inner_;
+      T* to = sums + tiles_.begin(t) * step;
       std::int64_t p = 0;
       for (; positions - p > L; p += 2 * L)
         pick_tap_tile<T, 2>(tiles_.height(t), all)(inner_, a, source + p, at.data(), to + p, step, {});

@@ -128,9 +128,9 @@ class TapRun {
     const int m = tiles_.height(t), w = width(n);
     const TileFn<T> fn = tile_for<T>(m, w / kVector<T>, AForm::Columns);
     TileEnd<T> end;
-    if (weights_.bias()) end.row_add = weights_.bias() + g * taps_.to + tiles_.at(t);
+    if (weights_.bias()) end.row_add = weights_.bias() + g * taps_.to + tiles_.begin(t);
     end.relu = std::is_floating_point_v<T> && call_.epilogue == Epilogue::Relu;
-    In* dest = static_cast<In*>(dest_.data) + tiles_.at(t) * dest_.channel_step;
+    In* dest = static_cast<In*>(dest_.data) + tiles_.begin(t) * dest_.channel_step;
     std::size_t s = 0;
     while (segments[s].first + segments[s].length <= first) ++s;
     const bool simple = call_.epilogue == Epilogue::None || end.relu;

@@ -98,7 +98,7 @@ class WeightRun {
         const std::int64_t n = std::min<std::int64_t>(kTileCols<T>, cols - q * kTileCols<T>);
         for (int i = 0; i < tiles.height(t); ++i)
           for (std::int64_t j = 0; j < n; ++j)
-            sums[(p.k0 + q * kTileCols<T> + j) * taps_.from * count_ + p.c0 * count_ + tiles.at(t) + i] =
+            sums[(p.k0 + q * kTileCols<T> + j) * taps_.from * count_ + p.c0 * count_ + tiles.begin(t) + i] =
                 tile[i * width(n) + j];
       }
     if (p.c0 == 0)
@@ -142,7 +142,7 @@ class WeightRun {
     for (std::int64_t t0 = 0; t0 < tiles.count; t0 += tiles_at_once) {
       const std::int64_t t1 = std::min(t0 + tiles_at_once, tiles.count);
       T* row = rows;
-      for (std::int64_t r = tiles.at(t0); r < tiles.at(t1); ++r, row += row_step) {
+      for (std::int64_t r = tiles.begin(t0); r < tiles.begin(t1); ++r, row += row_step) {
         const T* base = stage.data() + r / count_ * stage.channel_step() + offsets[r % count_];
         for (const Segment& s : segments)
           for (std::int64_t i = 0; i < s.length; i += kVector<T>)
@@ -152,8 +152,9 @@ class WeightRun {
         const int w = width(cols - j);
         T* sum = acc + (j / kTileCols<T> * tiles.count + t0) * tile_size;
         for (std::int64_t t = t0; t < t1; ++t, sum += tile_size)
-          tile_for<T>(tiles.height(t), w / kVector<T>, AForm::Rows)(n, rows + (tiles.at(t) - tiles.at(t0)) * row_step,
-                                                                    row_step, packed + j * n, w, sum, sum, w, nullptr);
+          tile_for<T>(tiles.height(t), w / kVector<T>, AForm::Rows)(
+              n, rows + (tiles.begin(t) - tiles.begin(t0)) * row_step, row_step, packed + j * n, w, sum, sum, w,
+              nullptr);
       }
     }
   }

@@ -37,9 +37,7 @@ class BlockRun {
         finish_(g),
         a_(static_cast<const In*>(g.a)),
         b_(static_cast<const In*>(g.b)),
-        row_tiles_((g.m + kTileRows - 1) / kTileRows),
-        low_(g.m / row_tiles_),
-        tall_(g.m - low_ * row_tiles_),
+        tiles_(g.m),
         blocks_((g.k + kBlockSteps - 1) / kBlockSteps),
         direct_(std::is_same_v<In, T> && g.c_col == 1 && finish_.in_registers()) {}
 
@@ -55,8 +53,6 @@ class BlockRun {
  private:
   static constexpr int kCols = kTileCols<T>;
 
-  /// The first tall_ tiles have low_ + 1 rows, the others low_.
-  std::int64_t row_of(std::int64_t t) const { return t * low_ + std::min(t, tall_); }
   std::int64_t k_of(std::int64_t block) const { return block * g_.k / blocks_; }
   static int width(std::int64_t cols) { return cols <= kVector<T> ? kVector<T> : kCols; }
   static T* scratch(int slot, std::int64_t count) {
@@ -69,8 +65,8 @@ class BlockRun {
     packed_b_ = scratch(1, (plan_.pack_b ? (cols + kCols - 1) / kCols : 1) * kCols * g_.k);
     const std::int64_t packed = plan_.pack_b ? cols : tail;
     pack_b_panels<T>(b_ + (j + cols - packed) * g_.b_col, g_.b_row, g_.b_col, g_.k, packed, packed_b_);
-    for (std::int64_t t = 0; t < row_tiles_; t += kStripeTiles) {
-      const std::int64_t end = std::min(t + kStripeTiles, row_tiles_);
+    for (std::int64_t t = 0; t < tiles_.count; t += kStripeTiles) {
+      const std::int64_t end = std::min(t + kStripeTiles, tiles_.count);
       if (blocks_ > 1) sums_ = scratch(0, (end - t) * kTileRows * ((cols + kCols - 1) / kCols) * kCols);
       for (std::int64_t block = 0; block < blocks_; ++block) stripe(j, cols, t, end, block);
     }
@@ -78,19 +74,20 @@ class BlockRun {
 
   /// Row tiles [t0, t1) over one inner block.
   void stripe(std::int64_t j, std::int64_t cols, std::int64_t t0, std::int64_t t1, std::int64_t block) {
-    const std::int64_t i0 = row_of(t0), p = k_of(block), k = k_of(block + 1) - p, panels = (cols + kCols - 1) / kCols;
+    const std::int64_t i0 = tiles_.begin(t0), p = k_of(block), k = k_of(block + 1) - p,
+                       panels = (cols + kCols - 1) / kCols;
     T* packed_a = nullptr;
     if (plan_.pack_a) {
-      packed_a = scratch(2, (row_of(t1) - i0) * k + kVector<T>);
+      packed_a = scratch(2, (tiles_.begin(t1) - i0) * k + kVector<T>);
       pack_a_panels<T>(
           a_ + i0 * g_.a_row + p * g_.a_col, g_.a_row, g_.a_col, k, t0, t1,
-          [this](std::int64_t t) { return row_of(t); }, packed_a);
+          [this](std::int64_t t) { return tiles_.begin(t); }, packed_a);
     }
     // Tiles [t, end) of one height by the panel at column q.
     const auto multiply = [&](std::int64_t t, std::int64_t end, std::int64_t q) {
       const int n = static_cast<int>(std::min<std::int64_t>(kCols, cols - q));
-      const std::int64_t i = row_of(t);
-      const int m = static_cast<int>(row_of(t + 1) - i);
+      const std::int64_t i = tiles_.begin(t);
+      const int m = tiles_.height(t);
       TileRun<T> run;
       run.count = end - t;
       run.k = k;
@@ -120,7 +117,7 @@ class BlockRun {
       for (std::int64_t t = t0; t < t1; ++t)
         for (std::int64_t q = 0; q < cols; q += kCols) multiply(t, t + 1, q);
     } else {
-      const std::int64_t middle = std::clamp(tall_, t0, t1);
+      const std::int64_t middle = std::clamp(tiles_.tall, t0, t1);
       for (std::int64_t q = 0; q < cols; q += kCols) {
         if (t0 < middle) multiply(t0, middle, q);
         if (middle < t1) multiply(middle, t1, q);
@@ -164,7 +161,8 @@ class BlockRun {
   const detail::GemmPlan& plan_;
   const Finish<T, In> finish_;
   const In *a_, *b_;
-  const std::int64_t row_tiles_, low_, tall_, blocks_;
+  const RowTiles tiles_;
+  const std::int64_t blocks_;
   const bool direct_;
   T* sums_ = nullptr;
   T* packed_b_ = nullptr;

@@ -157,6 +157,22 @@ extern template TileFn<double> tile_for<double>(int rows, int vectors, AForm for
 extern template TileFn<std::uint32_t> tile_for<std::uint32_t>(int rows, int vectors, AForm form);
 extern template TileFn<std::uint64_t> tile_for<std::uint64_t>(int rows, int vectors, AForm form);
 
+/// Rows cut into tiles of nearly one height.
+struct RowTiles {
+  explicit RowTiles(std::int64_t m)
+      : rows(m), count((m + kTileRows - 1) / kTileRows), low(count > 0 ? m / count : 0), tall(m - low * count) {}
+  std::int64_t begin(std::int64_t t) const { return t * low + std::min(t, tall); }
+  /// Tiles that have some of the first n rows.
+  std::int64_t reaching(std::int64_t n) const {
+    std::int64_t t = 0;
+    while (t < count && begin(t) < n) ++t;
+    return t;
+  }
+  int height(std::int64_t t) const { return static_cast<int>(low + (t < tall)); }
+  std::int64_t rows, count;
+  std::int64_t low, tall;  ///< the first `tall` tiles have low + 1 rows, the others low
+};
+
 /// Tiles below each other whose rows meet the same panel of b: what `tile` takes, and the distances from tile to tile.
 template <class T>
 struct TileRun {

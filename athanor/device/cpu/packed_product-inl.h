@@ -38,22 +38,6 @@ void pack_columns(const T* b, std::int64_t row, std::int64_t col, std::int64_t k
   pack_b_panels<T>(b, row, col, k, n, out);
 }
 
-/// Rows cut into tiles of nearly one height.
-struct RowTiles {
-  explicit RowTiles(std::int64_t m)
-      : rows(m), count((m + kTileRows - 1) / kTileRows), low(count > 0 ? m / count : 0), tall(m - low * count) {}
-  std::int64_t begin(std::int64_t t) const { return t * low + std::min(t, tall); }
-  /// Tiles that have some of the first n rows.
-  std::int64_t reaching(std::int64_t n) const {
-    std::int64_t t = 0;
-    while (t < count && begin(t) < n) ++t;
-    return t;
-  }
-  int height(std::int64_t t) const { return static_cast<int>(low + (t < tall)); }
-  std::int64_t rows, count;
-  std::int64_t low, tall;  ///< the first `tall` tiles have low + 1 rows, the others low
-};
-
 template <class T>
 constexpr std::int64_t packed_a_size(std::int64_t m, std::int64_t k) {
   return m * k + kVector<T>;

@@ -38,50 +38,47 @@ inline std::int64_t rnn_grain(std::int64_t work) {
   return std::max<std::int64_t>(1, 60000 / std::max<std::int64_t>(work, 1));
 }
 
-/// Rows cut into tiles of two heights, the taller ones first, and the functions that multiply them.
+/// Tiles of rows and the functions that multiply them.
 template <class T>
-class Tiles {
+class Tiles : public RowTiles {
  public:
-  explicit Tiles(std::int64_t m)
-      : count((m + kTileRows - 1) / kTileRows), low_(count > 0 ? m / count : 0), tall_(m - low_ * count) {
+  explicit Tiles(std::int64_t m) : RowTiles(m) {
     if (count == 0) return;
-    for (int tall = 0; tall < (tall_ > 0 ? 2 : 1); ++tall)
-      for (int v = 0; v < 2; ++v) fns_[v][tall] = tile_for<T>(static_cast<int>(low_) + tall, v + 1, AForm::Columns);
+    for (int more = 0; more < (tall > 0 ? 2 : 1); ++more)
+      for (int v = 0; v < 2; ++v) fns_[v][more] = tile_for<T>(static_cast<int>(low) + more, v + 1, AForm::Columns);
   }
-  std::int64_t begin(std::int64_t t) const { return t * low_ + std::min(t, tall_); }
-  int height(std::int64_t t) const { return static_cast<int>(low_) + (t < tall_ ? 1 : 0); }
 
   /// Tile t, packed at `left`, times a panel of w columns, over k steps.
   HWY_INLINE void multiply(std::int64_t t, std::int64_t k, const T* left, const T* panel, int w, const T* from, T* to,
                            std::int64_t to_step, const TileEnd<T>* end = nullptr) const {
-    fns_[w / kVector<T> - 1][t < tall_ ? 1 : 0](k, left, height(t), panel, w, from, to, to_step, end);
+    fns_[w / kVector<T> - 1][t < tall ? 1 : 0](k, left, height(t), panel, w, from, to, to_step, end);
   }
 
   /// sums (rows without gaps) = left @ panel of w columns over k steps, added to what is there unless `first`.
   void add_products(std::int64_t k, const T* left, const T* panel, int w, bool first, T* sums) const {
-    if constexpr (sizeof(T) == 4) {  // for others the copies of the kernel would cost more than they gain
-      if (tall_ > 0) run(0, tall_, k, left, panel, w, first, sums);
-      if (count > tall_) run(tall_, count - tall_, k, left, panel, w, first, sums);
-      return;
-    }
-    for (std::int64_t t = 0; t < count; ++t) {
-      T* const to = sums + begin(t) * w;
-      multiply(t, k, left + begin(t) * k, panel, w, first ? nullptr : to, to, w);
-    }
+    if (tall > 0) multiply_run(0, tall, k, left, panel, w, first, sums);
+    if (count > tall) multiply_run(tall, count - tall, k, left, panel, w, first, sums);
   }
-
-  const std::int64_t count;
 
  private:
   /// The same for n tiles of one height in one call.
-  void run(std::int64_t t, std::int64_t n, std::int64_t k, const T* left, const T* panel, int w, bool first,
-           T* sums) const {
+  void multiply_run(std::int64_t t, std::int64_t n, std::int64_t k, const T* left, const T* panel, int w, bool first,
+                    T* sums) const {
     const int m = height(t);
-    run_tiles<T, AForm::Columns>(
-        m, w, {n, k, left + begin(t) * k, m * k, m, panel, w, sums + begin(t) * w, m * w, w, !first});
+    TileRun<T> run;
+    run.count = n;
+    run.k = k;
+    run.a = left + begin(t) * k;
+    run.a_next = m * k;
+    run.a_step = m;
+    run.b = panel;
+    run.b_step = run.to_step = w;
+    run.to = sums + begin(t) * w;
+    run.from = first ? nullptr : run.to;
+    run.to_next = run.from_next = m * w;
+    run_tiles<T>(m, w / kVector<T>, AForm::Columns, run);
   }
 
-  std::int64_t low_, tall_;
   TileFn<T> fns_[2][2] = {};
 };
 
