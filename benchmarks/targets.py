@@ -63,10 +63,18 @@ LIMITS = [
     (r"gemm\.bf16/.*", "limit.fma.bf16"),
     (r"gemm\.f64/.*", "limit.fma.f64"),
     (r"(gemm|conv|conv_blocked|attention)\..*", "limit.fma.f32"),
+    (r"(lstm|gpt)\.step/.*", "limit.fma.f32"),
 ]
 
-# Rows counted in something else than bytes: bytes an element at least moves.
-BYTES_PER_ELEMENT = {"uniform.fill": 4, "normal.fill": 4, "cumsum": 8, "cumsum.last": 8}
+# Multiplications and additions of the products alone, forward and both gradients. LSTM, a step of one sequence: two
+# layers whose four gates of 256 meet input and state of 256; no gradient of the first layer's input.
+LSTM_STEP_FLOP = 3 * 2 * (2 * 512 * 1024) - 2 * 256 * 1024
+# GPT, a token: four layers with 12 · 256² weights and causal attention over 64.5 keys on average, and the head.
+GPT_STEP_FLOP = 3 * (4 * (2 * 12 * 256**2 + 4 * 64.5 * 256) + 2 * 256 * 65)
+
+# Rows counted in something else than their limit: what an item at least takes of that, bytes or FLOP.
+WORK_PER_ITEM = {"uniform.fill": 4, "normal.fill": 4, "cumsum": 8, "cumsum.last": 8,
+                 "lstm.step": LSTM_STEP_FLOP, "gpt.step": GPT_STEP_FLOP}
 
 
 def first_match(table: list, row: str):
@@ -100,4 +108,4 @@ def limit_of(row: str):
 
 def work_against_limit(row: str, items: float) -> float:
     """Items of a row in the unit of its limit."""
-    return items * BYTES_PER_ELEMENT.get(row.split("/")[0], 1)
+    return items * WORK_PER_ITEM.get(row.split("/")[0], 1)

@@ -108,6 +108,14 @@ class Verdicts(unittest.TestCase):
         self.assertIsNone(targets.limit_of("sort/1e6"))
         self.assertIsNone(targets.limit_of("mnist.conv/b64"))
 
+    def test_training_steps_are_held_against_the_operations_of_their_products(self):
+        parameters, keys = 4 * 12 * 256**2 + 256 * 65, 4 * sum(range(1, 129)) / 128
+        self.assertAlmostEqual(targets.work_against_limit("gpt.step/l4e256s128b8", 1), 6 * (parameters + 2 * keys * 256))
+        weights = 2 * 4 * 256 * (256 + 256)
+        self.assertAlmostEqual(targets.work_against_limit("lstm.step/l2h256s64b32", 1), 6 * weights - 2 * 4 * 256 * 256)
+        self.assertEqual(targets.limit_of("gpt.step/l4e256s128b8"), "limit.fma.f32")
+        self.assertIsNone(targets.limit_of("gpt.step.bf16/l4e256s128b8"))
+
     def test_summary_and_merge(self):
         first = result("gemm.f32/64", {"athanor": 1.0, "onednn": 2.0}).as_json()
         again = result("gemm.f32/64", {"athanor": 1.0, "onednn": 3.0}).as_json()
