@@ -21,7 +21,7 @@ namespace athanor::HWY_NAMESPACE {
 // the other way round. The smaller tiles of the others would ask for twice as much: there a panel of b stays in the
 // first cache and a stripe of a in the second, but where few steps make all of b so small that it stays in the second.
 inline constexpr bool kPanelStays = HWY_MAX_BYTES < 64;
-inline constexpr std::int64_t kBlockSteps = 512;  // summed in registers before the next are added
+inline constexpr std::int64_t kBlockSteps = kPanelStays ? 256 : 512;  // summed in registers before the next are added
 inline constexpr std::int64_t kFewSteps = 128;
 inline constexpr std::int64_t kStripeTiles = kPanelStays ? 32 : 8;     // rows of tiles that share a pass over b
 inline constexpr std::int64_t kStripeCols = kPanelStays ? 2048 : 512;  // columns of b per pass over a, more if short
@@ -59,12 +59,18 @@ class BlockRun {
     return static_cast<T*>(detail::thread_scratch(slot, sizeof(T) * static_cast<std::size_t>(count)));
   }
 
-  /// Packed b: all inner blocks of the first panel, then of the next …; without packing only the narrow last panel.
+  /// Packed b: all panels of the first inner block, then those of the next …, so that they go round all sets of the
+  /// cache; without packing only the narrow last panel.
   void columns(std::int64_t j, std::int64_t cols) {
     const std::int64_t tail = cols % kCols;
-    packed_b_ = scratch(1, (plan_.pack_b ? (cols + kCols - 1) / kCols : 1) * kCols * g_.k);
     const std::int64_t packed = plan_.pack_b ? cols : tail;
-    pack_b_panels<T>(b_ + (j + cols - packed) * g_.b_col, g_.b_row, g_.b_col, g_.k, packed, packed_b_);
+    packed_cols_ = (packed + kCols - 1) / kCols * kCols;
+    packed_b_ = scratch(1, packed_cols_ * g_.k);
+    for (std::int64_t block = 0; block < blocks_; ++block) {
+      const std::int64_t p = k_of(block);
+      pack_b_panels<T>(b_ + p * g_.b_row + (j + cols - packed) * g_.b_col, g_.b_row, g_.b_col, k_of(block + 1) - p,
+                       packed, packed_b_ + p * packed_cols_);
+    }
     for (std::int64_t t = 0; t < tiles_.count; t += kStripeTiles) {
       const std::int64_t end = std::min(t + kStripeTiles, tiles_.count);
       if (blocks_ > 1) sums_ = scratch(0, (end - t) * kTileRows * ((cols + kCols - 1) / kCols) * kCols);
@@ -76,6 +82,7 @@ class BlockRun {
   void stripe(std::int64_t j, std::int64_t cols, std::int64_t t0, std::int64_t t1, std::int64_t block) {
     const std::int64_t i0 = tiles_.begin(t0), p = k_of(block), k = k_of(block + 1) - p,
                        panels = (cols + kCols - 1) / kCols;
+    const T* const packed_b = packed_b_ + p * packed_cols_;
     T* packed_a = nullptr;
     if (plan_.pack_a) {
       packed_a = scratch(2, (tiles_.begin(t1) - i0) * k + kVector<T>);
@@ -94,7 +101,7 @@ class BlockRun {
       run.a = packed_a + (i - i0) * k;
       run.a_next = m * k;
       run.a_step = m;
-      run.b = packed_b_ + (plan_.pack_b ? q * g_.k : 0) + p * width(n);
+      run.b = packed_b + (plan_.pack_b ? q * k : 0);
       run.b_step = width(n);
       AForm form = AForm::Columns;
       if constexpr (std::is_same_v<In, T>) {
@@ -109,8 +116,14 @@ class BlockRun {
           run.b_step = g_.b_row;
         }
       }
-      T* const sums = sums_ + ((t - t0) * panels + q / kCols) * kTileRows * kCols;
-      finish_run(run, form, block, i, j + q, m, n, sums, panels * kTileRows * kCols);
+      if (kPanelStays && plan_.pack_b && q + kCols < cols) {
+        run.ask_lines = (k * kCols * static_cast<std::int64_t>(sizeof(T)) / 64 + t1 - t0 - 1) / (t1 - t0);
+        run.ask = packed_b + (q + kCols) * k + (t - t0) * run.ask_lines * 64 / sizeof(T);
+      }
+      // Those of a run behind each other.
+      const std::int64_t tile = kPanelStays ? q / kCols * (t1 - t0) + t - t0 : (t - t0) * panels + q / kCols;
+      finish_run(run, form, block, i, j + q, m, n, sums_ + tile * kTileRows * kCols,
+                 (kPanelStays ? 1 : panels) * kTileRows * kCols);
     };
     // Along the rows of c few pages of c are written at a time. A b of its own is far away and read once.
     if (plan_.pack_b && (!kPanelStays || g_.k <= kFewSteps)) {
@@ -166,6 +179,7 @@ class BlockRun {
   const bool direct_;
   T* sums_ = nullptr;
   T* packed_b_ = nullptr;
+  std::int64_t packed_cols_ = 0;
 };
 
 template <class In, class T>

@@ -186,9 +186,11 @@ struct TileRun {
   T* to = nullptr;
   std::int64_t to_next = 0, to_step = 0;
   const TileEnd<T>* end = nullptr;
+  const T* ask = nullptr;  ///< each tile brings so many lines of the next panel into the second cache
+  std::int64_t ask_lines = 0;
 };
 
-/// A run in one call: tile's loop, which asks for nothing ahead since b is in the first cache.
+/// A run in one call: tile's loop. Within a tile it asks for nothing ahead since b is in the first cache.
 template <class T, int kRows, int kVectors, AForm kForm>
 HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
   const hn::ScalableTag<T> d;
@@ -197,6 +199,9 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
   const std::int64_t k = run.k, a_step = run.a_step, b_step = run.b_step, to_step = run.to_step;
   for (std::int64_t t = 0; t < run.count; ++t) {
     T* const to = run.to + t * run.to_next;
+    constexpr std::int64_t kLine = 64 / sizeof(T);
+    for (std::int64_t i = 0; i < run.ask_lines; ++i)
+      __builtin_prefetch(run.ask + (t * run.ask_lines + i) * kLine, 0, 2);
     V sum[kRows][kVectors];
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
