@@ -90,8 +90,8 @@ class BlockRun {
           a_ + i0 * g_.a_row + p * g_.a_col, g_.a_row, g_.a_col, k, t0, t1,
           [this](std::int64_t t) { return tiles_.begin(t); }, packed_a);
     }
-    // Tiles [t, end) of one height by the panel at column q.
-    const auto multiply = [&](std::int64_t t, std::int64_t end, std::int64_t q) {
+    // Tiles [t, end) of one height by the panel at column q, or one tile by `beside` panels from there.
+    const auto multiply = [&](std::int64_t t, std::int64_t end, std::int64_t q, std::int64_t beside = 0) {
       const int n = static_cast<int>(std::min<std::int64_t>(kCols, cols - q));
       const std::int64_t i = tiles_.begin(t);
       const int m = tiles_.height(t);
@@ -116,7 +116,11 @@ class BlockRun {
           run.b_step = g_.b_row;
         }
       }
-      if (kPanelStays && plan_.pack_b && q + kCols < cols) {
+      if (beside > 0) {
+        run.count = beside;
+        run.a_next = 0;
+        run.b_next = k * kCols;
+      } else if (kPanelStays && plan_.pack_b && q + kCols < cols) {
         run.ask_lines = (k * kCols * static_cast<std::int64_t>(sizeof(T)) / 64 + t1 - t0 - 1) / (t1 - t0);
         run.ask = packed_b + (q + kCols) * k + (t - t0) * run.ask_lines * 64 / sizeof(T);
       }
@@ -127,8 +131,11 @@ class BlockRun {
     };
     // Along the rows of c few pages of c are written at a time. A b of its own is far away and read once.
     if (plan_.pack_b && (!kPanelStays || g_.k <= kFewSteps)) {
-      for (std::int64_t t = t0; t < t1; ++t)
-        for (std::int64_t q = 0; q < cols; q += kCols) multiply(t, t + 1, q);
+      const std::int64_t whole = blocks_ == 1 && direct_ && !finish_.biased ? cols / kCols : 0;
+      for (std::int64_t t = t0; t < t1; ++t) {
+        if (whole > 0) multiply(t, t + 1, 0, whole);
+        for (std::int64_t q = whole * kCols; q < cols; q += kCols) multiply(t, t + 1, q);
+      }
     } else {
       const std::int64_t middle = std::clamp(tiles_.tall, t0, t1);
       for (std::int64_t q = 0; q < cols; q += kCols) {
@@ -155,7 +162,7 @@ class BlockRun {
       end.relu = g_.epilogue == Epilogue::Relu;
       run.end = finish_.plain ? nullptr : &end;
       run.to = static_cast<T*>(g_.c) + i * g_.c_row + j;
-      run.to_next = m * g_.c_row;
+      run.to_next = run.b_next > 0 ? kCols : m * g_.c_row;
       run.to_step = g_.c_row;
       run_tiles<T>(m, w / kVector<T>, form, run);
     } else {

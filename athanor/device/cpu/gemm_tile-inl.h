@@ -173,14 +173,15 @@ struct RowTiles {
   std::int64_t low, tall;  ///< the first `tall` tiles have low + 1 rows, the others low
 };
 
-/// Tiles below each other whose rows meet the same panel of b: what `tile` takes, and the distances from tile to tile.
+/// Tiles below each other whose rows meet the same panel of b, or beside each other (a_next is 0 then): what `tile`
+/// takes, and the distances from tile to tile.
 template <class T>
 struct TileRun {
   std::int64_t count = 1, k = 0;
   const T* a = nullptr;
   std::int64_t a_next = 0, a_step = 0;
   const T* b = nullptr;
-  std::int64_t b_step = 0;
+  std::int64_t b_step = 0, b_next = 0;
   const T* from = nullptr;
   std::int64_t from_next = 0;
   T* to = nullptr;
@@ -210,7 +211,7 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
     }
-    const T *HWY_RESTRICT a = run.a + t * run.a_next, *HWY_RESTRICT b = run.b;
+    const T *HWY_RESTRICT a = run.a + t * run.a_next, *HWY_RESTRICT b = run.b + t * run.b_next;
 #pragma GCC unroll 1
     for (std::int64_t p = 0; p < k; ++p) {
       V row[kVectors];
@@ -262,7 +263,7 @@ void run_tiles(int rows, int vectors, AForm form, const TileRun<T>& run) {
   } else {
     const TileFn<T> fn = tile_for<T>(rows, vectors, form);
     for (std::int64_t t = 0; t < run.count; ++t)
-      fn(run.k, run.a + t * run.a_next, run.a_step, run.b, run.b_step,
+      fn(run.k, run.a + t * run.a_next, run.a_step, run.b + t * run.b_next, run.b_step,
          run.from ? run.from + t * run.from_next : nullptr, run.to + t * run.to_next, run.to_step, run.end);
   }
 }
