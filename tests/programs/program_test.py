@@ -4,10 +4,12 @@ import gzip
 import importlib.util
 import os
 import random
+import select
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 # Nothing here may take longer, even on a busy machine; the thread sanitizer is ten times as slow.
@@ -51,16 +53,37 @@ def find_mnist():
     return None
 
 
-def interrupt(command: list, which: int, now, **options):
-    """Starts a program and sends it a signal when now(its lines so far) says so, once; gives back exit status and output."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options) as process:
+def lines_until(end: float, stream):
+    """The lines of a pipe until it is closed; raises TimeoutError at the time `end`, whoever still has its other end."""
+    rest = b""
+    while select.select([stream], [], [], max(0, end - time.monotonic()))[0]:
+        chunk = os.read(stream.fileno(), 1 << 16)
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line.decode() + "\n" for line in whole)
+        if not chunk:
+            yield from filter(None, [rest.decode()])
+            return
+    raise TimeoutError
+
+
+def interrupt(command: list, which: int, now, deadline_s: float = DEADLINE_S, **options):
+    """Starts a program and sends it a signal when now(its lines so far) says so, once; gives back exit status and output.
+    Who has not ended by the deadline is killed, which is an AssertionError."""
+    end = time.monotonic() + deadline_s
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options) as process:
         lines, sent = [], False
-        for line in process.stdout:
-            lines.append(line)
-            if not sent and now(lines):
-                process.send_signal(which)
-                sent = True
-        return process.wait(timeout=DEADLINE_S), "".join(lines)
+        try:
+            for line in lines_until(end, process.stdout):
+                lines.append(line)
+                if not sent and now(lines):
+                    process.send_signal(which)
+                    sent = True
+            return process.wait(timeout=max(0, end - time.monotonic())), "".join(lines)
+        except (TimeoutError, subprocess.TimeoutExpired):
+            what = "after the signal" if sent else "and no signal was due"
+            raise AssertionError(f"still runs after {deadline_s} s, {what}: {''.join(lines)}") from None
+        finally:
+            process.kill()
 
 
 class ProgramTest(unittest.TestCase):
