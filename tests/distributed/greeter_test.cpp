@@ -78,6 +78,43 @@ TEST(Greeter, LetsRanksInBesideStrangersThatTalkNonsenseOrSayNothing) { expect_t
 
 TEST(Greeter, LetsRanksOfItsHostInBesideStrangersAtTheUnixDoor) { expect_to_let_in_beside_strangers(unix_door_of); }
 
+// Where somebody else listens now: it greets with a line of its own and keeps the connection open.
+TEST(Greeter, MakesTheOtherConnectionsAtOnceWhereAStrangerBeginsToAnswer) {
+  Greeter host(0, 2), guest(1, 2);
+  open(host, "key");
+  int looks = 0;
+  guest.open(
+      "key", [] { return std::string(); }, [&](int to) { looks += to == 0 ? 1 : 0; });
+  Listener elsewhere = Listener::on_port(0, "127.0.0.1");
+  std::vector<Visit> visits;
+  for (int stream = 0; stream < 3; ++stream) {
+    const bool real = stream == 1;
+    Socket socket =
+        Socket::connect(real ? door_of(host) : std::vector{elsewhere.address()}, Deadline::after(seconds(20)));
+    visits.push_back({0, Line::Stream, stream, std::move(socket)});
+  }
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 2; ++i) {
+    strangers.push_back(elsewhere.accept(Deadline::after(seconds(20))));
+    strangers.back().send_all("SSH-2.0-Op", 10, Deadline::after(seconds(20)));
+  }
+  const Deadline deadline = Deadline::after(milliseconds(2000));
+  auto taken = std::async(std::launch::async, [&] {
+    const Socket kept = host.take(1, Line::Stream, 1, Deadline::after(seconds(20)));
+    return deadline.expired();
+  });
+  guest.introduce(visits, deadline);
+  EXPECT_TRUE(deadline.expired());
+  EXPECT_FALSE(taken.get()) << "the real one had to wait for the strangers' deadline";
+  EXPECT_TRUE(visits[1].socket) << visits[1].failure;
+  for (const int stranger : {0, 2}) {
+    const Visit& visit = visits[static_cast<std::size_t>(stranger)];
+    EXPECT_FALSE(visit.socket);
+    EXPECT_NE(visit.failure.find(elsewhere.address().text() + ": no answer"), std::string::npos) << visit.failure;
+  }
+  EXPECT_GT(looks, 1) << "nobody was told that rank 0 is waited for";
+}
+
 // For its scope the process can have no further file descriptor.
 class NoDescriptorLeft {
  public:

@@ -279,20 +279,23 @@ void Socket::send_all(const void* data, std::size_t size, Deadline deadline) {
   }
 }
 
+std::size_t Socket::recv_some(void* data, std::size_t size) {
+  while (true) {
+    const ssize_t got = ::recv(fd_.get(), data, size, MSG_DONTWAIT);
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got == 0) broken("receiving from", 0);
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
+    if (errno != EINTR) broken("receiving from", errno);
+  }
+}
+
 void Socket::recv_all(void* data, std::size_t size, Deadline deadline) {
   char* at = static_cast<char*>(data);
   while (size > 0) {
-    const ssize_t got = ::recv(fd_.get(), at, size, 0);
-    if (got > 0) {
-      at += got;
-      size -= static_cast<std::size_t>(got);
-    } else if (got == 0) {
-      broken("receiving from", 0);
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      wait(POLLIN, deadline, "receiving from");
-    } else if (errno != EINTR) {
-      broken("receiving from", errno);
-    }
+    const std::size_t got = recv_some(at, size);
+    if (got == 0) wait(POLLIN, deadline, "receiving from");
+    at += got;
+    size -= got;
   }
 }
 

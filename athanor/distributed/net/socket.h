@@ -90,6 +90,8 @@ class Socket {
   explicit operator bool() const { return static_cast<bool>(fd_); }
   void send_all(const void* data, std::size_t size, Deadline deadline);
   void recv_all(void* data, std::size_t size, Deadline deadline);
+  /// Takes at most `size` bytes of what is there, without waiting; 0 when that is nothing.
+  std::size_t recv_some(void* data, std::size_t size);
   /// Hands over a file descriptor with one byte of data (unix sockets).
   void send_descriptor(int fd, Deadline deadline);
   Descriptor recv_descriptor(Deadline deadline);

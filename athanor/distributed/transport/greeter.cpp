@@ -43,6 +43,12 @@ struct Greeter::Guest {
   bool answered = false, over = false;
 };
 
+struct Greeter::Silent {
+  Visit* visit;
+  Hello answer{};
+  std::size_t received = 0;
+};
+
 Greeter::Greeter(int rank, int size)
     : rank_(rank), size_(size), tcp_(Listener::on_port(0)), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!stop_) check_descriptors_left(errno, "making a process group");
@@ -174,19 +180,24 @@ Greeter::Hello Greeter::hello_to(int to, Line line, int index) const {
   return hello;
 }
 
-void Greeter::read_answer(Visit& visit, Deadline deadline) const {
-  Hello answer;
+// Of the answer what is there; whether that was the last of it.
+bool Greeter::read_answer(Silent& silent, Deadline deadline) const {
+  Visit& visit = *silent.visit;
+  Hello& answer = silent.answer;
+  silent.received +=
+      visit.socket.recv_some(reinterpret_cast<char*>(&answer) + silent.received, sizeof answer - silent.received);
+  if (silent.received < sizeof answer) return false;
   const Hello hello = hello_to(visit.to, visit.line, visit.index);
-  visit.socket.recv_all(&answer, sizeof answer, deadline);
   if (answer.magic == kMagic &&
       same_digest(answer.proof, proof("welcome", static_cast<std::uint32_t>(visit.to), hello.from, hello.purpose)))
     visit.socket.send_all("!", 1, deadline);
   else
     visit.failure = visit.socket.peer_text() + ": somebody else answers there";
+  return true;
 }
 
 void Greeter::introduce(std::span<Visit> visits, Deadline deadline) const {
-  std::vector<Visit*> silent;
+  std::vector<Silent> silent;
   const auto act = [](Visit& visit, const auto& action) {
     try {
       action();
@@ -198,27 +209,27 @@ void Greeter::introduce(std::span<Visit> visits, Deadline deadline) const {
   for (Visit& visit : visits) {
     const Hello hello = hello_to(visit.to, visit.line, visit.index);
     act(visit, [&] { visit.socket.send_all(&hello, sizeof hello, deadline); });
-    if (visit.socket) silent.push_back(&visit);
+    if (visit.socket) silent.push_back({&visit});
   }
+  Deadline look = Deadline::after(kLook);
   while (!silent.empty()) {
     std::vector<pollfd> polls;
-    for (const Visit* visit : silent) polls.push_back({visit->socket.fd(), POLLIN, 0});
-    const bool some =
-        ::poll(polls.data(), polls.size(), deadline.sooner(Deadline::after(kLook)).poll_milliseconds()) > 0;
-    const bool lost = !some && !lost_().empty();
-    if (!some) {
-      waiting_(silent.front()->to);
+    for (const Silent& one : silent) polls.push_back({one.visit->socket.fd(), POLLIN, 0});
+    ::poll(polls.data(), polls.size(), deadline.sooner(look).poll_milliseconds());
+    // Also while a stranger talks all the time.
+    const bool looks = look.expired(), lost = looks && !lost_().empty();
+    if (looks) {
+      waiting_(silent.front().visit->to);
       check_interrupt();
+      look = Deadline::after(kLook);
     }
     for (std::size_t i = silent.size(); i-- > 0;) {
-      Visit& visit = *silent[i];
-      if (some && polls[i].revents != 0)
-        act(visit, [&] { read_answer(visit, deadline); });
-      else if (lost || deadline.expired())
+      Visit& visit = *silent[i].visit;
+      bool over = false;
+      if (polls[i].revents != 0) act(visit, [&] { over = read_answer(silent[i], deadline); });
+      if (!over && visit.socket && (lost || deadline.expired()))
         act(visit, [&] { visit.failure = str(visit.socket.peer_text(), ": no answer", lost ? " yet" : ""); });
-      else
-        continue;
-      silent.erase(silent.begin() + static_cast<std::ptrdiff_t>(i));
+      if (over || !visit.socket) silent.erase(silent.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
   if (std::all_of(visits.begin(), visits.end(), [](const Visit& visit) { return visit.failure.empty(); })) waiting_(-1);

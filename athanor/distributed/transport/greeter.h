@@ -73,13 +73,14 @@ class Greeter {
  private:
   struct Hello;
   struct Guest;
+  struct Silent;
   using Name = std::pair<int, std::uint32_t>;
 
   Hello hello_to(int to, Line line, int index) const;
   Sha256Digest proof(const char* side, std::uint32_t from, std::uint32_t to, std::uint32_t purpose) const;
   void serve();
   void welcome(Guest& guest);
-  void read_answer(Visit& visit, Deadline deadline) const;
+  bool read_answer(Silent& silent, Deadline deadline) const;
 
   int rank_, size_;
   Listener tcp_, unix_;
