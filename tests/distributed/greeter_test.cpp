@@ -11,6 +11,7 @@
 #include <future>
 #include <random>
 
+#include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
 
 namespace athanor::distributed {
@@ -174,6 +175,78 @@ TEST(Descriptors, ThatRunOutAreSaidAtOnceByWhoeverNeedsOne) {
   EXPECT_EQ(listening.find("listening on any free port" + end), 0u) << listening;
   for (const std::string& error : {connecting, taking, letting_in, listening})
     EXPECT_NE(error.find("ulimit -n"), std::string::npos) << error;
+}
+
+// Stands between a caller and a rank's door; what they say of each other passes when it is let.
+class Between {
+ public:
+  explicit Between(const Greeter& host) : door_(door_of(host)) {}
+  std::vector<Address> door() const { return {listener_.address()}; }
+  /// Lets the caller's words reach the rank and waits for its answer, which stays here.
+  void ask() {
+    caller_ = listener_.accept(deadline_);
+    rank_ = Socket::connect(door_, deadline_);
+    pass(caller_, rank_, kHello);
+    rank_.recv_all(answer_, kHello, deadline_);
+  }
+  void answer() { caller_.send_all(answer_, kHello, deadline_); }
+  void confirm() { pass(caller_, rank_, 1); }
+  void leave() { rank_.close(); }
+
+ private:
+  static constexpr std::size_t kHello = 48;
+  void pass(Socket& from, Socket& to, std::size_t size) const {
+    char bytes[kHello];
+    from.recv_all(bytes, size, deadline_);
+    to.send_all(bytes, size, deadline_);
+  }
+
+  std::vector<Address> door_;
+  Deadline deadline_ = Deadline::after(seconds(20));
+  Listener listener_ = Listener::on_port(0, "127.0.0.1");
+  Socket caller_, rank_;
+  char answer_[kHello] = {};
+};
+
+// It was stopped, say, when it had been let in and had not heard of that yet.
+TEST(Greeter, WaitsForARankThatHasProvedItselfLongerThanForStrangers) {
+  Greeter host(0, 2, milliseconds(100)), guest(1, 2);
+  open(host, "key");
+  open(guest, "key");
+  Between between(host);
+  auto calling = std::async(
+      std::launch::async, [&] { return guest.call(between.door(), 0, Line::Stream, 3, Deadline::after(seconds(20))); });
+  between.ask();
+  Socket later = stranger(door_of(host), "");
+  EXPECT_TRUE(is_ended(later));  // so the patience with who came before is over, too
+  between.answer();
+  EXPECT_TRUE(calling.get());
+  between.confirm();
+  EXPECT_TRUE(host.take(1, Line::Stream, 3, Deadline::after(seconds(10))));
+}
+
+TEST(Greeter, CallsARankThatProvedItselfAndLeftNoStranger) {
+  set_log_level(LogLevel::Debug);
+  testing::internal::CaptureStderr();
+  {
+    Greeter host(0, 2), guest(1, 2);
+    open(host, "key");
+    open(guest, "key");
+    Between between(host);
+    auto calling = std::async(std::launch::async, [&] {
+      return error_of([&] { guest.call(between.door(), 0, Line::Stream, 3, Deadline::after(milliseconds(300))); });
+    });
+    between.ask();
+    between.leave();
+    // Who comes after it is let in after it has been noticed.
+    const Socket called = guest.call(door_of(host), 0, Line::Stream, 4, Deadline::after(seconds(20)));
+    EXPECT_TRUE(host.take(1, Line::Stream, 4, Deadline::after(seconds(20))));
+    calling.get();
+  }
+  const std::string text = testing::internal::GetCapturedStderr();
+  set_log_level(LogLevel::Warning);
+  EXPECT_NE(text.find("rank 1 gave up its connection"), std::string::npos) << text;
+  EXPECT_EQ(text.find("does not belong"), std::string::npos) << text;
 }
 
 TEST(Greeter, RefusesARankOfAnotherGroup) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <list>
 #include <random>
@@ -49,8 +50,12 @@ struct Greeter::Silent {
   std::size_t received = 0;
 };
 
-Greeter::Greeter(int rank, int size)
-    : rank_(rank), size_(size), tcp_(Listener::on_port(0)), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Greeter::Greeter(int rank, int size, std::chrono::milliseconds patience)
+    : rank_(rank),
+      size_(size),
+      patience_(patience),
+      tcp_(Listener::on_port(0)),
+      stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!stop_) check_descriptors_left(errno, "making a process group");
   std::random_device random;
   unix_name_ = str("athanor-", ::getpid(), "-", random(), "-", random());
@@ -83,13 +88,16 @@ void Greeter::serve() {
     polls.push_back({tcp_.fd(), listen, 0});
     polls.push_back({unix_.fd(), listen, 0});
     for (const Guest& guest : guests) polls.push_back({guest.socket.fd(), POLLIN, 0});
-    ::poll(polls.data(), polls.size(), guests.empty() ? -1 : 1000);
+    int patience = -1;
+    for (const Guest& guest : guests)
+      if (!guest.answered) patience = std::min(patience < 0 ? INT_MAX : patience, guest.deadline.poll_milliseconds());
+    ::poll(polls.data(), polls.size(), patience);
     if (polls[0].revents != 0) return;
     for (Listener* listener : {&tcp_, &unix_}) {
       if (polls[listener == &tcp_ ? 1 : 2].revents == 0) continue;
       try {
         guests.push_back({listener->accept(Deadline::after(std::chrono::milliseconds(0))),
-                          Deadline::after(kGuestPatience),
+                          Deadline::after(patience_),
                           {},
                           0,
                           false});
@@ -113,7 +121,8 @@ void Greeter::welcome(Guest& guest) {
   char* at = guest.answered ? &confirmed : reinterpret_cast<char*>(&guest.hello) + guest.received;
   const ssize_t got = ::recv(guest.socket.fd(), at, guest.answered ? 1 : sizeof(Hello) - guest.received, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-    guest.over = guest.deadline.expired();
+    // Who has proved itself takes the connection for made once it has the answer, and may have been stopped since.
+    guest.over = !guest.answered && guest.deadline.expired();
     return;
   }
   const Hello& hello = guest.hello;
@@ -122,6 +131,11 @@ void Greeter::welcome(Guest& guest) {
     const std::lock_guard lock(mutex_);
     taken_in_[{static_cast<int>(hello.from), hello.purpose}] = std::move(guest.socket);
     arrived_.notify_all();
+    return;
+  }
+  if (guest.answered) {
+    guest.over = true;
+    ATHANOR_LOG(Debug, "rank ", hello.from, " gave up its connection before it had confirmed it");
     return;
   }
   guest.received += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
@@ -139,7 +153,7 @@ void Greeter::welcome(Guest& guest) {
   answer.purpose = hello.purpose;
   answer.proof = proof("welcome", me, hello.from, hello.purpose);
   try {
-    guest.socket.send_all(&answer, sizeof answer, Deadline::after(kGuestPatience));
+    guest.socket.send_all(&answer, sizeof answer, Deadline::after(patience_));
     guest.answered = true;
     guest.over = false;
   } catch (const DistNetworkError& error) {

@@ -24,7 +24,7 @@ namespace athanor::distributed {
 /// a wait it also lets the others know for whom.
 inline constexpr std::chrono::milliseconds kLook{50};
 
-/// Who is connected and says nothing for so long is a stranger.
+/// Who is connected and does not prove within so long that it belongs to the group is a stranger.
 inline constexpr std::chrono::seconds kGuestPatience{5};
 
 /// What a connection between two ranks is for. Streams are numbered from `Stream` on.
@@ -48,7 +48,7 @@ struct Visit {
 class Greeter {
  public:
   /// Listens: at any free TCP port, and at an abstract unix address.
-  Greeter(int rank, int size);
+  Greeter(int rank, int size, std::chrono::milliseconds patience = kGuestPatience);
   ~Greeter();
 
   int port() const { return tcp_.port(); }
@@ -83,6 +83,7 @@ class Greeter {
   bool read_answer(Silent& silent, Deadline deadline) const;
 
   int rank_, size_;
+  std::chrono::milliseconds patience_;  // with guests
   Listener tcp_, unix_;
   std::string unix_name_, key_;
   std::function<std::string()> lost_;
