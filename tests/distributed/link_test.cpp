@@ -88,23 +88,64 @@ TEST(SocketLink, KeepsTheOrderOfBytesWhereConnectionsHaveRoomForDifferentAmounts
   expect_order_kept(ends, 3'000'000);
 }
 
+// With what is never read.
+void fill(const Socket& socket) {
+  const std::vector<char> waste(100'000);
+  while (::send(socket.fd(), waste.data(), waste.size(), MSG_DONTWAIT) > 0) {
+  }
+}
+
+void drain(const Socket& socket) {
+  std::vector<char> drained(1 << 20);
+  while (::recv(socket.fd(), drained.data(), drained.size(), MSG_DONTWAIT) > 0) {
+  }
+}
+
 TEST(SocketLink, LeavesOutAConnectionThatTakesNothing) {
   Ends ends(2);
-  // Filled up, and never read.
-  const std::vector<char> waste(100'000);
-  while (::send(ends.left[1].fd(), waste.data(), waste.size(), MSG_DONTWAIT) > 0) {
-  }
+  fill(ends.left[1]);
   SocketLink left(ends.left);
   const std::vector<char> sent = noise(2'000'000, 4);
   std::size_t wrote = 0;
-  std::vector<char> drained(1 << 20);
   const Deadline deadline = Deadline::after(seconds(20));
   while (wrote < sent.size() && !deadline.expired()) {
     wrote += left.write_some(sent.data() + wrote, sent.size() - wrote);
-    while (::recv(ends.right[0].fd(), drained.data(), drained.size(), MSG_DONTWAIT) > 0) {
-    }
+    drain(ends.right[0]);
   }
   EXPECT_EQ(wrote, sent.size());
+}
+
+// Its end is an error for who sends, even if the kernel has told who reads already.
+TEST(SocketLink, NoticesTheEndOfAConnectionThatItLeavesOut) {
+  for (const bool told : {false, true}) {
+    SCOPED_TRACE(told ? "a reader was told" : "nobody was told");
+    Ends ends(2);
+    fill(ends.left[1]);
+    SocketLink left(ends.left);
+    const std::string peer = ends.left[1].peer_text();
+    const linger at_once{1, 0};
+    ASSERT_EQ(::setsockopt(ends.right[1].fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+    ends.right[1].close();
+    const Deadline deadline = Deadline::after(seconds(10));
+    ASSERT_TRUE(wait_for(ends.left[1].fd(), POLLIN, deadline));
+    if (told) {
+      const std::uint32_t turn[2] = {1, 0};  // its number, and four bytes
+      ends.right[0].send_all(turn, sizeof turn, deadline);
+      ASSERT_TRUE(wait_for(ends.left[0].fd(), POLLIN, deadline));
+      char byte = 1;
+      ASSERT_EQ(left.read_some(&byte, 1), 1U);
+    }
+    const std::vector<char> sent(1'000'000);
+    try {
+      while (!deadline.expired()) {
+        left.write_some(sent.data(), sent.size());
+        drain(ends.right[0]);
+      }
+      ADD_FAILURE() << "no error";
+    } catch (const DistNetworkError& error) {
+      EXPECT_NE(std::string(error.what()).find("sending to " + peer), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST(SocketLink, ReadsAllThatCameBeforeTheOtherSideClosed) {
@@ -121,17 +162,18 @@ TEST(SocketLink, ReadsAllThatCameBeforeTheOtherSideClosed) {
   }
   ASSERT_EQ(wrote, sent.size());
   for (Socket& socket : ends.left) socket.close();
-  while (read < got.size()) {
+  while (read < got.size() && !deadline.expired()) {
     const std::size_t now = right.read_some(got.data() + read, got.size() - read);
     std::vector<pollfd> polls;
     right.add_polls(polls, false, true);
     if (now == 0) wait_for_one_of(polls);
     read += now;
   }
+  ASSERT_EQ(read, got.size());
   EXPECT_EQ(got, sent);
   char more = 0;
   try {
-    while (!deadline.expired()) EXPECT_EQ(right.read_some(&more, 1), 0U);
+    while (!deadline.expired()) ASSERT_EQ(right.read_some(&more, 1), 0U);
     ADD_FAILURE() << "no error";
   } catch (const DistNetworkError& error) {
     EXPECT_NE(std::string(error.what()).find("the other side closed the connection"), std::string::npos);

@@ -79,7 +79,7 @@ std::size_t SocketLink::send_part(const char* data, std::size_t size) {
   const ssize_t sent = ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
-    throw DistNetworkError(str("sending to ", socket.peer_text(), ": ", error_text(errno)), ATHANOR_WHERE);
+    broken_sending(out_.socket, errno);
   }
   const std::size_t of_mark = std::min(static_cast<std::size_t>(sent), unmarked_);
   unmarked_ -= of_mark;
@@ -88,14 +88,29 @@ std::size_t SocketLink::send_part(const char* data, std::size_t size) {
   return done;
 }
 
+// One that is left out is not sent to, by which its end would be noticed. No bytes at all do that, too.
+void SocketLink::check_alive(std::size_t socket) const {
+  if (::send(sockets_[socket].fd(), nullptr, 0, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EAGAIN &&
+      errno != EWOULDBLOCK && errno != EINTR)
+    broken_sending(socket, errno);
+}
+
+void SocketLink::broken_sending(std::size_t socket, int error) const {
+  throw DistNetworkError(str("sending to ", sockets_[socket].peer_text(), ": ", error_text(error)), ATHANOR_WHERE);
+}
+
 // The connection that has the least waiting gets the turn, if it takes any of it; of those that are alike, the next
-// one. One without room for all of a turn would hold up the turns after it.
+// one. One without room for all of a turn would hold up the turns after it and is left out. poll() says POLLOUT of it
+// when less than half of TCP_NOTSENT_LOWAT is unsent, which is when it has room again.
 std::size_t SocketLink::begin_writing(const char* data, std::size_t size) {
   const Turn before = out_;
   waiting_.clear();
   for (std::size_t i = 1; i <= sockets_.size(); ++i) {
     const std::size_t socket = (before.socket + i) % sockets_.size(), unsent = unsent_bytes(sockets_[socket]);
-    if (unsent + kTurn <= kMostWaiting) waiting_.push_back({unsent / kAlike, i, socket});
+    if (unsent + kTurn <= kMostWaiting)
+      waiting_.push_back({unsent / kAlike, i, socket});
+    else
+      check_alive(socket);
   }
   std::sort(waiting_.begin(), waiting_.end());
   for (const auto& [unsent, order, socket] : waiting_) {

@@ -78,8 +78,10 @@ class SocketLink {
   std::size_t begin_writing(const char* data, std::size_t size);
   bool begin_reading();
   void read_mark(std::size_t socket);
+  void check_alive(std::size_t socket) const;
   void check_ended() const;
   [[noreturn]] void broken(std::size_t socket, int error) const;
+  [[noreturn]] void broken_sending(std::size_t socket, int error) const;
 
   std::span<Socket> sockets_;
   std::vector<Arrival> arrivals_;
