@@ -24,7 +24,8 @@ struct StripeEnd {
 inline constexpr int kMaxStreams = 16;
 
 /// Of two ranks of which one calls. Both come to the same. Each interface has at most one on the other side: first
-/// one in the same network, then, in the order of the names, one that has to be reached through routers.
+/// one in the same network, then, in the order in which the variable names them, one that has to be reached through
+/// routers.
 Stripes stripes_between(const StripeEnd& caller, const StripeEnd& callee);
 
 }  // namespace athanor::distributed
