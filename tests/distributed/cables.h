@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "athanor/base/error.h"
+#include "athanor/distributed/process_group.h"
+#include "athanor/distributed/store/tcp_store.h"
 
 namespace athanor::distributed {
 
@@ -92,5 +95,25 @@ class Cables {
   int count_;
   bool v6_, good_ = false;
 };
+
+/// Of a rank that has entered its side; rank 0 serves it.
+inline std::shared_ptr<Store> store_over(const Cables& cables, int rank, std::chrono::milliseconds timeout) {
+  TCPStoreOptions options;
+  options.port = 29'400;  // nobody else is in the namespace
+  options.is_server = rank == 0;
+  options.timeout = timeout;
+  return std::make_shared<TCPStore>(cables.address(0), options);
+}
+
+/// Of two ranks.
+inline std::shared_ptr<ProcessGroup> group_of_two(std::shared_ptr<Store> store, int rank, const std::string& name,
+                                                  std::chrono::milliseconds timeout) {
+  ProcessGroupOptions options;
+  options.rank = rank;
+  options.size = 2;
+  options.name = name;
+  options.timeout = timeout;
+  return std::make_shared<ProcessGroup>(std::move(store), options);
+}
 
 }  // namespace athanor::distributed

@@ -5,8 +5,6 @@
 #include <thread>
 
 #include "athanor/distributed/error.h"
-#include "athanor/distributed/process_group.h"
-#include "athanor/distributed/store/tcp_store.h"
 #include "athanor/ops/tensor.h"
 #include "tests/distributed/cables.h"
 #include "tests/distributed/processes.h"
@@ -32,17 +30,7 @@ std::vector<RankEnd> ends_of_a_cut(const std::function<void(ProcessGroup&)>& act
   return run_processes(2, [&](int rank) {
     cable.enter(rank);
     if (cables > 1) ::setenv("ATHANOR_SOCKET_IFNAME", cable.ends(rank).c_str(), 1);
-    TCPStoreOptions options;
-    options.port = 29'400;  // nobody else is in the namespace
-    options.is_server = rank == 0;
-    options.timeout = std::chrono::seconds(10);
-    const auto store = std::make_shared<TCPStore>(cable.address(0), options);
-    ProcessGroupOptions group_options;
-    group_options.rank = rank;
-    group_options.size = 2;
-    group_options.name = "cut";
-    group_options.timeout = kTimeout;
-    ProcessGroup group(store, group_options);
+    const auto group = group_of_two(store_over(cable, rank, std::chrono::seconds(10)), rank, "cut", kTimeout);
     Deadline cut = Deadline::after(milliseconds(100));
     bool done = false;
     auto before = std::chrono::steady_clock::now();
@@ -50,7 +38,7 @@ std::vector<RankEnd> ends_of_a_cut(const std::function<void(ProcessGroup&)>& act
       while (true) {
         if (rank == 0 && !done && cut.expired()) done = cable.cut(cables - 1);
         before = std::chrono::steady_clock::now();
-        act(group);
+        act(*group);
       }
     } catch (const DistError& error) {
       const auto took = std::chrono::steady_clock::now() - before;
@@ -124,22 +112,13 @@ TEST(Faults, CutLinkEndsSetUpAndTearDownAtTheDeadlineOnBothSides) {
           auto before = std::chrono::steady_clock::now();
           std::string error;
           try {
-            TCPStoreOptions options;
-            options.port = 29'400;
-            options.is_server = rank == 0;
-            options.timeout = kTimeout;
-            const auto store = std::make_shared<TCPStore>(cable.address(0), options);
+            const auto store = store_over(cable, rank, kTimeout);
             for (int i = 0;; ++i) {
               before = std::chrono::steady_clock::now();
-              ProcessGroupOptions group_options;
-              group_options.rank = rank;
-              group_options.size = 2;
-              group_options.name = str("round ", i);
-              group_options.timeout = kTimeout;
-              ProcessGroup group(store, group_options);
+              const auto group = group_of_two(store, rank, str("round ", i), kTimeout);
               Tensor x = ones({100});
-              group.all_reduce(x);
-              group.shutdown();
+              group->all_reduce(x);
+              group->shutdown();
             }
           } catch (const DistError& caught) {
             error = caught.what();

@@ -5,8 +5,6 @@
 
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
-#include "athanor/distributed/process_group.h"
-#include "athanor/distributed/store/tcp_store.h"
 #include "athanor/ops/tensor.h"
 #include "tests/distributed/cables.h"
 #include "tests/distributed/processes.h"
@@ -52,7 +50,7 @@ TEST(Stripes, JoinInterfacesOfOneNetworkWhateverTheirNamesAndOrder) {
             "6 streams; 10.0.3.2 to 10.0.3.1; 10.0.1.2 to 10.0.1.1; 10.0.2.2 to 10.0.2.1");
 }
 
-TEST(Stripes, JoinTheOthersInTheOrderOfTheirNames) {
+TEST(Stripes, JoinTheOthersInTheOrderInWhichTheyAreNamed) {
   const StripeEnd a = end_of({"a0=10.1.0.1/24", "a1=10.2.0.1/24", "a2=10.9.0.1/24"});
   const StripeEnd b = end_of({"b0=10.9.0.2/24", "b1=10.3.0.2/24", "b2=10.4.0.2/24"});
   EXPECT_EQ(text_of(stripes_between(a, b)),
@@ -117,25 +115,15 @@ Sums sums_over(const Cables& cables, const std::function<void(int)>& prepare,
   sums.ends = run_processes(2, [&](int rank) {
     cables.enter(rank);
     prepare(rank);
-    TCPStoreOptions options;
-    options.port = 29'400;  // nobody else is in the namespace
-    options.is_server = rank == 0;
-    options.timeout = seconds(20);
-    const auto store = std::make_shared<TCPStore>(cables.address(0), options);
-    ProcessGroupOptions group_options;
-    group_options.rank = rank;
-    group_options.size = 2;
-    group_options.name = "striped";
-    group_options.timeout = seconds(30);
-    ProcessGroup group(store, group_options);
+    const auto group = group_of_two(store_over(cables, rank, seconds(20)), rank, "striped", seconds(30));
     const Tensor numbers = arange(kCount, dtype(kFloat32)).remainder(1000), wanted = numbers * 2 + 1;
     for (int i = 0; i < kTimes; ++i) {
       const Tensor x = numbers + rank;
-      group.all_reduce(x);
+      group->all_reduce(x);
       ATHANOR_CHECK(x.equal(wanted), "rank ", rank, " has a wrong sum");
     }
-    if (more) more(group);
-    group.shutdown();
+    if (more) more(*group);
+    group->shutdown();
   });
   for (int side = 0; side < 2; ++side) {
     for (int i = 0; i < 2; ++i) total[side] += cables.sent_bytes(side, i) - before[side][i];
