@@ -20,8 +20,9 @@ using athanor::detail::str;
 
 namespace {
 
-// What a connection over one of several networks may take; over all those to all ranks at once.
-constexpr std::chrono::seconds kStripePatience{2};
+// What a connection over one of several networks may take; over all those to all ranks at once. At most a third of the
+// time that is left: the other networks need some, too.
+constexpr std::chrono::milliseconds kStripePatience{2000};
 
 enum class Wanted : std::uint8_t { Auto, SharedMemory, Tcp };
 Wanted wanted_transport() {
@@ -337,8 +338,8 @@ void Mesh::try_stripes(const Greeter& greeter, std::vector<StripeCall>& calls, D
   std::vector<Route> routes;
   std::vector<std::string> failures;
   for (const StripeCall& call : calls) routes.push_back(call.route);
-  std::vector<Socket> sockets =
-      Socket::connect_each(routes, deadline.sooner(Deadline::after(kStripePatience)), failures);
+  const Deadline patience = Deadline::after(std::min(kStripePatience, deadline.remaining() / 3));
+  std::vector<Socket> sockets = Socket::connect_each(routes, patience, failures);
   std::vector<Visit> visits;
   std::vector<StripeCall*> connected;
   for (std::size_t i = 0; i < calls.size(); ++i) {
