@@ -165,7 +165,8 @@ TEST(Striping, GivesAFasterNetworkMoreOfTheData) {
   ASSERT_TRUE(cables.limit(0, "200mbit") && cables.limit(1, "20mbit"));
   const Sums sums = sums_over(cables, names_all(cables));
   expect_all_good(sums);
-  expect_shares(sums, 0.8, 0.2);
+  // In equal turns it would be 0.5, without the slower one 1.
+  expect_shares(sums, 0.8, 0.1);
 }
 
 TEST(Striping, IsLeftAloneUnlessInterfacesAreNamed) {
