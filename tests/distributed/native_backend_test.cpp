@@ -404,6 +404,27 @@ void run_pair(const std::function<void(Rank&)>& body) {
   for (const RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.status << ": " << end.error;
 }
 
+// Each call costs something whatever it is about.
+TEST(NativeBackendReductions, GiveAnOperatorOfTheProgramsOwnManyElementsAtATime) {
+  const Layout layout{"SumsStaged2", 2, {}, {}, 1, "1"};
+  const Job job;
+  const auto ends = run_processes(layout.ranks, [&](int rank) {
+    layout.place(rank);
+    Rank me = job.join(rank, layout.ranks);
+    constexpr std::int64_t n = 3'000'000;
+    std::atomic<std::int64_t> calls{0};
+    const auto add = ReduceOp::user("add", [&](void* inout, const void* in, std::int64_t count, DType) {
+      ++calls;
+      for (std::int64_t i = 0; i < count; ++i) static_cast<float*>(inout)[i] += static_cast<const float*>(in)[i];
+    });
+    auto floats = values<float>(rank, n);
+    me.backend->all_reduce(me.call(OpType::AllReduce, n, kFloat), span_of(floats), add);
+    expect_equal(floats, sum_of_all<float>(me.size(), n), "sum");
+    ATHANOR_CHECK(calls < n / 2 / 1024, calls.load(), " calls for half of ", n, " elements");
+  });
+  for (const RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.status << ": " << end.error;
+}
+
 TEST(NativeBackendMessages, LargeOneThatItsSenderGaveUpMakesWayForTheNext) {
   run_pair([](Rank& me) {
     const std::int64_t n = 3'000'000;

@@ -50,7 +50,8 @@ void LocalCollectives::all_reduce(const Call& call, Span data, const Reduction& 
   if (last_shared_ > 0 && in_place_all_reduce(call, data, reduction)) return;
   if (bytes >= kDirectAllReduce && !peers_.staged_sums() && direct(bytes))
     return direct_all_reduce(call, data, reduction);
-  if (bytes >= kWoven) return woven_all_reduce(call, data, reduction);
+  // Its blocks are too short for an operator of the program's own, each call of which costs something.
+  if (bytes >= kWoven && !reduction.user_defined()) return woven_all_reduce(call, data, reduction);
   two_phase_all_reduce(call, data, reduction);
 }
 

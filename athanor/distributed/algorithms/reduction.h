@@ -12,6 +12,8 @@ class Reduction {
   Reduction(const ReduceOp& op, DType dtype, int ranks);
 
   DType dtype() const { return dtype_; }
+  /// Each call then costs an allocation and a call of the program's function per rank and block.
+  bool user_defined() const { return user_ != nullptr; }
   /// A reduction in two stages: within parts of at most `most` values each, then of what the parts gave. AVG divides
   /// in the second one; float16's first stage has a share in that, since the sum of a part may be beyond what it holds
   /// though the mean is not. The share is a power of two, by which quotients are as exact as the sums unless they are
