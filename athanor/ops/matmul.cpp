@@ -3,6 +3,7 @@
 
 #include "athanor/ops/autocast.h"
 #include "athanor/ops/copy.h"
+#include "athanor/ops/kernels/copy.h"
 #include "athanor/ops/kernels/matmul.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
@@ -460,7 +461,10 @@ struct Linear : LinearBase {
   ATHANOR_OP("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor | out");
   static constexpr const char* grad_name = "AddmmBackward0";
   void run(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias) {
-    run_epilogue(out, input, weight, bias, Epilogue::None);
+    const bool one_run = out.dim() <= 2 || row_step(out);
+    const Tensor rows = one_run ? out : detail::empty_tensor(out.sizes(), out.dtype(), out.device());
+    run_epilogue(rows, input, weight, bias, Epilogue::None);
+    if (!one_run) launch(copy_kernel, out, rows);
   }
   void grad(GradCall& g) { grad_of_product(g, g.grad()); }
 };

@@ -69,5 +69,17 @@ TEST(OutForms, OfSeveralResultsWriteEach) {
   EXPECT_EQ(least.numel(), 1) << "written although the second tensor cannot be";
 }
 
+TEST(OutForms, LinearWritesRowsThatAreNotOneRunOfMemory) {
+  const Tensor x = ones({2, 3, 2}), w = ones({4, 2});
+  const Tensor wide = zeros({2, 6, 4});
+  Tensor part = wide.slice(1, 0, 3);
+  linear_out(part, x, w);
+  EXPECT_TRUE(equal(part, full({2, 3, 4}, 2.0)));
+  EXPECT_TRUE(equal(wide.slice(1, 3, 6), zeros({2, 3, 4})));
+  Tensor flipped = empty({3, 2, 4}).transpose(0, 1);
+  linear_out(flipped, x, w, ones({4}));
+  EXPECT_TRUE(equal(flipped, full({2, 3, 4}, 3.0)));
+}
+
 }  // namespace
 }  // namespace athanor
