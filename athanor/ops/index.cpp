@@ -60,6 +60,7 @@ Tensor widened(const Tensor& part, IntArrayRef sizes) {
 /// The entries of dim named by a 1-d index, in its order.
 struct IndexSelect {
   ATHANOR_OP("index_select(Tensor self, int dim, Tensor index) -> Tensor | out");
+  static constexpr bool inputs_apart = true;
   std::int64_t dim;
   SavedTensor index;
   DimVector from;
@@ -80,6 +81,7 @@ struct IndexSelect {
 /// out[i][j] = self[index[i][j]][j] for dim 0.
 struct Gather {
   ATHANOR_OP("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor | out");
+  static constexpr bool inputs_apart = true;
   std::int64_t dim;
   bool sparse_grad;
   SavedTensor index;
@@ -99,6 +101,7 @@ struct Gather {
 /// self with self[index[i][j]][j] = src[i][j] for dim 0.
 struct Scatter {
   ATHANOR_OP("scatter(Tensor self, int dim, Tensor index, Tensor src) -> Tensor | inplace out");
+  static constexpr bool inputs_apart = true;
   std::int64_t dim;
   SavedTensor index;
   DimVector source_sizes;
@@ -123,6 +126,7 @@ struct Scatter {
 
 struct ScatterValue {
   ATHANOR_OP("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor | inplace out");
+  static constexpr bool inputs_apart = true;
   std::int64_t dim;
   Scalar value;
   SavedTensor index;
@@ -143,6 +147,7 @@ struct ScatterValue {
 /// As scatter, adding; repeated places add up.
 struct ScatterAdd {
   ATHANOR_OP("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor | inplace out");
+  static constexpr bool inputs_apart = true;
   std::int64_t dim;
   SavedTensor index;
   DimVector source_sizes;
@@ -168,6 +173,7 @@ struct ScatterAdd {
 /// self with alpha * source added at the entries of dim named by index; repeats add up.
 struct IndexAdd {
   ATHANOR_OP("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor | inplace out");
+  static constexpr bool inputs_apart = true;
   std::int64_t dim;
   Scalar alpha;
   SavedTensor index;
@@ -205,6 +211,7 @@ struct IndexAdd {
 /// self with the entries of dim named by index replaced by source's.
 struct IndexCopy {
   ATHANOR_OP("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor | inplace out");
+  static constexpr bool inputs_apart = true;
   std::int64_t dim;
   SavedTensor index;
   Meta infer(const Tensor& self, const Tensor& i, const Tensor& source) {
@@ -227,6 +234,7 @@ struct IndexCopy {
 /// self with the entries of dim named by index set to value.
 struct IndexFill {
   ATHANOR_OP("index_fill(Tensor self, int dim, Tensor index, Scalar value) -> Tensor | inplace");
+  static constexpr bool inputs_apart = true;
   std::int64_t dim;
   Scalar value;
   SavedTensor index;
@@ -269,6 +277,7 @@ struct AdvancedIndexPut {
   ATHANOR_OP(
       "index_put_with(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor | function "
       "internal inplace");
+  static constexpr bool inputs_apart = true;
   static constexpr const char* grad_name = "IndexPutBackward0";
   bool accumulate;
   std::vector<SavedTensor> indices;
@@ -326,6 +335,7 @@ Tensor masked_fill(const Tensor& self, const Tensor& mask, const Tensor& value) 
 /// self with the first elements of source, in row-major order, where mask is true.
 struct MaskedScatter {
   ATHANOR_OP("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor | inplace");
+  static constexpr bool inputs_apart = true;
   SavedTensor mask;
   DimVector source_sizes;
   Meta infer(const Tensor& self, const Tensor& m, const Tensor& source) {
@@ -379,6 +389,7 @@ Tensor argwhere(const Tensor& self) { return nonzero(self); }
 /// The elements where mask is true, 1-d. Waits for the mask on a queued device.
 struct MaskedSelect {
   ATHANOR_OP("masked_select(Tensor self, Tensor mask) -> Tensor | out");
+  static constexpr bool inputs_apart = true;
   SavedTensor mask;
   DimVector from;
   Meta infer(const Tensor& self, const Tensor& m) {
@@ -402,6 +413,7 @@ struct MaskedSelect {
 /// self read as 1-d at index.
 struct Take {
   ATHANOR_OP("take(Tensor self, Tensor index) -> Tensor | out");
+  static constexpr bool inputs_apart = true;
   SavedTensor index;
   DimVector from;
   Meta infer(const Tensor& self, const Tensor& i) {
@@ -417,6 +429,7 @@ struct Take {
 /// self with the elements at index, read as 1-d, replaced by (or, accumulated, increased by) source's.
 struct Put {
   ATHANOR_OP("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor | inplace");
+  static constexpr bool inputs_apart = true;
   bool accumulate;
   SavedTensor index;
   void prepare(Tensor&, Tensor& i, Tensor& source) {

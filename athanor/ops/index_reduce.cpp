@@ -126,6 +126,7 @@ struct ScatterReduce {
   ATHANOR_OP(
       "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> "
       "Tensor | inplace out");
+  static constexpr bool inputs_apart = true;
   static constexpr const char* grad_name = "ScatterReduceBackward0";
   static constexpr bool keeps_self = true;
   std::int64_t dim;
@@ -178,6 +179,7 @@ struct IndexReduceOp {
       "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> "
       "Tensor "
       "| inplace out");
+  static constexpr bool inputs_apart = true;
   static constexpr const char* grad_name = "IndexReduceBackward0";
   static constexpr bool keeps_self = true;
   std::int64_t dim;

@@ -460,6 +460,7 @@ struct LinearBase {
 struct Linear : LinearBase {
   ATHANOR_OP("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor | out");
   static constexpr const char* grad_name = "AddmmBackward0";
+  static constexpr bool inputs_apart = true;
   void run(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias) {
     const bool one_run = out.dim() <= 2 || row_step(out);
     const Tensor rows = one_run ? out : detail::empty_tensor(out.sizes(), out.dtype(), out.device());

@@ -7,6 +7,7 @@
 #include "athanor/ops/create.h"
 #include "athanor/ops/kernels/hidden.h"
 #include "athanor/ops/kernels/kernels_of.h"
+#include "athanor/ops/view.h"
 #include "athanor/profiler/recording.h"
 #include "athanor/tensor/use_watch.h"
 
@@ -155,9 +156,10 @@ Tensor allocate_hidden(const Meta& m) {
 
 Tensor copy_for_backward(const Tensor& self) { return clone(self); }
 
-Tensor without_overlap(const Tensor& in, const Tensor& out) {
+Tensor without_overlap(const Tensor& in, const Tensor& out, bool apart) {
   if (!in.defined() || in.storage().get() != out.storage().get()) return in;
-  if (in.storage_offset() == out.storage_offset() && in.sizes() == out.sizes() && in.strides() == out.strides())
+  if (!apart && in.storage_offset() == out.storage_offset() && in.sizes() == out.sizes() &&
+      in.strides() == out.strides())
     return in;
   auto end_of = [](const Tensor& t) {
     std::int64_t last = t.storage_offset();
@@ -198,12 +200,21 @@ void resize_to(const Tensor& out, const Meta& m) {
 
 }  // namespace
 
-void prepare_out(const char* schema, const Meta& m, const Tensor& out, bool any_requires_grad) {
-  ATHANOR_CHECK(!GradMode::is_enabled() || !(any_requires_grad || out.requires_grad()), op_name(schema),
+void check_out(const char* name, const Tensor& out, bool any_requires_grad) {
+  ATHANOR_CHECK(out.defined(), op_name(name), ": out= is not defined; make it with empty({0})");
+  ATHANOR_CHECK(!GradMode::is_enabled() || !(any_requires_grad || out.requires_grad()), op_name(name),
                 "(): functions with out=... arguments don't support automatic differentiation, but one of the "
                 "arguments requires grad. Use NoGradGuard or the form without out.");
-  ATHANOR_CHECK(can_cast(m.dtype, out.dtype()), op_name(schema), ": result type ", dtype_libtorch_name(m.dtype),
-                " can't be cast to the desired output type ", dtype_libtorch_name(out.dtype()));
+}
+
+void prepare_out(const char* schema, const Meta& m, const Tensor& out, bool any_requires_grad, OutRule rule) {
+  check_out(schema, out, any_requires_grad);
+  const DType have = out.dtype();
+  ATHANOR_CHECK(rule == kAnyDtype || can_cast(m.dtype, have), op_name(schema), ": result type ",
+                dtype_libtorch_name(m.dtype), " can't be cast to the desired output type ", dtype_libtorch_name(have));
+  ATHANOR_CHECK(have == m.dtype || (rule != kOwnDtype && (rule != kOwnDtypeOrByte || have == DType::Byte)),
+                op_name(schema), ": Expected out tensor to have dtype ", m.dtype, ", but got ", have,
+                " instead; make it with that dtype");
   ATHANOR_CHECK(out.device() == m.device, op_name(schema), ": out= is on ", out.device(), ", expected ", m.device);
   if (out.sizes() == IntArrayRef(m.sizes))
     check_no_internal_overlap(out, schema);
@@ -211,18 +222,40 @@ void prepare_out(const char* schema, const Meta& m, const Tensor& out, bool any_
     resize_to(out, m);
 }
 
+void begin_out(const char* schema, const Meta& m, const Tensor& out, std::initializer_list<Tensor*> inputs, bool apart,
+               OutRule rule) {
+  bool any_requires_grad = false;
+  const bool resized = out.sizes() != IntArrayRef(m.sizes);
+  for (Tensor* in : inputs) {
+    any_requires_grad = any_requires_grad || wants_grad(*in);
+    // Resizing would change its shape, too.
+    if (resized && in->is_same(out)) *in = detail::alias(out, out.sizes(), out.strides(), out.storage_offset());
+  }
+  prepare_out(schema, m, out, any_requires_grad, rule);
+  for (Tensor* in : inputs) *in = without_overlap(*in, out, apart);
+}
+
 void copy_into(const Tensor& out, const Tensor& value) { copy_(out, value); }
 
 TensorOptions options_of_out(const char* name, const Tensor& out) {
-  ATHANOR_CHECK(out.defined(), name, ": out= is not defined; make it with empty({0})");
+  check_out(name, out);
   return TensorOptions(out.dtype()).device(out.device());
 }
 
-void composite_out(const char* name, const Tensor& out, const Tensor& value) {
-  ATHANOR_CHECK(out.defined(), name, ": out= is not defined; make it with empty({0})");
+void composite_out(const char* name, const Tensor& out, const Tensor& value, OutRule rule) {
   const Meta m{DimVector(value.sizes()), value.dtype(), value.device(), {}};
-  prepare_out(name, m, out, value.requires_grad());
+  prepare_out(name, m, out, value.requires_grad(), rule);
   copy_(out, value);
+}
+
+void filling_out(const char* name, const Tensor& out, const Tensor& value) {
+  composite_out(name, out, out.numel() == value.numel() ? reshape(value, out.sizes()) : value);
+}
+
+void resize_out(const char* name, const Tensor& out, IntArrayRef size) {
+  check_out(name, out);
+  checked_numel(size, name);
+  prepare_out(name, {DimVector(size), out.dtype(), out.device(), {}}, out, false);
 }
 
 void composite_outs(const char* name, std::initializer_list<Tensor> outs, std::initializer_list<Tensor> values) {
@@ -230,6 +263,7 @@ void composite_outs(const char* name, std::initializer_list<Tensor> outs, std::i
     const Tensor &out = outs.begin()[i], &value = values.begin()[i];
     ATHANOR_CHECK(out.defined(), name, ": out= has a tensor that is not defined at place ", i,
                   "; make it with empty({0})");
+    check_out(name, out, value.requires_grad());
     ATHANOR_CHECK(out.dtype() == value.dtype(), name, ": out= has dtype ", out.dtype(), " at place ", i,
                   ", but the result has ", value.dtype(), "; make it with that dtype");
   }

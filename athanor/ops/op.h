@@ -17,7 +17,9 @@
 /// `save_results(Node*, outputs...)`, called after; `prepare(inputs&...)`, which may replace inputs (type promotion);
 /// `grad_name`, PyTorch's name of the node where it is not the op's own name; `keeps_self`, true (or a function of the
 /// node that returns true) if backward reads self's old values, so that the in-place form saves a copy of them;
-/// `accepts_hidden`, true if run() copes with tensors in hidden layouts (athanor/ops/hidden.h). No `grad`: not
+/// `accepts_hidden`, true if run() copes with tensors in hidden layouts (athanor/ops/hidden.h); `inputs_apart`, true if
+/// run() may read an input where it has written already, so that the in-place and out= forms copy inputs that share
+/// memory with what they write; `out_rule`, what the out= form asks of the dtype (OutRule). No `grad`: not
 /// differentiable.
 /// Gradients are written with public ops, so they can be differentiated again; the engine reduces a gradient to its
 /// input's shape and dtype, so broadcasting needs no code.
@@ -336,21 +338,57 @@ inline Tensor call(Op op, const In&... in) {
 
 void check_result_fits(const char* schema, const Meta& m, const Tensor& self);
 void check_no_internal_overlap(const Tensor& t, const char* schema);
-/// `in` itself, or a copy if it shares memory with `out` in another geometry.
-Tensor without_overlap(const Tensor& in, const Tensor& out);
-inline TensorList without_overlap(const TensorList& in, const Tensor&) { return in; }
+/// `in` itself, or a copy if it shares memory with `out` in another geometry, or, if it has to be `apart`, in any.
+Tensor without_overlap(const Tensor& in, const Tensor& out, bool apart = false);
+inline TensorList without_overlap(const TensorList& in, const Tensor&, bool = false) { return in; }
+/// The op declares `static constexpr bool inputs_apart = true`.
+template <class Op>
+inline constexpr bool inputs_apart = requires {
+  requires Op::inputs_apart;
+};
+
+/// What the out= form asks of the dtype of `out`, where it is not that the result can be cast to it.
+enum OutRule : unsigned {
+  kCastable = 0,
+  kOwnDtype = 1,        ///< the result's
+  kOwnDtypeOrByte = 2,  ///< the result's or uint8
+  kAnyDtype = 3,        ///< any
+};
+/// That of a call: a dtype that was asked for is to be that of `out`.
+template <class Op>
+OutRule out_rule_of(const Op& op) {
+  (void)op;
+  if constexpr (requires { Op::out_rule; })
+    return Op::out_rule;
+  else if constexpr (requires { op.dtype.has_value(); })
+    return op.dtype.has_value() ? kOwnDtype : kCastable;
+  else
+    return kCastable;
+}
 /// Resizes `out` to fit; throws unless autograd allows an out= call.
-void prepare_out(const char* schema, const Meta& m, const Tensor& out, bool any_requires_grad);
+void prepare_out(const char* schema, const Meta& m, const Tensor& out, bool any_requires_grad,
+                 OutRule rule = kCastable);
+/// The same before an op runs; inputs that read what `out` will hold are replaced by copies.
+void begin_out(const char* schema, const Meta& m, const Tensor& out, std::initializer_list<Tensor*> inputs, bool apart,
+               OutRule rule);
 /// Counts and records that every element of `self` was replaced by something that has no gradient.
 void record_overwrite(const Tensor& self);
 /// out = value converted; used where the result's dtype is not the destination's.
 void copy_into(const Tensor& out, const Tensor& value);
-/// The in-place and out= forms of composites: computed aside, then copied.
+/// The out= form of composites, whose value is computed aside and then copied. First, what can be refused before the
+/// value is there: `out` as autograd sees it.
+void check_out(const char* name, const Tensor& out, bool any_requires_grad = false);
+/// Of those that make a tensor: its dtype and device, with the same checks.
 TensorOptions options_of_out(const char* name, const Tensor& out);
-void composite_out(const char* name, const Tensor& out, const Tensor& value);
+void composite_out(const char* name, const Tensor& out, const Tensor& value, OutRule rule = kCastable);
+/// Of those that fill what there is: `out` keeps its shape if it has as many elements.
+void filling_out(const char* name, const Tensor& out, const Tensor& value);
+/// Gives `out` the size; its elements stay if that is the one it has, and are any if not.
+void resize_out(const char* name, const Tensor& out, IntArrayRef size);
 /// The out= form of ops with several results. Throws, before anything is written, unless each `out` has its result's
 /// dtype.
 void composite_outs(const char* name, std::initializer_list<Tensor> outs, std::initializer_list<Tensor> values);
+/// The in-place form of composites: computed aside, then copied.
 /// `compute` makes the new value from self, or from a copy of it if a gradient will need the old one.
 template <class F>
 void composite_inplace(const char* name, const Tensor& self, F&& compute) {
@@ -376,7 +414,7 @@ void call_inplace(Op op, const Tensor& self_, In... in) {
     copy_into(self_, call(std::move(op), self_, in...));
     return;
   }
-  ((in = without_overlap(in, self)), ...);
+  ((in = without_overlap(in, self, inputs_apart<Op>)), ...);
   if constexpr (is_differentiable<Op>) {
     if (GradMode::is_enabled() && (wants_grad(self) || ... || wants_grad(in))) {
       auto node = make_inplace_node(op, self, in...);
@@ -400,12 +438,11 @@ void call_out(Op op, const Tensor& out, In... in) {
   if constexpr (requires { op.prepare(in...); }) op.prepare(in...);
   check_inputs(Op::schema, in...);
   const Meta m = op.infer(in...);
-  prepare_out(Op::schema, m, out, (wants_grad(in) || ...));
+  begin_out(Op::schema, m, out, {&in...}, inputs_apart<Op>, out_rule_of(op));
   if (m.dtype != out.dtype()) {
     copy_into(out, call(std::move(op), in...));
     return;
   }
-  ((in = without_overlap(in, out)), ...);
   op.run(out, in...);
   out.impl()->bump_version();
 }

@@ -112,6 +112,7 @@ Tensor bucketize(const Scalar& self, const Tensor& boundaries, bool out_int32, b
 /// is that of the elements.
 struct Histc {
   ATHANOR_OP("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor | out");
+  static constexpr bool inputs_apart = true;
   std::int64_t bins;
   Scalar min, max;
   double lo = 0, hi = 0;

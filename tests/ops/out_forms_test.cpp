@@ -69,6 +69,8 @@ TEST(OutForms, OfSeveralResultsWriteEach) {
   EXPECT_EQ(least.numel(), 1) << "written although the second tensor cannot be";
 }
 
+Tensor longs(std::initializer_list<std::int64_t> values) { return tensor(std::vector<std::int64_t>(values), kLong); }
+
 TEST(OutForms, LinearWritesRowsThatAreNotOneRunOfMemory) {
   const Tensor x = ones({2, 3, 2}), w = ones({4, 2});
   const Tensor wide = zeros({2, 6, 4});
@@ -79,6 +81,59 @@ TEST(OutForms, LinearWritesRowsThatAreNotOneRunOfMemory) {
   Tensor flipped = empty({3, 2, 4}).transpose(0, 1);
   linear_out(flipped, x, w, ones({4}));
   EXPECT_TRUE(equal(flipped, full({2, 3, 4}, 3.0)));
+}
+
+TEST(OutForms, ResizeAnInputAfterItWasRead) {
+  const auto expect = [](auto&& op, auto&& into, Tensor x) {
+    const Tensor expected = op(x.clone());
+    into(x, x);
+    EXPECT_TRUE(equal(x, expected)) << x << expected;
+  };
+#define EXPECT_OUT(name, x) \
+  expect([](const Tensor& t) { return name(t); }, [](Tensor& o, const Tensor& t) { name##_out(o, t); }, x)
+  const Tensor x = arange(6, kFloat).view({3, 2}), truth = x > -1;
+  const Tensor w = arange(10, kFloat).view({5, 2});
+  EXPECT_OUT(max, x.clone());
+  EXPECT_OUT(min, x.clone());
+  EXPECT_OUT(mean, x.clone());
+  EXPECT_OUT(all, truth.clone());
+  EXPECT_OUT(any, truth.clone());
+#undef EXPECT_OUT
+  Tensor out = x.clone();
+  linear_out(out, out, w);  // more elements: new memory
+  EXPECT_TRUE(equal(out, linear(x, w)));
+  out = x.clone();
+  linear_out(out, out, w.narrow(0, 0, 1));  // fewer: over what is read
+  EXPECT_TRUE(equal(out, linear(x, w.narrow(0, 0, 1))));
+  out = x.clone();
+  mm_out(out, out, w.t());
+  EXPECT_TRUE(equal(out, mm(x, w.t())));
+  const Tensor square = arange(9, kFloat).view({3, 3});
+  out = square.clone();
+  linear_out(out, out, square);
+  EXPECT_TRUE(equal(out, linear(square, square)));
+}
+
+TEST(OutForms, InputsThatShareMemoryAreReadBeforeTheyChange) {
+  const Tensor self = tensor({1.0, 2.0, 3.0}), at = longs({2, 0, 0}), src = tensor({10.0, 20.0, 30.0});
+  Tensor out = src.clone();
+  index_copy_out(out, self, 0, longs({2, 0, 1}), out);
+  EXPECT_TRUE(equal(out, tensor({20.0, 30.0, 10.0})));
+  out = src.clone();
+  scatter_add_out(out, self, 0, at, out);
+  EXPECT_TRUE(equal(out, tensor({51.0, 2.0, 13.0})));
+  out = src.clone();
+  scatter_reduce_out(out, self, 0, at, out, "sum");
+  EXPECT_TRUE(equal(out, tensor({51.0, 2.0, 13.0})));
+  out = src.clone();
+  index_reduce_out(out, self, 0, at, out, "prod");
+  EXPECT_TRUE(equal(out, tensor({600.0, 2.0, 30.0})));
+  Tensor index = at.clone();
+  scatter_out(index, longs({4, 5, 6}), 0, index, 7);
+  EXPECT_TRUE(equal(index, longs({7, 5, 7})));
+  out = src.clone();
+  out.index_add_(0, longs({1, 2, 0}), out);
+  EXPECT_TRUE(equal(out, tensor({40.0, 30.0, 50.0})));
 }
 
 }  // namespace
