@@ -7,7 +7,10 @@ A schema is the argument of ATHANOR_OP, ATHANOR_VIEW (inside the op's struct) or
 
 Flags: inplace (adds name_), out (adds name_out, which takes a tensor for each result, and no options), function (no
 method), method (no free function), inplace_view (of a view: adds the method name_, which turns self into the view), internal (no function of
-the Python package: torch has no such name; `athanor._C.ops` has it).
+the Python package: torch has no such name; `athanor._C.ops` has it). Of the out= form of an ATHANOR_FUNCTION: own_dtype
+(out must have the result's dtype), any_dtype (it may have any), any_shape (out keeps its shape if it has as many
+elements), unset (nothing is written), refuses_grad (inputs that require grad are refused though the result has no
+gradient).
 Other names of an op, PyTorch's synonyms, are one line anywhere in a source file: ATHANOR_ALIAS("absolute", "abs").
 An alias forwards every overload and form (in-place, out) of its op; it exists on class Tensor and as a public function,
 not inside the library.
@@ -53,6 +56,7 @@ TYPES = {
     "MemoryFormat": "MemoryFormat",
     "MemoryFormat?": "std::optional<MemoryFormat>",
 }
+OUT_FLAGS = {"own_dtype", "any_dtype", "any_shape", "unset", "refuses_grad"}
 DEFAULTS = {"None": "{}", "False": "false", "True": "true", "[]": "IntArrayRef{}", "inf": "INFINITY", "{}": "{}"}
 
 
@@ -104,9 +108,11 @@ class Op:
         self.args = [Argument(p, where) for p in parts if p.strip() != "*"]
         self.returns = m.group(4).strip()
         self.flags = set((m.group(5) or "").split())
-        unknown = self.flags - {"inplace", "out", "function", "method", "inplace_view", "internal"}
+        unknown = self.flags - {"inplace", "out", "function", "method", "inplace_view", "internal", *OUT_FLAGS}
         if unknown:
             sys.exit(f"{where}: unknown flags {unknown} in '{schema}'")
+        if self.flags & OUT_FLAGS and (kind != "FUNCTION" or "out" not in self.flags or self.results > 1):
+            sys.exit(f"{where}: {self.flags & OUT_FLAGS} is of the out= form of a function with one result, in '{schema}'")
         self.mutates = self.name.endswith("_") and not self.name.endswith("__")
 
     @property
@@ -297,8 +303,16 @@ def out_body(op):
     for a in op.args:
         if a.type == "TensorOptions":
             given = re.sub(rf"\b{a.name}\b", f"ops::options_of_out({name}, out)", given)
+    if "unset" in op.flags:
+        return f"ops::resize_out({name}, out, {op.args[0].name}); return out;"
     if op.results == 1:
-        return f"ops::composite_out({name}, out, ops::{op.name}({given})); return out;"
+        writer = "filling_out" if "any_shape" in op.flags else "composite_out"
+        rule = ", ops::kOwnDtype" if "own_dtype" in op.flags else ", ops::kAnyDtype" if "any_dtype" in op.flags else ""
+        # What is refused leaves the generator as it was.
+        watched = [f"ops::wants_grad({a.name})" for a in op.args if a.is_tensor and "refuses_grad" in op.flags]
+        check = joined(name, "out", " || ".join(watched))
+        first = f"ops::check_out({check}); " if any(a.type == "Generator?" for a in op.args) else ""
+        return f"{first}ops::{writer}({name}, out, ops::{op.name}({given}){rule}); return out;"
     made = ", ".join(f"std::get<{i}>(made)" for i in range(op.results))
     return (f"const auto made = ops::{op.name}({given}); ops::composite_outs({name}, {{{outs}}}, {{{made}}}); "
             f"return {{{outs}}};")

@@ -226,11 +226,11 @@ struct PowBase {
 };
 
 /// pow in float64.
-ATHANOR_FUNCTION("float_power(Tensor self, Tensor exponent) -> Tensor | out");
+ATHANOR_FUNCTION("float_power(Tensor self, Tensor exponent) -> Tensor | out own_dtype");
 Tensor float_power(const Tensor& self, const Tensor& exponent) {
   return pow(cast(self, DType::Double), cast(exponent, DType::Double));
 }
-ATHANOR_FUNCTION("float_power.Scalar(Tensor self, Scalar exponent) -> Tensor | out");
+ATHANOR_FUNCTION("float_power.Scalar(Tensor self, Scalar exponent) -> Tensor | out own_dtype");
 Tensor float_power(const Tensor& self, const Scalar& exponent) {
   return pow(cast(self, DType::Double), Scalar(exponent.toDouble()));
 }

@@ -44,7 +44,7 @@ TensorOptions with_format(const TensorOptions& options, std::optional<MemoryForm
 }  // namespace
 
 /// Uninitialized values.
-ATHANOR_FUNCTION("empty(int[] size, TensorOptions options={}) -> Tensor | out");
+ATHANOR_FUNCTION("empty(int[] size, TensorOptions options={}) -> Tensor | out unset");
 Tensor empty(IntArrayRef size, const TensorOptions& options) { return finish(make(size, options), options); }
 
 /// Uninitialized values in the layout given by strides (in elements, not negative).
@@ -248,7 +248,8 @@ void check_steps(const char* op, std::int64_t steps) {
 }  // namespace
 
 /// start, start + step, … before end. int64 if all three are integers, else the default dtype.
-ATHANOR_FUNCTION("arange.start_step(Scalar start, Scalar end, Scalar step, TensorOptions options={}) -> Tensor | out");
+ATHANOR_FUNCTION(
+    "arange.start_step(Scalar start, Scalar end, Scalar step, TensorOptions options={}) -> Tensor | out any_shape");
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options) {
   const CallScope scope("arange", profiler::detail::Form::Plain);
   TensorOptions o = options;
@@ -262,15 +263,15 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
   launch(arange_kernel, t, from, by);
   return finish(std::move(t), options);
 }
-ATHANOR_FUNCTION("arange.start(Scalar start, Scalar end, TensorOptions options={}) -> Tensor | out");
+ATHANOR_FUNCTION("arange.start(Scalar start, Scalar end, TensorOptions options={}) -> Tensor | out any_shape");
 Tensor arange(const Scalar& start, const Scalar& end, const TensorOptions& options) {
   return arange(start, end, 1, options);
 }
-ATHANOR_FUNCTION("arange(Scalar end, TensorOptions options={}) -> Tensor | out");
+ATHANOR_FUNCTION("arange(Scalar end, TensorOptions options={}) -> Tensor | out any_shape");
 Tensor arange(const Scalar& end, const TensorOptions& options) { return arange(0, end, 1, options); }
 
 /// `steps` evenly spaced values, start and end included.
-ATHANOR_FUNCTION("linspace(Scalar start, Scalar end, int steps, TensorOptions options={}) -> Tensor | out");
+ATHANOR_FUNCTION("linspace(Scalar start, Scalar end, int steps, TensorOptions options={}) -> Tensor | out any_shape");
 Tensor linspace(const Scalar& start, const Scalar& end, std::int64_t steps, const TensorOptions& options) {
   const CallScope scope("linspace", profiler::detail::Form::Plain);
   check_steps("linspace", steps);
@@ -286,7 +287,8 @@ Tensor linspace(const Scalar& start, const Scalar& end, std::int64_t steps, cons
 
 /// base to the powers linspace(start, end, steps).
 ATHANOR_FUNCTION(
-    "logspace(Scalar start, Scalar end, int steps, float base=10.0, TensorOptions options={}) -> Tensor | out");
+    "logspace(Scalar start, Scalar end, int steps, float base=10.0, TensorOptions options={}) -> Tensor | out "
+    "any_shape");
 Tensor logspace(const Scalar& start, const Scalar& end, std::int64_t steps, double base, const TensorOptions& options) {
   check_steps("logspace", steps);
   const DType type = options.dtype();

@@ -363,7 +363,7 @@ struct MaskedScatter {
 };
 
 /// The coordinates of the elements that are not zero, one row each. Waits for the values on a queued device.
-ATHANOR_FUNCTION("nonzero(Tensor self) -> Tensor | out");
+ATHANOR_FUNCTION("nonzero(Tensor self) -> Tensor | out own_dtype");
 Tensor nonzero(const Tensor& self) {
   const NoGradGuard off;
   const Tensor count = detail::empty_tensor({1}, DType::Long, self.device());

@@ -297,7 +297,7 @@ Tensor randint_like(const Tensor& self, std::int64_t low, std::int64_t high, con
 // Draws from given distributions. Their gradients with respect to the parameters are zero, except normal's.
 
 /// 1 with the probability that self gives, else 0; in self's dtype.
-ATHANOR_FUNCTION("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor | out");
+ATHANOR_FUNCTION("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor | out any_dtype refuses_grad");
 Tensor bernoulli(const Tensor& self, std::optional<Generator> generator) {
   const Tensor out = empty_like(self, {});
   bernoulli_(out, self, std::move(generator));
@@ -335,19 +335,22 @@ Tensor normal(double mean, double std, IntArrayRef size, std::optional<Generator
   normal_(t, mean, std, std::move(generator));
   return finish_random(t, options);
 }
-ATHANOR_FUNCTION("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor | out");
+ATHANOR_FUNCTION(
+    "normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor | out refuses_grad");
 Tensor normal(const Tensor& mean, double std, std::optional<Generator> generator) {
   ATHANOR_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
   const Tensor z = standard_normal(mean.sizes(), mean, std::move(generator));
   return detach(add(mul(z, std), detach(mean)));
 }
-ATHANOR_FUNCTION("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor | out");
+ATHANOR_FUNCTION(
+    "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor | out refuses_grad");
 Tensor normal(double mean, const Tensor& std, std::optional<Generator> generator) {
   check_std(std);
   const Tensor z = standard_normal(std.sizes(), std, std::move(generator));
   return detach(add(mul(z, detach(std)), mean));
 }
-ATHANOR_FUNCTION("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor | out");
+ATHANOR_FUNCTION(
+    "normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor | out refuses_grad");
 Tensor normal(const Tensor& mean, const Tensor& std, std::optional<Generator> generator) {
   check_std(std);
   const DimVector shape = broadcast_shapes(mean.sizes(), std.sizes(), "normal");
@@ -357,7 +360,8 @@ Tensor normal(const Tensor& mean, const Tensor& std, std::optional<Generator> ge
 
 /// num_samples indices drawn with the weights of self (one row, or each row of a matrix).
 ATHANOR_FUNCTION(
-    "multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor | out");
+    "multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor | out "
+    "own_dtype");
 Tensor multinomial(const Tensor& self, std::int64_t num_samples, bool replacement, std::optional<Generator> generator) {
   ATHANOR_CHECK(self.dim() == 1 || self.dim() == 2, "multinomial: prob_dist must be 1 or 2 dim, got shape ",
                 self.sizes());

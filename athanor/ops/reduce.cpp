@@ -355,6 +355,7 @@ Tensor dist(const Tensor& self, const Tensor& other, const Scalar& p) { return n
 
 template <class Derived, ReduceOp Op>
 struct TruthReduction : Reduction {
+  static constexpr OutRule out_rule = kOwnDtypeOrByte;
   static DType result(const Tensor& self) { return self.dtype() == DType::Byte ? DType::Byte : DType::Bool; }
   void run(const Tensor& out, const Tensor& self) { launch_reduce(Op, out, self); }
 };

@@ -116,7 +116,7 @@ Distinct unique(const Tensor& self, bool sorted, bool return_inverse, bool retur
 /// For each of elements, whether test_elements has it (with invert: has it not). NaN is in nothing.
 ATHANOR_FUNCTION(
     "isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> "
-    "Tensor | function out");
+    "Tensor | function out own_dtype");
 Tensor isin(const Tensor& elements, const Tensor& test_elements, bool /*assume_unique*/, bool invert) {
   const NoGradGuard off;
   const std::int64_t n = test_elements.numel();
@@ -129,13 +129,13 @@ Tensor isin(const Tensor& elements, const Tensor& test_elements, bool /*assume_u
 }
 ATHANOR_FUNCTION(
     "isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> "
-    "Tensor | function out");
+    "Tensor | function out own_dtype");
 Tensor isin(const Tensor& elements, const Scalar& test_element, bool /*assume_unique*/, bool invert) {
   return invert ? ne(elements, test_element) : eq(elements, test_element);
 }
 ATHANOR_FUNCTION(
     "isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> "
-    "Tensor | function out");
+    "Tensor | function out own_dtype");
 Tensor isin(const Scalar& element, const Tensor& test_elements, bool assume_unique, bool invert) {
   return isin(scalar_tensor(element, TensorOptions(test_elements.device()).dtype(element.type())), test_elements,
               assume_unique, invert);

@@ -1,5 +1,8 @@
 // Results written into tensors that the caller has.
+#include <gmock/gmock.h>
+
 #include <cmath>
+#include <functional>
 
 #include "athanor/ops/tensor.h"
 #include "numeric.h"
@@ -134,6 +137,95 @@ TEST(OutForms, InputsThatShareMemoryAreReadBeforeTheyChange) {
   out = src.clone();
   out.index_add_(0, longs({1, 2, 0}), out);
   EXPECT_TRUE(equal(out, tensor({40.0, 30.0, 50.0})));
+}
+
+TEST(OutForms, RangesFillWhatHasAsManyElements) {
+  Tensor out = empty({2, 3});
+  arange_out(out, 6);
+  EXPECT_TRUE(equal(out, arange(6, kFloat).view({2, 3})));
+  linspace_out(out, 0, 5, 6);
+  EXPECT_TRUE(equal(out, arange(6, kFloat).view({2, 3})));
+  logspace_out(out, 0, 5, 6, 2);
+  EXPECT_TRUE(equal(out, tensor({{1.0, 2.0, 4.0}, {8.0, 16.0, 32.0}})));
+  const Tensor wide = zeros({2, 4});
+  Tensor part = wide.narrow(1, 0, 3);
+  arange_out(part, 6);
+  EXPECT_TRUE(equal(wide, tensor({{0.0, 1.0, 2.0, 0.0}, {3.0, 4.0, 5.0, 0.0}})));
+  arange_out(out, 2, 4);
+  EXPECT_TRUE(equal(out, tensor({2.0, 3.0})));
+}
+
+TEST(OutForms, EmptyLeavesWhatIsThere) {
+  Tensor out = ones({2, 3});
+  empty_out(out, {2, 3});
+  EXPECT_TRUE(equal(out, ones({2, 3})));
+  empty_out(out, {4, 5});
+  EXPECT_EQ(out.sizes().vec(), (std::vector<std::int64_t>{4, 5}));
+  EXPECT_THROW(empty_out(out, {-1}), Error);
+  Tensor whole = ones({3}, kLong);
+  empty_out(whole, {2});
+  EXPECT_EQ(whole.dtype(), kLong);
+}
+
+TEST(OutForms, BernoulliFillsIntegers) {
+  const Tensor p = tensor({0.0, 1.0, 0.5, 0.5, 0.5});
+  Tensor out = empty({0}, kInt);
+  manual_seed(3);
+  bernoulli_out(out, p);
+  manual_seed(3);
+  EXPECT_TRUE(equal(out, bernoulli(p).to(kInt)));
+  EXPECT_EQ(out.dtype(), kInt);
+}
+
+TEST(OutForms, WhatIsRefusedDrawsNothing) {
+  const auto next = [] { return rand({4}); };
+  manual_seed(5);
+  const Tensor expected = next();
+  Tensor recorded = zeros({4}).requires_grad_(), none, plain = empty({0});
+  const Tensor leaf = ones({4}).requires_grad_(), number = ones({4});
+  manual_seed(5);
+  EXPECT_THROW(rand_out(recorded, {4}), Error);
+  EXPECT_THROW(randn_out(none, {4}), Error);
+  EXPECT_THROW(normal_out(plain, leaf, 1.0), Error);
+  EXPECT_THROW(normal_out(plain, 1.0, leaf), Error);
+  EXPECT_THROW(normal_out(plain, number, leaf), Error);
+  EXPECT_THROW(normal_out(recorded, number, number), Error);
+  EXPECT_THROW(bernoulli_out(plain, leaf), Error);
+  EXPECT_TRUE(equal(next(), expected));
+  const NoGradGuard off;
+  normal_out(plain, leaf, 1.0);
+  EXPECT_EQ(plain.numel(), 4);
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(OutForms, OfAFixedDtypeRefuseOthers) {
+  const Tensor x = tensor({{1.0, 0.0}, {2.0, 3.0}});
+  Tensor whole = empty({0}, kInt), single = empty({0}), wide = empty({0}, kDouble), byte = empty({0}, kByte);
+  const auto expect = [](const char* type, const std::function<void()>& call) {
+    EXPECT_THAT(refusal(call), testing::HasSubstr(std::string("Expected out tensor to have dtype ") + type));
+  };
+  expect("int64", [&] { nonzero_out(whole, x); });
+  expect("int64", [&] { multinomial_out(whole, x + 1, 1); });
+  expect("float64", [&] { float_power_out(single, x, 2); });
+  expect("float64", [&] { mean_out(single, x, 1, false, kDouble); });
+  expect("float64", [&] { sum_out(single, x, 1, false, kDouble); });
+  expect("float64", [&] { prod_out(single, x, 1, false, kDouble); });
+  expect("float64", [&] { cumsum_out(single, x, 1, kDouble); });
+  expect("bool", [&] { all_out(single, x); });
+  expect("bool", [&] { any_out(single, x, 1); });
+  expect("bool", [&] { isin_out(byte, x, x); });
+  sum_out(wide, x, 1);
+  EXPECT_TRUE(equal(wide, tensor({1.0, 5.0}, kDouble)));
+  all_out(byte, x);
+  EXPECT_EQ(byte.item<int>(), 0);
 }
 
 }  // namespace
