@@ -136,7 +136,6 @@ struct ScatterReduce {
   SavedTensor x, where, from, y;
   Meta infer(const Tensor& self, const Tensor& index, const Tensor& src) {
     kind = reduction_named("scatter_reduce", reduce, true);
-    reduce = {};
     Meta m = checked("scatter_reduce", self, index, src, dim);
     const std::int64_t n = std::max<std::int64_t>(self.dim(), 1);
     ATHANOR_CHECK(index.numel() == 0 ||
@@ -154,6 +153,7 @@ struct ScatterReduce {
     launch(scatter_kernel, out, index, src, dim, kind, include_self);
   }
   void save(const Node&, const Tensor& self, const Tensor& index, const Tensor& src) {
+    reduce = {};  // the node outlives it
     x.save(self);
     where.save(index);
     from.save(src);
@@ -189,7 +189,6 @@ struct IndexReduceOp {
   SavedTensor x, where, from, y;
   Meta infer(const Tensor& self, const Tensor& index, const Tensor& source) {
     kind = reduction_named("index_reduce", reduce, false);
-    reduce = {};
     Meta m = checked("index_reduce", self, index, source, dim);
     ATHANOR_CHECK_INDEX(index.dim() <= 1, "index_reduce(): Index is supposed to be a vector, got shape ",
                         index.sizes());
@@ -205,6 +204,7 @@ struct IndexReduceOp {
     launch(index_reduce_kernel, out, index, source, dim, kind, include_self);
   }
   void save(const Node&, const Tensor& self, const Tensor& index, const Tensor& source) {
+    reduce = {};  // the node outlives it
     x.save(self);
     where.save(index);
     from.save(source);

@@ -228,5 +228,15 @@ TEST(OutForms, OfAFixedDtypeRefuseOthers) {
   EXPECT_EQ(byte.item<int>(), 0);
 }
 
+TEST(OutForms, ReductionsByIndexConvertTheirResult) {
+  const Tensor x = tensor({1.0, 2.0}, kFloat), src = tensor({3.0, 4.0}, kFloat);
+  Tensor wide = empty({0}, kDouble);
+  scatter_reduce_out(wide, x, 0, longs({0, 0}), src, "sum");
+  EXPECT_TRUE(equal(wide, tensor({8.0, 2.0}, kDouble)));
+  index_reduce_out(wide, x, 0, longs({0, 0}), src, "prod");
+  EXPECT_TRUE(equal(wide, tensor({12.0, 2.0}, kDouble)));
+  EXPECT_THROW(scatter_reduce_out(wide, x, 0, longs({0, 0}), src, ""), Error);
+}
+
 }  // namespace
 }  // namespace athanor
