@@ -13,16 +13,29 @@ Tensor operand(const Scalar& s) {
   return t;
 }
 
-Tensor combined(const Tensor& self, std::int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
+/// scatter_reduce's name of scatter's reduction.
+std::string_view reduction(std::string_view reduce) {
   ATHANOR_CHECK_VALUE(reduce == "add" || reduce == "multiply",
                       "scatter: reduce argument must be either add or multiply, got '", std::string(reduce), "'");
-  return self.scatter_reduce(dim, index, src, reduce == "add" ? "sum" : "prod");
+  return reduce == "add" ? "sum" : "prod";
+}
+Tensor repeated(const Scalar& value, const Tensor& index, const Tensor& self) {
+  return full(index.sizes(), value, TensorOptions(self.dtype()).device(self.device()));
 }
 
-Tensor combined(const Tensor& self, std::int64_t dim, const Tensor& index, const Scalar& value,
-                std::string_view reduce) {
-  return combined(self, dim, index, full(index.sizes(), value, TensorOptions(self.dtype()).device(self.device())),
-                  reduce);
+/// Of a tensor of self's sizes, whether index names the place along `along`: of a shape that broadcasts.
+Tensor named_places(const Tensor& self, std::int64_t along, const Tensor& index, const Tensor& value) {
+  ATHANOR_CHECK(value.dim() == 0, "index_fill only supports a 0-dimensional value tensor, but got one of shape ",
+                value.sizes());
+  const std::int64_t last = std::max<std::int64_t>(self.dim(), 1) - 1;
+  ATHANOR_CHECK_INDEX(along >= -last - 1 && along <= last, "index_fill: dim ", along, " is out of range for ",
+                      self.sizes());
+  const std::int64_t d = along < 0 ? along + last + 1 : along;
+  DimVector shape(static_cast<std::size_t>(self.dim()), 1);
+  if (self.dim() > 0) shape[static_cast<std::size_t>(d)] = self.size(d);
+  Tensor named = zeros({self.dim() > 0 ? self.size(d) : 1}, TensorOptions(kBool).device(self.device()));
+  named.index_fill_(0, index, true);
+  return named.view(shape);
 }
 
 Tensor padded(const char* name, std::size_t dims, const Tensor& x, IntArrayRef padding, const char* mode) {
@@ -36,32 +49,24 @@ Tensor padded(const char* name, std::size_t dims, const Tensor& x, IntArrayRef p
 }  // namespace
 
 Tensor Tensor::scatter(std::int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) const {
-  return combined(*this, dim, index, src, reduce);
+  return scatter_reduce(dim, index, src, reduction(reduce));
 }
 Tensor Tensor::scatter(std::int64_t dim, const Tensor& index, const Scalar& value, std::string_view reduce) const {
-  return combined(*this, dim, index, value, reduce);
+  return scatter(dim, index, repeated(value, index, *this), reduce);
 }
 Tensor& Tensor::scatter_(std::int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) const {
-  return copy_(combined(*this, dim, index, src, reduce));
+  return scatter_reduce_(dim, index, src, reduction(reduce));
 }
 Tensor& Tensor::scatter_(std::int64_t dim, const Tensor& index, const Scalar& value, std::string_view reduce) const {
-  return copy_(combined(*this, dim, index, value, reduce));
+  return scatter_(dim, index, repeated(value, index, *this), reduce);
 }
 
 Tensor Tensor::index_fill(std::int64_t along, const Tensor& index, const Tensor& value) const {
-  ATHANOR_CHECK(value.dim() == 0, "index_fill only supports a 0-dimensional value tensor, but got one of shape ",
-                value.sizes());
-  const std::int64_t last = std::max<std::int64_t>(this->dim(), 1) - 1;
-  ATHANOR_CHECK_INDEX(along >= -last - 1 && along <= last, "index_fill: dim ", along, " is out of range for ", sizes());
-  const std::int64_t d = along < 0 ? along + last + 1 : along;
-  DimVector shape(static_cast<std::size_t>(this->dim()), 1);
-  if (this->dim() > 0) shape[static_cast<std::size_t>(d)] = size(d);
-  Tensor named = zeros({this->dim() > 0 ? size(d) : 1}, TensorOptions(kBool).device(device()));
-  named.index_fill_(0, index, true);
-  return masked_fill(named.view(shape), value);
+  return masked_fill(named_places(*this, along, index, value), value);
 }
 Tensor& Tensor::index_fill_(std::int64_t along, const Tensor& index, const Tensor& value) const {
-  return copy_(index_fill(along, index, value));
+  ops::check_no_internal_overlap(*this, "index_fill_");
+  return masked_fill_(named_places(*this, along, index, value), value);
 }
 
 Tensor Tensor::where(const Tensor& condition, const Tensor& other) const {

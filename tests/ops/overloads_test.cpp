@@ -22,6 +22,21 @@ TEST(Overloads, ScatterCombinesWithWhatIsThere) {
   EXPECT_TRUE(equal(leaf.grad(), ones({3})));
 }
 
+TEST(Overloads, ScatterInPlaceKeepsWhatItsGradientReads) {
+  const Tensor at = longs({0, 0, 2});
+  const Tensor leaf = tensor({1.0, 2.0, 3.0}).requires_grad_(), src = tensor({10.0, 20.0, 30.0}).requires_grad_();
+  Tensor y = leaf * 1;
+  y.scatter_(0, at, src, "multiply");
+  y.sum().backward();
+  EXPECT_TRUE(equal(leaf.grad(), tensor({200.0, 1.0, 30.0})));
+  EXPECT_TRUE(equal(src.grad(), tensor({20.0, 10.0, 3.0})));
+  leaf.mutable_grad() = Tensor();
+  y = leaf * 1;
+  y.scatter_(0, at, 2, "multiply");
+  y.sum().backward();
+  EXPECT_TRUE(equal(leaf.grad(), tensor({4.0, 1.0, 2.0})));
+}
+
 TEST(Overloads, IndexFillTakesATensorAndGivesItItsGradient) {
   const Tensor x = ones({2, 3}), value = tensor(5.0).requires_grad_();
   const Tensor filled = x.index_fill(1, longs({0, 2, 2}), value);
@@ -34,6 +49,9 @@ TEST(Overloads, IndexFillTakesATensorAndGivesItItsGradient) {
   EXPECT_EQ(number.index_fill_(0, longs({0}), tensor(7.0)).item<float>(), 7);
   EXPECT_THROW(x.index_fill(0, longs({0}), ones({1})), Error);
   EXPECT_THROW(x.index_fill(2, longs({0}), tensor(1.0)), IndexError);
+  Tensor repeated = ones({1, 3}).expand({2, 3});
+  EXPECT_THROW(repeated.index_fill_(1, longs({0}), tensor(1.0)), Error);
+  EXPECT_THROW(repeated.index_fill_(1, longs({0}), 1.0), Error);
   EXPECT_THROW(x.index_fill(0, longs({2}), tensor(1.0)), IndexError);
 }
 
