@@ -15,14 +15,22 @@ Optimizer::Optimizer(std::vector<Tensor> params, std::unique_ptr<OptimizerOption
 
 namespace {
 
+/// Options of two names that are one pair to the user, who sets both or none.
+constexpr const char* kPairs[][2] = {{"beta1", "beta2"}, {"eta_minus", "eta_plus"}, {"step_size_min", "step_size_max"}};
+
 /// Values of `given` as they were set; those that were not, from `defaults`.
 void inherit(OptimizerOptions& given, const OptimizerOptions& defaults) {
   const auto initial = given.initial();
   if (!initial || typeid(given) != typeid(defaults)) return;
-  auto values = given.values();
-  const auto untouched = initial->values(), inherited = defaults.values();
-  for (auto& [name, value] : values)
-    if (value == untouched.at(name)) value = inherited.at(name);
+  const auto own = given.values(), untouched = initial->values(), inherited = defaults.values();
+  const auto was_set = [&](const std::string& name) { return own.at(name) != untouched.at(name); };
+  auto values = own;
+  for (auto& [name, value] : values) {
+    bool keep = was_set(name);
+    for (const auto& [first, second] : kPairs)
+      if (name == first || name == second) keep = was_set(first) || was_set(second);
+    if (!keep) value = inherited.at(name);
+  }
   given.set_values(values);
 }
 

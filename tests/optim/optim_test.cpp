@@ -114,6 +114,43 @@ TEST(Optimizers, GroupsHaveTheirOwnOptions) {
   EXPECT_FLOAT_EQ(b.item<float>(), 0.5F);
 }
 
+TEST(Optimizers, GroupsTakePairsOfOptionsWhole) {
+  const auto made = [](auto defaults, auto own) {
+    using Options = decltype(own);
+    return std::pair(std::make_unique<Options>(defaults), std::make_unique<Options>(own));
+  };
+  const auto values = [&](auto defaults, auto own, auto make) {
+    auto [given, options] = made(defaults, own);
+    std::vector<OptimizerParamGroup> groups;
+    groups.emplace_back(std::vector<Tensor>{ones({1}).requires_grad_()}, std::move(options));
+    return make(std::move(groups), *given)->param_groups()[0].options().values();
+  };
+#define VALUES(Name, defaults, own) \
+  values(defaults, own,             \
+         [](std::vector<OptimizerParamGroup> g, Name##Options o) { return std::make_unique<Name>(std::move(g), o); })
+#define EXPECT_BETAS(Name)                                                                                     \
+  {                                                                                                            \
+    const auto v = VALUES(Name, Name##Options(0.5).betas({0.8, 0.95}), Name##Options().betas({0.9, 0.99}));    \
+    EXPECT_EQ(v.at("beta1"), 0.9) << #Name;                                                                    \
+    EXPECT_EQ(v.at("beta2"), 0.99) << #Name;                                                                   \
+    EXPECT_EQ(v.at("lr"), 0.5) << #Name;                                                                       \
+    EXPECT_EQ(VALUES(Name, Name##Options().betas({0.8, 0.95}), Name##Options(0.5)).at("beta1"), 0.8) << #Name; \
+  }
+  EXPECT_BETAS(Adam);
+  EXPECT_BETAS(AdamW);
+  EXPECT_BETAS(Adamax);
+  EXPECT_BETAS(NAdam);
+  EXPECT_BETAS(RAdam);
+#undef EXPECT_BETAS
+  const auto v = VALUES(Rprop, RpropOptions().etas({0.3, 1.5}).step_sizes({1e-5, 10}),
+                        RpropOptions().etas({0.5, 1.4}).step_sizes({1e-6, 20}));
+  EXPECT_EQ(v.at("eta_minus"), 0.5);
+  EXPECT_EQ(v.at("eta_plus"), 1.4);
+  EXPECT_EQ(v.at("step_size_min"), 1e-6);
+  EXPECT_EQ(v.at("step_size_max"), 20);
+#undef VALUES
+}
+
 TEST(Optimizers, ClosureIsCalledWithGradModeOn) {
   Tensor p = ones({1}).requires_grad_();
   SGD sgd({p}, SGDOptions(0.1));
