@@ -36,6 +36,10 @@ void inherit(OptimizerOptions& given, const OptimizerOptions& defaults) {
 
 }  // namespace
 
+bool operator==(const OptimizerOptions& a, const OptimizerOptions& b) {
+  return typeid(a) == typeid(b) && a.values() == b.values();
+}
+
 void Optimizer::add_param_group(OptimizerParamGroup group) {
   ATHANOR_CHECK_VALUE(!group.params().empty() || !param_groups_.empty(), "optimizer got an empty parameter list");
   for (const Tensor& p : group.params()) {

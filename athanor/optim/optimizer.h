@@ -28,7 +28,7 @@ class OptimizerOptions {
 };
 
 /// The same options, with the same values, of the same algorithm.
-inline bool operator==(const OptimizerOptions& a, const OptimizerOptions& b) { return a.values() == b.values(); }
+bool operator==(const OptimizerOptions& a, const OptimizerOptions& b);
 
 #define ATHANOR_OPTIM_ARG(type, name, initial)          \
  public:                                                \

@@ -1,5 +1,5 @@
 #pragma once
-/// What an optimizer keeps of each parameter, with libtorch's names and accessors.
+/// What an optimizer keeps of each parameter, with libtorch's names and, but for LBFGS, its accessors.
 
 #include <cstdint>
 #include <deque>
@@ -105,7 +105,8 @@ class RMSpropParamState : public OptimizerCloneableParamState<RMSpropParamState>
   ATHANOR_STATE_TENSOR(grad_avg)
 };
 
-/// Of the first parameter, for all of them. H_diag is a number here.
+/// Of the first parameter, for all of them. Unlike libtorch's: H_diag is a number, old_dirs and old_stps are given by
+/// value and cannot be set, ro is in `numbers` (ro.0, ro.1, …), and al is not kept.
 class LBFGSParamState : public OptimizerCloneableParamState<LBFGSParamState> {
  public:
   ATHANOR_STATE_NUMBER(std::int64_t, func_evals)
@@ -115,7 +116,7 @@ class LBFGSParamState : public OptimizerCloneableParamState<LBFGSParamState> {
   ATHANOR_STATE_NUMBER(double, H_diag)
   ATHANOR_STATE_TENSOR(d)
   ATHANOR_STATE_TENSOR(prev_flat_grad)
-  /// The last differences of gradients and of parameters, oldest first.
+  /// Copies of the last differences of gradients and of parameters, oldest first.
   std::deque<Tensor> old_dirs() const { return numbered("old_dirs"); }
   std::deque<Tensor> old_stps() const { return numbered("old_stps"); }
 };

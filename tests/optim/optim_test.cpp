@@ -151,6 +151,14 @@ TEST(Optimizers, GroupsTakePairsOfOptionsWhole) {
 #undef VALUES
 }
 
+TEST(Optimizers, OptionsOfTwoAlgorithmsAreNotEqual) {
+  const AdamOptions adam;
+  const AdamWOptions decoupled = AdamWOptions().weight_decay(0);
+  EXPECT_FALSE(static_cast<const OptimizerOptions&>(adam) == decoupled);
+  EXPECT_TRUE(static_cast<const OptimizerOptions&>(adam) == AdamOptions());
+  EXPECT_FALSE(static_cast<const OptimizerOptions&>(adam) == AdamOptions(0.5));
+}
+
 TEST(Optimizers, ClosureIsCalledWithGradModeOn) {
   Tensor p = ones({1}).requires_grad_();
   SGD sgd({p}, SGDOptions(0.1));
