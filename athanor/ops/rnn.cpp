@@ -85,6 +85,7 @@ struct RnnSequence {
   DimVector batch_sizes;
   std::int64_t mode;
   bool reverse;
+  std::int64_t features = 0;
   SavedTensor saved_[kRnnInputs], work_;
   void prepare(Tensor& input, Tensor& hx, Tensor& cx, Tensor& w_ih, Tensor& w_hh, Tensor& b_ih, Tensor& b_hh,
                Tensor& w_hr) {
@@ -95,6 +96,7 @@ struct RnnSequence {
     const RnnMode m = static_cast<RnnMode>(mode);
     const std::int64_t state = w_hh.size(1), hidden = w_hh.size(0) / rnn_gates(m), total = input.size(0);
     check_weights(name_of(m), input, w_ih, w_hh, {&b_ih, &b_hh});
+    features = input.size(1);
     bool recorded = false;
     for (const Tensor* t : {&input, &hx, &cx, &w_ih, &w_hh, &b_ih, &b_hh, &w_hr}) recorded = recorded || wants_grad(*t);
     const auto meta = [&](bool given, DimVector sizes) {
@@ -130,9 +132,15 @@ struct RnnSequence {
     } else {
       std::int64_t wanted = 0;
       for (std::size_t i = 0; i < kRnnInputs; ++i) wanted |= std::int64_t(saved_[i].defined() && g.needs(i)) << i;
-      std::tie(d.input, d.hx, d.cx, d.w_ih, d.w_hh, d.b_ih, d.b_hh, d.w_hr) =
-          _rnn_sequence_backward(up(0), up(1), up(2), g.get(work_), saved(kInput), saved(kWih), saved(kWhh),
-                                 saved(kWhr), batch_sizes, mode, reverse, wanted);
+      const Tensor work = g.get(work_), w_hh = saved(kWhh);
+      // The input is read for w_ih's gradient alone, and w_ih for the input's: else anything of that shape will do, and
+      // the tensor may have changed.
+      const auto read_for = [&](RnnInput result, RnnInput i, std::int64_t rows) {
+        return wanted >> result & 1 ? saved(i) : detail::alias(work, {rows, features}, {0, 0}, work.storage_offset());
+      };
+      std::tie(d.input, d.hx, d.cx, d.w_ih, d.w_hh, d.b_ih, d.b_hh, d.w_hr) = _rnn_sequence_backward(
+          up(0), up(1), up(2), work, read_for(kWih, kInput, work.size(0)), read_for(kInput, kWih, w_hh.size(0)), w_hh,
+          saved(kWhr), batch_sizes, mode, reverse, wanted);
     }
     const Tensor* all[] = {&d.input, &d.hx, &d.cx, &d.w_ih, &d.w_hh, &d.b_ih, &d.b_hh, &d.w_hr};
     for (std::size_t i = 0; i < kRnnInputs; ++i)

@@ -133,5 +133,28 @@ TEST(RecurrentGradients, AreTheSameWhicheverOthersAreWanted) {
     }
 }
 
+TEST(RecurrentGradients, ReadNoInputThatNoneOfThoseWantedNeeds) {
+  for (const char* mode : {"lstm", "gru", "tanh"}) {
+    const Case c{mode, shapes()[1], true, false};
+    manual_seed(7);
+    const std::vector<Tensor> x = operands(c, kFloat), all = gradients(c, x, x, false);
+    const std::size_t w_ih = c.mode == "lstm" ? 3 : 2;
+    // The input's gradient needs w_ih, and w_ih's the input.
+    for (const std::size_t wanted : {std::size_t{1}, w_ih + 1, std::size_t{0}, w_ih}) {
+      std::vector<Tensor> alone;
+      for (std::size_t j = 0; j < x.size(); ++j) alone.push_back(x[j].detach().clone().requires_grad_(wanted == j));
+      manual_seed(11);
+      const std::vector<Tensor> results = run(c, alone);
+      std::vector<Tensor> up;
+      for (const Tensor& r : results) up.push_back(randn(r.sizes()));
+      for (const std::size_t changed : {std::size_t{0}, w_ih}) {
+        const NoGradGuard off;
+        if (changed == wanted || wanted == 1 || wanted == w_ih + 1) alone[changed].zero_();
+      }
+      EXPECT_TRUE(autograd::grad(results, {alone[wanted]}, up)[0].equal(all[wanted])) << name_of(c) << wanted;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace athanor::nn::recurrent_gradient_test
