@@ -96,7 +96,7 @@ template <class Derived>
 void RNNImplBase<Derived>::check_input(const Tensor& input, bool packed) const {
   const std::string name = printed_name(this->name());
   if (packed)
-    ATHANOR_CHECK(input.dim() == 2, name, ": packed input must have 2 dimensions, got ", input.dim());
+    ATHANOR_CHECK(input.dim() == 2, name, ": packed input must have 2 dimensions, got shape ", input.sizes());
   else
     ATHANOR_CHECK(input.dim() == 2 || input.dim() == 3, name, ": Expected input to be 2D or 3D, got ", input.dim(),
                   "D instead, its shape is ", input.sizes());
@@ -123,8 +123,8 @@ void RNNImplBase<Derived>::complete_states(std::vector<Tensor>& states, const Te
       continue;
     }
     if (!batched) {
-      ATHANOR_CHECK(s.dim() == 2, "For unbatched 2-D input, hidden states should also be 2-D but got ", s.dim(),
-                    "-D tensor");
+      ATHANOR_CHECK(s.dim() == 2, printed_name(this->name()),
+                    ": For unbatched 2-D input, hidden states should also be 2-D but got shape ", s.sizes());
       s = s.unsqueeze(1);
     }
     const std::string which = is_lstm(options_base) ? "[" + std::to_string(i) + "]" : "";
@@ -242,12 +242,12 @@ bool RNNCellImplBase<Derived>::prepare(Tensor& input, std::vector<Tensor>& state
       continue;
     }
     ATHANOR_CHECK(s.dim() == given.dim(), name, ": Expected hidden state ", i, " to be ", given.dim(),
-                  "D like the input, got ", s.dim(), "D instead");
+                  "D like the input of shape ", given.sizes(), ", got shape ", s.sizes(), " instead");
     if (alone) s = s.unsqueeze(0);
     ATHANOR_CHECK(s.size(0) == input.size(0), name, ": Input batch size ", input.size(0), " doesn't match hidden", i,
-                  " batch size ", s.size(0));
+                  " batch size ", s.size(0), ": their shapes are ", input.sizes(), " and ", s.sizes());
     ATHANOR_CHECK(s.size(1) == options_base.hidden_size(), name, ": hidden", i, " has inconsistent hidden_size: got ",
-                  s.size(1), ", expected ", options_base.hidden_size());
+                  s.size(1), ", expected ", options_base.hidden_size(), ", its shape is ", s.sizes());
   }
   return alone;
 }

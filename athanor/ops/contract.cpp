@@ -180,7 +180,7 @@ Tensor linalg_multi_dot(TensorList tensors) {
   auto as_matrix = [&](std::size_t i, bool row) {
     Tensor& t = matrices[i];
     ATHANOR_CHECK(t.dim() == 1 || t.dim() == 2, "multi_dot(): the ", row ? "first" : "last",
-                  " tensor must be 1D or 2D but got ", t.dim(), "D");
+                  " tensor must be 1D or 2D but got shape ", t.sizes());
     if (t.dim() == 2) sizes.push_back(t.size(row ? 0 : 1));
     if (t.dim() == 1) t = unsqueeze(t, row ? 0 : 1);
   };
@@ -189,7 +189,7 @@ Tensor linalg_multi_dot(TensorList tensors) {
   std::vector<std::int64_t> borders{matrices[0].size(0)};
   for (std::size_t i = 0; i < n; ++i) {
     const Tensor& t = matrices[i];
-    ATHANOR_CHECK(t.dim() == 2, "multi_dot(): tensor ", i, " must be 2D but got ", t.dim(), "D");
+    ATHANOR_CHECK(t.dim() == 2, "multi_dot(): tensor ", i, " must be 2D but got shape ", t.sizes());
     ATHANOR_CHECK(t.size(0) == borders.back(), "multi_dot(): tensors ", i - 1, " and ", i, " with shapes ",
                   tensors[i == 0 ? 0 : i - 1].sizes(), " and ", tensors[i].sizes(), " cannot be multiplied");
     borders.push_back(t.size(1));
@@ -202,7 +202,8 @@ ATHANOR_FUNCTION("chain_matmul(Tensor[] matrices) -> Tensor | out");
 Tensor chain_matmul(TensorList matrices) {
   ATHANOR_CHECK(!matrices.empty(), "chain_matmul(): Expected one or more matrices");
   for (const Tensor& t : matrices)
-    ATHANOR_CHECK(t.dim() == 2, "chain_matmul(): Tensor dimension is ", t.dim(), ", expected 2 instead");
+    ATHANOR_CHECK(t.dim() == 2, "chain_matmul(): Tensor dimension is ", t.dim(), ", expected 2 instead: shape ",
+                  t.sizes());
   return matrices.size() == 1 ? matrices[0] : linalg_multi_dot(matrices);
 }
 

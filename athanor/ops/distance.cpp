@@ -108,7 +108,7 @@ Tensor renorm(const Tensor& self, const Scalar& p, std::int64_t dim, const Scala
   check_floating("renorm", self);
   ATHANOR_CHECK(p.toDouble() > 0, "renorm: non-positive norm not supported, got ", p.toDouble());
   ATHANOR_CHECK(maxnorm.toDouble() >= 0, "renorm: expected maxnorm to be >= 0 but got ", maxnorm.toDouble());
-  ATHANOR_CHECK(self.dim() > 1, "renorm: input needs at least 2 dimensions, got ", self.dim(), " dimensions");
+  ATHANOR_CHECK(self.dim() > 1, "renorm: input needs at least 2 dimensions, got shape ", self.sizes());
   const std::int64_t d = wrap_dim(dim, self.dim(), "renorm");
   DimVector others;
   for (std::int64_t k = 0; k < self.dim(); ++k)

@@ -465,7 +465,7 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<s
                 dtype_libtorch_name(indices.dtype()));
   if (!dim) return gather(reshape(self, {-1}), 0, reshape(indices, {-1}));
   ATHANOR_CHECK(self.dim() == indices.dim(), "take_along_dim(): input and indices should have the same number of ",
-                "dimensions, but got ", self.dim(), " and ", indices.dim());
+                "dimensions, but got shapes ", self.sizes(), " and ", indices.sizes());
   const std::int64_t d = wrap_dim(*dim, self.dim(), "take_along_dim");
   DimVector a(self.sizes()), b(indices.sizes());
   a[static_cast<std::size_t>(d)] = b[static_cast<std::size_t>(d)] = 1;

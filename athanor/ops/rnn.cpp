@@ -269,7 +269,7 @@ std::tuple<Tensor, Tensor, Tensor> run_padded(const Stack& s, const Tensor& inpu
   const char* op = name_of(s.mode);
   check_types(op, input, hx, params, s.mode == RnnMode::Lstm ? 2 : 1);
   ATHANOR_CHECK(input.dim() == 3, op, ": Expected input to be 3D (", batch_first ? "batch, seq" : "seq, batch",
-                ", feature), got ", input.dim(), "D instead");
+                ", feature), got shape ", input.sizes(), " instead");
   const Computed in(input, hx, params);
   const Tensor x = batch_first ? transpose(in.x, 0, 1) : in.x;
   const std::int64_t steps = x.size(0), batch = x.size(1);
@@ -310,7 +310,7 @@ std::tuple<Tensor, Tensor, Tensor> run_packed(const Stack& s, const Tensor& data
   }
   const char* op = name_of(s.mode);
   check_types(op, data, hx, params, s.mode == RnnMode::Lstm ? 2 : 1);
-  ATHANOR_CHECK(data.dim() == 2, op, ": packed data should be 2D (rows, feature), got ", data.dim(), "D");
+  ATHANOR_CHECK(data.dim() == 2, op, ": packed data should be 2D (rows, feature), got shape ", data.sizes());
   const Computed in(data, hx, params);
   const bool projects = s.mode == RnnMode::Lstm && hx[0].size(-1) != hx[1].size(-1);
   auto [out, hy, cy] = s.run(in.x, batch_sizes_of(op, batch_sizes, data.size(0)), in.hx, in.params, projects);
@@ -424,7 +424,7 @@ std::tuple<Tensor, Tensor, Tensor> run_cell(const char* op, RnnMode mode, const 
   if (w.b_ih.defined()) params.push_back(w.b_ih);
   if (w.b_hh.defined()) params.push_back(w.b_hh);
   check_types(op, input, hx, params, mode == RnnMode::Lstm ? 2 : 1);
-  ATHANOR_CHECK(input.dim() == 2, op, ": Expected input to be 2D (batch, feature), got ", input.dim(), "D");
+  ATHANOR_CHECK(input.dim() == 2, op, ": Expected input to be 2D (batch, feature), got shape ", input.sizes());
   ATHANOR_CHECK(w.b_ih.defined() == w.b_hh.defined(), op, ": expected both biases or none");
   const std::int64_t hidden = w.w_hh.size(1);
   for (const Tensor& h : hx)

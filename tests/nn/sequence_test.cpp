@@ -215,6 +215,27 @@ TEST(RecurrentLayers, RefuseWhatDoesNotFit) {
   EXPECT_THAT(error_of([] { GRUCell(5, 3)->forward(ones({2, 4})); }), testing::HasSubstr("got 4, expected 5"));
 }
 
+TEST(RecurrentLayers, NameTheShapesTheyRefuse) {
+  const auto expect = [](const char* shape, const std::function<void()>& call) {
+    EXPECT_THAT(error_of(call), testing::HasSubstr(shape));
+  };
+  GRU gru(3, 4);
+  GRUCell cell(3, 4);
+  expect("[2, 3, 1, 3]", [&] { gru(ones({2, 3, 1, 3})); });
+  expect("[1, 1, 4]", [&] { gru(ones({2, 3}), ones({1, 1, 4})); });
+  expect("[4]", [&] { cell(ones({2, 3}), ones({4})); });
+  expect("[5, 4]", [&] { cell(ones({2, 3}), ones({5, 4})); });
+  expect("[2, 6]", [&] { cell(ones({2, 3}), ones({2, 6})); });
+  const Tensor h = ones({1, 2, 4}), w_ih = ones({12, 3}), w_hh = ones({12, 4});
+  expect("[2, 3]", [&] { athanor::gru(ones({2, 3}), h, {w_ih, w_hh}, false, 1, 0, true, false, false); });
+  expect("[2, 1, 3]", [&] {
+    athanor::gru(ones({2, 1, 3}), tensor(std::vector<std::int64_t>{2}, kLong), h, {w_ih, w_hh}, false, 1, 0, true,
+                 false);
+  });
+  expect("[1, 2, 3]", [&] { gru_cell(ones({1, 2, 3}), ones({2, 4}), w_ih, w_hh); });
+  expect("[2] and [1, 1]", [] { ones({2}).take_along_dim(ones({1, 1}, kLong), 0); });
+}
+
 TEST(PackedSequences, KeepWhatTheyWereMadeOf) {
   const std::vector<Tensor> sequences{wave({2, 3}, 0), wave({4, 3}, 1), wave({1, 3}, 2)};
   const PackedSequence packed = utils::rnn::pack_sequence(sequences, false);

@@ -257,7 +257,7 @@ void add_chains() {
                    [=] {
                      call({ones({2, 2, 2}), ones({2, 2})});
                    },
-                   "3"},
+                   "shape [2, 2, 2]"},
                   {"sizes that differ",
                    [=] {
                      call({ones({2, 2}), ones({3, 2})});

@@ -159,7 +159,7 @@ void add_pairs() {
     c.inplace = [=](Tensor& self, const Tensors&) { self.renorm_(p, 1, 1.5); };
     r.cases.push_back(c);
   }
-  r.refusals = {{"vectors", [] { renorm(ones({3}), 2, 0, 1); }, "at least 2 dimensions"},
+  r.refusals = {{"vectors", [] { renorm(ones({3}), 2, 0, 1); }, "at least 2 dimensions, got shape [3]"},
                 {"a norm of order 0",
                  [] {
                    renorm(ones({3, 3}), 0, 0, 1);
