@@ -73,6 +73,15 @@ Tensor laid_out(const Tensor& t, Layout l) {
 
 }  // namespace
 
+std::pair<Tensor, Tensor> part_of_wider(const Tensor& like) {
+  if (like.dim() == 0) return {zeros({}, like.options()), zeros({}, like.options())};
+  const std::int64_t d = like.dim() > 1 ? 1 : 0, n = like.size(d);
+  DimVector sizes(like.sizes());
+  sizes[static_cast<std::size_t>(d)] += 3;
+  const Tensor whole = zeros(sizes, like.options());
+  return {whole.narrow(d, 0, n), whole.narrow(d, n, 3)};
+}
+
 Tensors inputs_of(const Sample& s, DType t, Layout l) {
   Tensors out;
   for (std::size_t i = 0; i < s.inputs.size(); ++i) {
@@ -197,31 +206,45 @@ void Checker::check_out(const Case& c, const Sample& s, DType t) {
   Tensor fresh = empty({0}, value.options());
   c.out(fresh, in);
   if (const std::string m = same_results(fresh, value); !m.empty()) fault("out= resized: ", m);
+  Tensor other = ones({value.numel() + 1, 2}, value.options());
+  c.out(other, in);
+  if (const std::string m = same_results(other, value); !m.empty()) fault("out= of another shape: ", m);
   for (const Layout l : {Layout::Strided, Layout::Hidden}) {
     Tensor given = laid_out(zeros(value.sizes(), value.options()), l);
     c.out(given, in);
     if (const std::string m = same_results(given, value); !m.empty()) fault("out= ", name_of(l), ": ", m);
   }
-  if (value.sizes() == in[0].sizes() && value.dtype() == in[0].dtype()) {
+  auto [part, outside] = part_of_wider(value);
+  c.out(part, in);
+  if (const std::string m = same_results(part, value); !m.empty()) fault("out= part of a wider tensor: ", m);
+  if (outside.ne(0).any().item<bool>()) fault("out= part of a wider tensor: wrote outside of it");
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (value.dtype() != in[i].dtype()) continue;
     Tensors aliased = in;
-    aliased[0] = in[0].clone();
-    Tensor self = aliased[0];
-    c.out(self, aliased);
-    if (const std::string m = same_results(self, value); !m.empty()) fault("out= is the input: ", m);
+    Tensor given = aliased[i] = in[i].clone();
+    c.out(given, aliased);
+    if (const std::string m = same_results(given, value); !m.empty()) fault("out= is input ", i, ": ", m);
   }
 }
 
 void Checker::check_outs(const Case& c, const Sample& s, DType t) {
   const Tensors in = inputs_of(s, t), values = c.call(in);
-  for (const Layout l : {Layout::Contiguous, Layout::Strided}) {
-    Tensors given;
-    for (const Tensor& v : values)
-      given.push_back(l == Layout::Contiguous ? empty({0}, v.options()) : laid_out(zeros(v.sizes(), v.options()), l));
+  const auto write = [&](const char* what, const std::function<Tensor(const Tensor&)>& make) {
+    Tensor given[] = {make(values[0]), make(values[1])};
     c.outs(given[0], given[1], in);
-    for (std::size_t i = 0; i < given.size(); ++i)
+    for (std::size_t i = 0; i < 2; ++i)
       if (const std::string m = same_results(given[i], values[i]); !m.empty())
-        fault("out= ", name_of(l), ", result ", i, ": ", m);
-  }
+        fault("out= ", what, ", result ", i, ": ", m);
+  };
+  write("resized", [](const Tensor& v) { return empty({0}, v.options()); });
+  write("of another shape", [](const Tensor& v) { return ones({v.numel() + 1, 2}, v.options()); });
+  write("strided", [](const Tensor& v) { return laid_out(zeros(v.sizes(), v.options()), Layout::Strided); });
+  write("part of a wider tensor", [](const Tensor& v) { return part_of_wider(v).first; });
+  if (values[0].dtype() != in[0].dtype()) return;
+  Tensors aliased = in;
+  Tensor first = aliased[0] = in[0].clone(), second = empty({0}, values[1].options());
+  c.outs(first, second, aliased);
+  if (const std::string m = same_results(first, values[0]); !m.empty()) fault("out= is the input: ", m);
 }
 
 void Checker::check_queue(const Case& c, const Sample& s, DType t, Device queue) {

@@ -148,28 +148,127 @@ Tensor apart(const Tensor& like) {
   return zeros({2, like.numel()}, like.options()).t().select(1, 0).view(like.sizes());
 }
 
-TEST(OpTableFurther, OutFormsWriteWhatTheOthersGive) {
+/// Of another dtype, to which the result's can be cast.
+DType castable(DType t) { return t == kFloat ? kDouble : t == kBool ? kInt : kFloat; }
+
+/// Ops whose `out` must have the result's dtype.
+const std::vector<std::string> kOwnDtype = {"float_power",
+                                            "float_power.Scalar",
+                                            "isin.Scalar_Tensor",
+                                            "multinomial",
+                                            "nonzero",
+                                            "all",
+                                            "any",
+                                            "nll_loss_forward",
+                                            "adaptive_max_pool2d",
+                                            "adaptive_max_pool3d",
+                                            "max_pool2d_with_indices",
+                                            "max_pool3d_with_indices",
+                                            "fractional_max_pool2d",
+                                            "fractional_max_pool3d"};
+
+/// Tensors that a call may be given for its results: as they come from `make`, which is called for each.
+template <class Make>
+Tensors each(const Tensors& values, Make&& make) {
+  Tensors out;
+  for (const Tensor& v : values) out.push_back(make(v));
+  return out;
+}
+
+void expect_written(const OutCall& c, Tensors given, const Tensors& values, const char* what) {
+  const Tensors before = given;
+  c.into(given);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(compare_bits(given[i], values[i].to(given[i].dtype())), "") << c.op << ", " << what << ", result " << i;
+    EXPECT_TRUE(given[i].is_same(before[i])) << c.op << ", " << what;
+  }
+}
+
+/// Runs fn for every op; what it throws is a failure of that op.
+template <class F>
+void for_each_out_call(F&& fn) {
   for (const OutCall& c : out_calls()) {
     try {
-      const Tensors values = c.call();
-      Tensors fresh, given;
-      for (const Tensor& v : values) {
-        fresh.push_back(empty({0}, v.options()));
-        given.push_back(apart(v));
-      }
-      c.into(fresh);
-      std::vector<const TensorImpl*> same;
-      for (const Tensor& t : given) same.push_back(t.impl());
-      c.into(given);
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        EXPECT_EQ(compare_bits(fresh[i], values[i]), "") << c.op << ", result " << i;
-        EXPECT_EQ(compare_bits(given[i], values[i]), "") << c.op << " with strides, result " << i;
-        EXPECT_EQ(given[i].impl(), same[i]) << c.op;
-      }
+      fn(c, c.call());
     } catch (const std::exception& e) {
       ADD_FAILURE() << c.op << ": " << e.what();
     }
   }
+}
+
+TEST(OpTableFurther, OutFormsWriteWhatTheOthersGive) {
+  for_each_out_call([](const OutCall& c, const Tensors& values) {
+    expect_written(c, each(values, [](const Tensor& v) { return empty({0}, v.options()); }), values, "fresh");
+    expect_written(c, each(values, apart), values, "with strides");
+    expect_written(c,
+                   each(values,
+                        [](const Tensor& v) {
+                          return ones({v.numel() + 1, 2}, v.options());
+                        }),
+                   values, "of another shape");
+    Tensors outside;
+    expect_written(c,
+                   each(values,
+                        [&](const Tensor& v) {
+                          auto [part, rest] = part_of_wider(v);
+                          outside.push_back(rest);
+                          return part;
+                        }),
+                   values, "part of a wider tensor");
+    for (const Tensor& t : outside) EXPECT_TRUE(t.eq(0).all().item<bool>()) << c.op << " writes outside of its tensor";
+  });
+}
+
+TEST(OpTableFurther, OutFormsConvertOrRefuseOtherDtypes) {
+  for_each_out_call([](const OutCall& c, const Tensors& values) {
+    if (c.typed) return;
+    const Tensors given =
+        each(values, [](const Tensor& v) { return empty({0}, v.options().dtype(castable(v.dtype()))); });
+    if (std::find(kOwnDtype.begin(), kOwnDtype.end(), c.op) == kOwnDtype.end())
+      return expect_written(c, given, values, "of another dtype");
+    Tensors refused = given;
+    EXPECT_THROW(c.into(refused), Error) << c.op;
+    EXPECT_EQ(given[0].numel(), 0) << c.op;
+  });
+}
+
+TEST(OpTableFurther, OutFormsMayBeGivenAnInput) {
+  for_each_out_call([](const OutCall& c, const Tensors& values) {
+    std::size_t count = 0;
+    {
+      const SeeInputs see([&](Tensor&) { ++count; });
+      c.call();
+    }
+    for (std::size_t chosen = 0; chosen < count; ++chosen) {
+      Tensors given = each(values, [](const Tensor& v) { return empty({0}, v.options()); });
+      std::size_t at = 0;
+      const SeeInputs see([&](Tensor& t) {
+        if (at++ == chosen && t.dtype() == values[0].dtype()) given[0] = t;
+      });
+      c.into(given);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        EXPECT_EQ(compare_bits(given[i], values[i]), "") << c.op << ": out= is tensor " << chosen << ", result " << i;
+    }
+  });
+}
+
+TEST(OpTableFurther, OutFormsRefuseToRecord) {
+  for_each_out_call([](const OutCall& c, const Tensors& values) {
+    if (values[0].is_floating_point()) {
+      Tensors given = each(values, [](const Tensor& v) { return zeros_like(v); });
+      given[0].requires_grad_();
+      EXPECT_THROW(c.into(given), Error) << c.op << ", out= requires grad";
+      EXPECT_TRUE(given[0].detach().eq(0).all().item<bool>()) << c.op << " writes what it refuses";
+    }
+    const SeeInputs see([](Tensor& t) {
+      if (t.is_floating_point()) t.requires_grad_();
+    });
+    if (!c.call()[0].requires_grad() && !c.op.starts_with("normal.T") && c.op != "normal.float_Tensor" &&
+        c.op != "bernoulli")
+      return;
+    Tensors given = each(values, [](const Tensor& v) { return empty({0}, v.options()); });
+    EXPECT_THROW(c.into(given), Error) << c.op << ", inputs require grad";
+  });
 }
 
 TEST(OpTableFurther, OutFormsRefuseATensorThatIsNotThere) {

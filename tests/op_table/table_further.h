@@ -24,7 +24,17 @@ struct OutCall {
   std::string op;
   std::function<Tensors()> call;            ///< the form without out=
   std::function<void(Tensors& outs)> into;  ///< the same into given tensors
+  bool typed = false;                       ///< the result depends on the dtype of the given tensor
 };
 const std::vector<OutCall>& out_calls();
+
+/// While one lives, tensors that out_calls make for a call are shown to it as they are made.
+class SeeInputs {
+ public:
+  explicit SeeInputs(std::function<void(Tensor&)> see);
+  ~SeeInputs();
+  SeeInputs(const SeeInputs&) = delete;
+  SeeInputs& operator=(const SeeInputs&) = delete;
+};
 
 }  // namespace athanor::op_table

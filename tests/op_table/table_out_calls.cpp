@@ -7,10 +7,24 @@ namespace athanor::op_table {
 
 namespace {
 
-Tensor some(const Shape& shape, double low = -2, double high = 2, unsigned seed = 1) {
-  return to_tensor(uniform(shape, low, high, seed), kFloat);
+std::function<void(Tensor&)>& seer() {
+  static std::function<void(Tensor&)> see;
+  return see;
 }
-Tensor longs(std::initializer_list<std::int64_t> values) { return tensor(std::vector<std::int64_t>(values), kLong); }
+Tensor seen(Tensor t) {
+  if (seer()) seer()(t);
+  return t;
+}
+
+Tensor some(const Shape& shape, double low = -2, double high = 2, unsigned seed = 1) {
+  return seen(to_tensor(uniform(shape, low, high, seed), kFloat));
+}
+Tensor longs(std::initializer_list<std::int64_t> values) {
+  return seen(tensor(std::vector<std::int64_t>(values), kLong));
+}
+Tensor longs(std::initializer_list<std::int64_t> values, const Shape& shape) {
+  return seen(tensor(std::vector<std::int64_t>(values), kLong).view(shape));
+}
 
 template <class Pair>
 Tensors both(Pair&& p) {
@@ -26,7 +40,7 @@ Tensor regular() { return some({3, 3}) + 4 * eye(3); }
 /// Of a result of dtype `type`, which options say to the plain call.
 #define MADE(row, name, type, ...)                                                                     \
   list.push_back({row, [] { return manual_seed(3), Tensors{name(__VA_ARGS__, TensorOptions(type))}; }, \
-                  [](Tensors& o) { manual_seed(3), name##_out(o[0], __VA_ARGS__); }})
+                  [](Tensors& o) { manual_seed(3), name##_out(o[0], __VA_ARGS__); }, true})
 #define OUTS(row, name, ...) \
   list.push_back({row, [] { return both(name(__VA_ARGS__)); }, [](Tensors& o) { name##_out(o[0], o[1], __VA_ARGS__); }})
 
@@ -39,7 +53,14 @@ void add_creation(Calls& list) {
   MADE("arange.start_step", arange, kDouble, 1, 2, 0.25);
   MADE("eye", eye, kInt, 3);
   MADE("eye.m", eye, kFloat, 2, 3);
-  list.push_back({"empty", [] { return Tensors{ones({2, 3})}; }, [](Tensors& o) { empty_out(o[0], {2, 3}).fill_(1); }});
+  list.push_back({"empty",
+                  [] {
+                    return Tensors{ones({2, 3})};
+                  },
+                  [](Tensors& o) {
+                    empty_out(o[0], {2, 3}).fill_(1);
+                  },
+                  true});
   MADE("full", full, kByte, {2, 3}, 7);
   MADE("ones", ones, kBool, {2, 3});
   MADE("zeros", zeros, kHalf, {2, 3});
@@ -59,6 +80,7 @@ void add_creation(Calls& list) {
   OUT("normal.float_Tensor", normal, 2.0, some({3}, 1, 2));
   OUT("normal.Tensor_Tensor", normal, some({3}), some({3}, 1, 2));
   OUT("normal.float_float", normal, 2.0, 3.0, {2, 3});
+  list.back().typed = true;
   OUT("bernoulli", bernoulli, some({2, 3}, 0, 1));
   OUT("multinomial", multinomial, some({2, 5}, 0, 1), 3);
 }
@@ -91,11 +113,24 @@ void add_reductions_and_indices(Calls& list) {
   OUT("norm.ScalarOpt_dim_dtype", norm, some({2, 3}), 2, {1}, true, kDouble);
   OUT("argsort.stable", argsort, some({2, 3}), true, 1, true);
   OUT("nonzero", nonzero, some({2, 3}) > 0);
-  OUT("take_along_dim", take_along_dim, some({2, 3}), longs({2, 0}).view({2, 1}), 1);
-  OUT("scatter.value", scatter, some({2, 3}), 1, longs({2, 0}).view({2, 1}), 7);
+  OUT("take_along_dim", take_along_dim, some({2, 3}), longs({2, 0}, {2, 1}), 1);
+  OUT("scatter.value", scatter, some({2, 3}), 1, longs({2, 0}, {2, 1}), 7);
+  OUT("scatter.value", scatter, longs({4, 5, 6}), 0, longs({2, 0, 1}), 7);
+  OUT("scatter", scatter, some({2, 2}), 0, longs({1, 0, 0, 1}, {2, 2}), some({2, 2}, -1, 1, 2));
+  OUT("scatter_add", scatter_add, some({2, 2}), 0, longs({1, 1, 0, 1}, {2, 2}), some({2, 2}, -1, 1, 2));
+  OUT("scatter_reduce.two", scatter_reduce, some({3, 2}), 0, longs({2, 0}, {1, 2}), some({1, 2}), "amax");
+  OUT("scatter_reduce.two", scatter_reduce, some({2, 2}), 0, longs({1, 0, 0, 1}, {2, 2}), some({2, 2}, -1, 1, 2),
+      "sum");
+  OUT("index_add", index_add, some({2, 2}), 0, longs({1, 0}), some({2, 2}, -1, 1, 2), 2);
   OUT("index_copy", index_copy, some({3, 2}), 0, longs({2, 0}), some({2, 2}));
+  OUT("index_copy", index_copy, some({2, 2}), 0, longs({1, 0}), some({2, 2}, -1, 1, 2));
+  OUT("index_copy", index_copy, longs({5, 6}), 0, longs({1, 0}), longs({8, 9}));
   OUT("index_reduce", index_reduce, some({3, 2}), 0, longs({2, 0}), some({2, 2}), "prod");
-  OUT("scatter_reduce.two", scatter_reduce, some({3, 2}), 0, longs({2, 0}).view({1, 2}), some({1, 2}), "amax");
+  OUT("index_reduce", index_reduce, some({2, 2}), 0, longs({1, 0}), some({2, 2}, -1, 1, 2), "mean");
+  OUT("index_select", index_select, some({2, 3}), 0, longs({1, 0}));
+  OUT("gather", gather, some({2, 2}), 0, longs({1, 0, 1, 1}, {2, 2}));
+  OUT("gather", gather, longs({1, 0, 1, 0}, {2, 2}), 0, longs({1, 0, 1, 1}, {2, 2}));
+  OUT("take", take, longs({2, 0, 1}), longs({1, 2, 0}));
   OUT("concat", concat, TensorList{some({2, 3}), some({1, 3})}, 0);
   OUT("hstack", hstack, TensorList{some({2, 3}), some({2, 1})});
   OUT("vstack", vstack, TensorList{some({2, 3}), some({3})});
@@ -106,6 +141,10 @@ void add_reductions_and_indices(Calls& list) {
 void add_products(Calls& list) {
   OUT("linear", linear, some({2, 3}), some({4, 3}), some({4}));
   OUT("linear", linear, some({2, 3}), some({4, 3}));
+  OUT("linear", linear, some({2, 3, 2}), some({4, 2}), some({4}));
+  OUT("linear", linear, some({2, 3, 4}), some({4, 4}), some({4}, -1, 1, 2));
+  OUT("linear", linear, some({2, 2, 3, 2}), some({5, 2}));
+  OUT("linear", linear, some({3, 3}, -2, 2, 2), some({3, 3}));
   OUT("inner", inner, some({2, 3}), some({4, 3}));
   OUT("kron", kron, some({2, 3}), some({3, 2}));
   OUT("cross", cross, some({2, 3}), some({2, 3}), 1);
@@ -129,9 +168,9 @@ void add_losses(Calls& list) {
   OUT("huber_loss", huber_loss, some({2, 3}), some({2, 3}, 0, 1), 1, 0.5);
   OUT("soft_margin_loss", soft_margin_loss, some({2, 3}), some({2, 3}).sign());
   OUT("multi_margin_loss", multi_margin_loss, some({2, 3}), longs({2, 0}));
-  OUT("multilabel_margin_loss", multilabel_margin_loss, some({2, 3}), longs({2, -1, 0, 1, 0, -1}).view({2, 3}));
+  OUT("multilabel_margin_loss", multilabel_margin_loss, some({2, 3}), longs({2, -1, 0, 1, 0, -1}, {2, 3}));
   OUT("nll_loss", nll_loss, some({2, 3}), longs({2, 0}));
-  OUT("nll_loss2d", nll_loss2d, some({1, 3, 1, 2}), longs({2, 0}).view({1, 1, 2}));
+  OUT("nll_loss2d", nll_loss2d, some({1, 3, 1, 2}), longs({2, 0}, {1, 1, 2}));
   OUTS("nll_loss_forward", nll_loss_forward, some({2, 3}), longs({2, 0}), Tensor(), 1, -100);
 }
 
@@ -146,8 +185,8 @@ void add_windows(Calls& list) {
   OUTS("max_pool3d_with_indices", max_pool3d_with_indices, some({1, 2, 3, 4, 4}), {2});
   OUTS("fractional_max_pool2d", fractional_max_pool2d, some({1, 2, 5, 4}), {2, 2}, {2, 2}, some({1, 2, 2}, 0, 1));
   OUTS("fractional_max_pool3d", fractional_max_pool3d, some({1, 1, 4, 4, 4}), {2}, {2}, some({1, 1, 3}, 0, 1));
-  OUT("max_unpool2d", max_unpool2d, some({1, 1, 1, 2}), longs({5, 0}).view({1, 1, 1, 2}), {2, 3});
-  OUT("max_unpool3d", max_unpool3d, some({1, 1, 1, 1, 2}), longs({5, 0}).view({1, 1, 1, 1, 2}), {2, 2, 4}, {2}, {0});
+  OUT("max_unpool2d", max_unpool2d, some({1, 1, 1, 2}), longs({5, 0}, {1, 1, 1, 2}), {2, 3});
+  OUT("max_unpool3d", max_unpool3d, some({1, 1, 1, 1, 2}), longs({5, 0}, {1, 1, 1, 1, 2}), {2, 2, 4}, {2}, {0});
   OUT("im2col", im2col, some({1, 2, 4, 4}), {2, 2}, {1, 1}, {0, 0}, {1, 1});
   OUT("col2im", col2im, some({1, 8, 9}), {4, 4}, {2, 2}, {1, 1}, {0, 0}, {1, 1});
   OUT("upsample_nearest1d", upsample_nearest1d, some({1, 2, 4}), {7});
@@ -164,6 +203,9 @@ void add_windows(Calls& list) {
 #undef OUTS
 
 }  // namespace
+
+SeeInputs::SeeInputs(std::function<void(Tensor&)> see) { seer() = std::move(see); }
+SeeInputs::~SeeInputs() { seer() = nullptr; }
 
 const std::vector<OutCall>& out_calls() {
   static const Calls all = [] {
