@@ -96,14 +96,16 @@ std::vector<Row>& rows() {
 
 void add_basic() {
   ROW(Identity, (), {x({2, 3})}, {{2, 3}});
-  ROW(Linear, (3, 4), {x({2, 3})}, {{2, 4}}, {x({2, 5})}, "2x5");
+  ROW(Linear, (3, 4), {x({2, 3})}, {{2, 4}}, {x({2, 5})}, "(2x5 and 3x4)");
   ROW(Bilinear, (BilinearOptions(3, 2, 4)), {x({5, 3}), x({5, 2})}, {{5, 4}}, {x({5, 4}), x({5, 2})});
-  ROW(Flatten, (), {x({2, 3, 4})}, {{2, 12}}, {x({3})}, "got 1");
-  ROW(Unflatten, (UnflattenOptions(1, {2, 5})), {x({3, 10})}, {{3, 2, 5}}, {x({3, 9})}, "9");
-  ROW(Embedding, (10, 3), {idx({2, 4})}, {{2, 4, 3}}, {x({2, 4})}, "float");
+  ROW(Flatten, (), {x({2, 3, 4})}, {{2, 12}}, {x({3})}, "(expected to be in range of [-1, 0], but got 1)");
+  ROW(Unflatten, (UnflattenOptions(1, {2, 5})), {x({3, 10})}, {{3, 2, 5}}, {x({3, 9})},
+      "sizes [2, 5] don't multiply up to the size of dim 1 (9)");
+  ROW(Embedding, (10, 3), {idx({2, 4})}, {{2, 4, 3}}, {x({2, 4})},
+      "expected indices of dtype int64 or int32, got float32");
   ROW(EmbeddingBag, (10, 3), {idx({2, 4})}, {{2, 3}}, {idx({2, 4, 1})});
   ROW(Functional, (athanor::relu), {x({2, 3})}, {{2, 3}});
-  ROW(Sequential, (Linear(3, 4), ReLU(), BatchNorm1d(4)), {x({2, 3})}, {{2, 4}}, {x({2, 5})}, "2x5");
+  ROW(Sequential, (Linear(3, 4), ReLU(), BatchNorm1d(4)), {x({2, 3})}, {{2, 4}}, {x({2, 5})}, "(2x5 and 3x4)");
   WITHOUT_FORWARD(ModuleList, (Linear(3, 4), BatchNorm1d(4)));
   WITHOUT_FORWARD(ModuleDict,
                   (std::vector<std::pair<std::string, std::shared_ptr<Module>>>{{"a", Linear(3, 4).ptr()}}));
@@ -198,9 +200,9 @@ void add_element_wise() {
   ROW(Dropout3d, (0.5), {x({2, 3, 4, 5, 2})}, {{2, 3, 4, 5, 2}});
   ROW(PReLU, (PReLUOptions().num_parameters(3)), {x({2, 3})}, {{2, 3}}, {x({2, 4})});
   ROW(GLU, (1), {x({2, 4})}, {{2, 2}}, {x({2, 3})});
-  ROW(Softmax, (1), {x({2, 3})}, {{2, 3}}, {x({3})}, "got 1");
-  ROW(Softmin, (1), {x({2, 3})}, {{2, 3}}, {x({3})}, "got 1");
-  ROW(LogSoftmax, (1), {x({2, 3})}, {{2, 3}}, {x({3})}, "got 1");
+  ROW(Softmax, (1), {x({2, 3})}, {{2, 3}}, {x({3})}, "(expected to be in range of [-1, 0], but got 1)");
+  ROW(Softmin, (1), {x({2, 3})}, {{2, 3}}, {x({3})}, "(expected to be in range of [-1, 0], but got 1)");
+  ROW(LogSoftmax, (1), {x({2, 3})}, {{2, 3}}, {x({3})}, "(expected to be in range of [-1, 0], but got 1)");
   ROW(Softmax2d, (), {x({2, 3, 4, 5})}, {{2, 3, 4, 5}}, {x({2, 3})});
 }
 
@@ -223,9 +225,9 @@ void add_sequences() {
   ROW(TransformerDecoder, (TransformerDecoderOptions(TransformerDecoderLayerOptions(4, 2).dim_feedforward(8), 2)),
       {x({3, 2, 4}), x({5, 2, 4})}, {{3, 2, 4}}, {x({3, 2, 6}), x({5, 2, 4})});
   ROW(Transformer, (TransformerOptions(4, 2, 1, 1).dim_feedforward(8)), {x({5, 2, 4}), x({3, 2, 4})}, {{3, 2, 4}},
-      {x({5, 2, 6}), x({3, 2, 4})}, "6");
+      {x({5, 2, 6}), x({3, 2, 4})}, "d_model 4, got 6 and 4");
   ROW(AdaptiveLogSoftmaxWithLoss, (AdaptiveLogSoftmaxWithLossOptions(4, 6, {2, 4})), {x({3, 4}), idx({3})}, {{3}, {}},
-      {x({3, 5}), idx({3})}, "3x5");
+      {x({3, 5}), idx({3})}, "(3x5 and 4x4)");
 }
 
 void add_images() {
@@ -311,9 +313,17 @@ class EveryLayer : public testing::TestWithParam<std::size_t> {
     manual_seed(seed);
     return row().make();
   }
+  void gives_results_of_its_shapes_in_both_modes();
+  void loads_the_state_of_another();
+  void clones_to_a_layer_of_its_own();
+  void changes_its_mode();
+  void prints_its_name();
+  void computes_in_double();
+  void clears_its_gradients();
+  void says_what_is_wrong_with_an_input();
 };
 
-TEST_P(EveryLayer, GivesResultsOfItsShapesInBothModes) {
+void EveryLayer::gives_results_of_its_shapes_in_both_modes() {
   if (!row().call) return;
   const auto layer = made();
   for (const bool training : {true, false}) {
@@ -327,7 +337,7 @@ TEST_P(EveryLayer, GivesResultsOfItsShapesInBothModes) {
   }
 }
 
-TEST_P(EveryLayer, LoadsTheStateOfAnother) {
+void EveryLayer::loads_the_state_of_another() {
   const auto layer = made(1), other = made(2);
   if (row().call) run(row(), *layer, inputs_of(row()));  // fills running statistics
   for (const auto& item : layer->state_dict()) EXPECT_EQ(other->state_dict().contains(item.key()), true) << item.key();
@@ -339,7 +349,7 @@ TEST_P(EveryLayer, LoadsTheStateOfAnother) {
   expect_same(run(row(), *layer, inputs_of(row())), run(row(), *other, inputs_of(row())), "loaded");
 }
 
-TEST_P(EveryLayer, ClonesToALayerOfItsOwn) {
+void EveryLayer::clones_to_a_layer_of_its_own() {
   const auto layer = made();
   layer->eval();
   const auto copy = layer->clone();
@@ -355,7 +365,7 @@ TEST_P(EveryLayer, ClonesToALayerOfItsOwn) {
   if (row().call) expect_same(run(row(), *layer, inputs_of(row())), before, "after the clone changed");
 }
 
-TEST_P(EveryLayer, ChangesItsMode) {
+void EveryLayer::changes_its_mode() {
   const auto layer = made();
   for (const bool training : {false, true}) {
     layer->train(training);
@@ -363,13 +373,13 @@ TEST_P(EveryLayer, ChangesItsMode) {
   }
 }
 
-TEST_P(EveryLayer, PrintsItsName) {
+void EveryLayer::prints_its_name() {
   const std::string text = text_of(*made()), name = std::string("torch::nn::") + row().name;
   // libtorch shows a transformer's parts by the names of their classes.
   EXPECT_TRUE(text == name || text.starts_with(name + "(") || text.starts_with(name + "Impl(")) << text;
 }
 
-TEST_P(EveryLayer, ComputesInDouble) {
+void EveryLayer::computes_in_double() {
   const auto layer = made();
   layer->to(kDouble);
   for (const Tensor& t : layer->parameters()) EXPECT_EQ(t.dtype(), kDouble);
@@ -383,7 +393,7 @@ TEST_P(EveryLayer, ComputesInDouble) {
   }
 }
 
-TEST_P(EveryLayer, ClearsItsGradients) {
+void EveryLayer::clears_its_gradients() {
   const auto layer = made();
   if (!row().call || layer->parameters().empty()) return;
   Tensor total;
@@ -398,12 +408,30 @@ TEST_P(EveryLayer, ClearsItsGradients) {
   for (const Tensor& p : layer->parameters()) EXPECT_FALSE(p.grad().defined());
 }
 
-TEST_P(EveryLayer, SaysWhatIsWrongWithAnInput) {
+void EveryLayer::says_what_is_wrong_with_an_input() {
   if (row().refused.empty()) return;
   const auto layer = made();
   const std::string expected = row().says.empty() ? athanor::detail::str(row().refused[0].sizes()) : row().says;
   EXPECT_THAT(test::error_of([&] { run(row(), *layer, row().refused); }), testing::HasSubstr(expected));
 }
+
+// One test a layer: each is a process of its own.
+#define TRY(rule)            \
+  do {                       \
+    SCOPED_TRACE(#rule);     \
+    EXPECT_NO_THROW(rule()); \
+  } while (false)
+TEST_P(EveryLayer, KeepsTheRules) {
+  TRY(gives_results_of_its_shapes_in_both_modes);
+  TRY(loads_the_state_of_another);
+  TRY(clones_to_a_layer_of_its_own);
+  TRY(changes_its_mode);
+  TRY(prints_its_name);
+  TRY(computes_in_double);
+  TRY(clears_its_gradients);
+  TRY(says_what_is_wrong_with_an_input);
+}
+#undef TRY
 
 INSTANTIATE_TEST_SUITE_P(Nn, EveryLayer, testing::Range<std::size_t>(0, table().size()),
                          [](const auto& info) { return table()[info.param].name; });
