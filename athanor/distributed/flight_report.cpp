@@ -189,6 +189,8 @@ std::string internals::merged_flight_report(Store& store, const FlightRecorder& 
     const Deadline longer(std::max(losses.deadline.at(), Deadline::after(kTalk).at()));
     take_told(!unknown() ? Deadline::after(kNow) : losses.gone.empty() ? longer : losses.deadline);
   }
+  // It went with a rank, whose connections a busy system may have closed by now only.
+  if (!answered && unknown()) losses.look(kNow);
   const auto known = std::count_if(states.begin(), states.end(), [](const RankState& s) { return s.known; });
   if (!answered && known == 1)
     return str("what this rank was doing (the store does not answer): ", recorder.state_text());
