@@ -435,6 +435,14 @@ TEST(Conv, PaddingBeyondTheKernelGivesBias) {
   check(DType::Float, conv2d(1, 2, 3, 4, 4, 1, 2, 3));
 }
 
+TEST(Conv, GroupsAreRightOnSeveralThreadsWhereSomePartsHaveNoTaps) {
+  // Both dilated and strided, the input's gradient has one part of four with all taps, packed from rows in order.
+  const int before = get_num_threads();
+  set_num_threads(2);
+  check(DType::Double, conv2d(1, 2, 8192, 9, 9, 3, 2, 0, 2, 2));
+  set_num_threads(before);
+}
+
 TEST(Conv, SameBitsOnAnyNumberOfThreads) {
   const int before = get_num_threads();
   for (const Case& c :

@@ -79,7 +79,8 @@ class PackedTaps {
         pack_tile(i / per_group, parts_[i % per_group / tiles_.count], i % tiles_.count);
     };
     // Panels packed from rows that lie in order are stored in whole vectors, beyond their end: one thread, in order.
-    const bool in_order = std::all_of(parts_.begin(), parts_.end(), [&](const TapPart& p) { return rows_in_order(p); });
+    const bool in_order =
+        std::any_of(parts_.begin(), parts_.end(), [&](const TapPart& p) { return p.inner > 0 && rows_in_order(p); });
     if (in_order || total < (1 << 15))
       pack(0, taps_.groups * per_group);
     else
