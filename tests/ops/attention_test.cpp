@@ -96,6 +96,30 @@ TEST(Attention, AMaskMayLiftScoresOrLeaveNothing) {
   expect_close(out[0][0].slice(0, 10, 70), by_loops(q, k, v, false, added)[0][0].slice(0, 10, 70), 1e-5, 1e-5);
 }
 
+TEST(Attention, ARowOfHugeFiniteMasksIsSharedOutAsAnyOther) {
+  for (const DType t : {kFloat, kDouble})
+    for (const std::int64_t columns : {60, 1100}) {
+      const double lowest = std::numeric_limits<float>::lowest();
+      Tensor mask = zeros({1, 2, 9, columns}, t);
+      const auto row = [&](std::int64_t i) { return mask.select(2, i); };
+      row(0).fill_(lowest);
+      row(1).fill_(lowest);
+      row(1).slice(2, 0, columns - 7).fill_(-INFINITY);
+      row(2).slice(2, 3, columns).fill_(lowest);
+      row(3).fill_(lowest);
+      row(3).slice(2, 5, 8).fill_(-3e38);
+      row(4).fill_(-2.5e38);
+      row(4).slice(2, 50, 53).fill_(-2.2e38);
+      row(5).slice(2, 40, 44).fill_(-lowest);
+      row(6).fill_(2.4e38);
+      row(6).slice(2, 10, 30).fill_(3e38);
+      row(7).fill_(-1e38);
+      const Tensor q = values({1, 2, 9, 16}, t, 1), k = values({1, 2, columns, 16}, t, 2),
+                   v = values({1, 2, columns, 16}, t, 3);
+      expect_close(scaled_dot_product_attention(q, k, v, mask), by_loops(q, k, v, false, mask), 1e-5, 1e-6);
+    }
+}
+
 TEST(Attention, ReadsAnyStridesAndKeepsTheOrderOfHeads) {
   const Tensor packed = values({2, 70, 3, 4, 16}, kFloat);  // batch, places, q k v, heads, depth
   const auto part = [&](std::int64_t i) { return packed.select(2, i).transpose(1, 2); };

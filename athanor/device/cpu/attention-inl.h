@@ -10,6 +10,8 @@
 #endif
 // clang-format on
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "athanor/device/cpu/attention.h"
@@ -42,6 +44,9 @@ inline constexpr T kScoreUnit = kBinaryScores<T> ? T(1.44269504088896340736) : T
 /// By how much a row's scores may exceed what is subtracted from them before sums are brought to a new maximum.
 template <class T>
 inline constexpr T kScoreSlack = T(8);
+/// Masks beyond this may leave the range of float32 when they are multiplied by the unit; from there on they grow by
+/// kHugeSlope instead, which keeps their order and ends within the range. Scores say nothing beside them.
+inline constexpr float kHugeMask = 0x1p+126F, kHugeSlope = 0.8F;
 /// Scores are at most |q| |k|. If that is below kBound for all of a task's rows, it is subtracted in place of their
 /// maxima: exponentials stay above 2^(-2 kBound), so that nothing is lost, and no maximum has to be found.
 inline constexpr float kBound = 30;
@@ -225,9 +230,22 @@ class ScoreRules {
   /// Scores s of columns [j, j + n) of row i: masked ones become -inf, and so do those up to a whole vector beyond.
   void mask(T* s, std::int64_t i, std::int64_t j, std::int64_t n) const {
     if (at_) add_mask(s, i, j, n);
-    std::int64_t seen = params_.causal ? std::clamp<std::int64_t>(i + 1 - j, 0, n) : n;
     const std::int64_t end = (n + kVector<T> - 1) / kVector<T> * kVector<T>;
-    for (; seen < end; ++seen) s[seen] = -std::numeric_limits<T>::infinity();
+    for (std::int64_t c = seen(i, j, n); c < end; ++c) s[c] = -std::numeric_limits<T>::infinity();
+  }
+  /// Whether masked scores whose greatest is `most` need set_huge before they are compared.
+  bool huge(T most) const {
+    if constexpr (!kBinaryScores<T>) return false;
+    return at_ && mask_.dtype != DType::Bool && std::abs(most) > kScoreUnit<T> * kHugeMask;
+  }
+  /// Sets those of the scores that mask() was given to which a huge mask was added.
+  void set_huge(T* s, std::int64_t i, std::int64_t j, std::int64_t n) const {
+    const std::int64_t step = mask_.stride(3), end = seen(i, j, n);
+    const auto* m = reinterpret_cast<const T*>(at_) + i * mask_.stride(2) + j * step;
+    for (std::int64_t c = 0; c < end; ++c) {
+      const T near = std::clamp(m[c * step], T(-kHugeMask), T(kHugeMask)), rest = m[c * step] - near;
+      if (rest != 0 && !std::isnan(s[c])) s[c] = kScoreUnit<T> * near + T(kHugeSlope) * rest;
+    }
   }
 
   bool drops() const { return params_.dropout > 0; }
@@ -243,6 +261,10 @@ class ScoreRules {
   }
 
  private:
+  /// Those of n columns from j on that row i sees.
+  std::int64_t seen(std::int64_t i, std::int64_t j, std::int64_t n) const {
+    return params_.causal ? std::clamp<std::int64_t>(i + 1 - j, 0, n) : n;
+  }
   void add_mask(T* s, std::int64_t i, std::int64_t j, std::int64_t n) const {
     const std::int64_t row = i * mask_.stride(2) + j * mask_.stride(3), step = mask_.stride(3);
     if (mask_.dtype == DType::Bool) {
@@ -388,7 +410,12 @@ class ForwardChunk {
     for (int r = 0; r < height; ++r) {
       T* const s = scores_ + (first + r) * kScoreStep<T>;
       rules_.mask(s, first_ + first + r, j, n);
-      if (!bounded_) now[r] = greatest(s, end);
+      if (bounded_) continue;
+      now[r] = greatest(s, end);
+      if (HWY_UNLIKELY(rules_.huge(now[r]))) {
+        rules_.set_huge(s, first_ + first + r, j, n);
+        now[r] = greatest(s, end);
+      }
     }
     for (int r = 0; r < height; ++r) {
       const std::int64_t i = first + r;
