@@ -120,6 +120,21 @@ TEST(Attention, ARowOfHugeFiniteMasksIsSharedOutAsAnyOther) {
     }
 }
 
+TEST(Attention, GradientsStayFiniteHoweverFarAMaskMovesARow) {
+  for (const double by : {-1e4, -1e7, -1076640000.0, -2.539e9, -1e30, -3.4e38, 1e6, 3e9, 3.4e38}) {
+    SCOPED_TRACE(by);
+    // All scores are about 0.3 / log2(e).
+    Tensor q = zeros({1, 1, 4, 8}, kFloat), k = values({1, 1, 64, 8}, kFloat, 2), v = values({1, 1, 64, 8}, kFloat, 3);
+    q.select(3, 0).fill_(0.3 / 1.4426950408889634 * std::sqrt(8.0));
+    k.select(3, 0).fill_(1);
+    Tensor mask = zeros({1, 1, 4, 64}, kFloat);
+    mask.select(2, 1).fill_(by);
+    for (Tensor* x : {&q, &k, &v}) x->requires_grad_();
+    const Tensor out = scaled_dot_product_attention(q, k, v, mask), w = values(out.sizes(), kFloat, 4);
+    for (const Tensor& g : autograd::grad({(out * w).sum()}, {q, k, v})) EXPECT_LT(g.abs().max().item<double>(), 200);
+  }
+}
+
 TEST(Attention, ReadsAnyStridesAndKeepsTheOrderOfHeads) {
   const Tensor packed = values({2, 70, 3, 4, 16}, kFloat);  // batch, places, q k v, heads, depth
   const auto part = [&](std::int64_t i) { return packed.select(2, i).transpose(1, 2); };

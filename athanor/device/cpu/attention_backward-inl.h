@@ -169,11 +169,17 @@ class BackwardPart {
     constexpr std::int64_t L = kVector<T>;
     rules.mask(s, i, first_ + j, n);
     constexpr T kInf = std::numeric_limits<T>::infinity();
-    const auto shift = hn::Set(d, lse == -kInf ? kInf : lse * kScoreUnit<T>), less = hn::Set(d, delta);
+    const T by = lse == -kInf ? kInf : lse * kScoreUnit<T>;
+    if (HWY_UNLIKELY(rules.huge(2 * by))) rules.set_huge(s, i, first_ + j, n);
+    const auto shift = hn::Set(d, by), less = hn::Set(d, delta);
+    // What was rounded may be less than the greatest score. Min returns its second operand if one is NaN.
+    const auto probability = [&](std::int64_t c) HWY_ATTR {
+      return exp_of_score(d, hn::Min(hn::Zero(d), hn::Sub(hn::LoadU(d, s + c), shift)));
+    };
     if (rules.drops()) {
       rules.draw(dropout_.keep, dropout_.words, i, first_ + j, n);
       for (std::int64_t c = 0; c < n; c += L) {
-        const auto p = exp_of_score(d, hn::Sub(hn::LoadU(d, s + c), shift));
+        const auto p = probability(c);
         const auto keep = hn::Load(d, dropout_.keep + c);
         hn::StoreU(hn::Mul(p, hn::MulSub(hn::LoadU(d, g + c), keep, less)), d, g + c);
         hn::StoreU(hn::Mul(p, keep), d, s + c);
@@ -181,7 +187,7 @@ class BackwardPart {
       return;
     }
     for (std::int64_t c = 0; c < n; c += L) {
-      const auto p = exp_of_score(d, hn::Sub(hn::LoadU(d, s + c), shift));
+      const auto p = probability(c);
       hn::StoreU(hn::Mul(p, hn::Sub(hn::LoadU(d, g + c), less)), d, g + c);
       hn::StoreU(p, d, s + c);
     }
