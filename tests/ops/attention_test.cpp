@@ -120,19 +120,44 @@ TEST(Attention, ARowOfHugeFiniteMasksIsSharedOutAsAnyOther) {
     }
 }
 
-TEST(Attention, GradientsStayFiniteHoweverFarAMaskMovesARow) {
-  for (const double by : {-1e4, -1e7, -1076640000.0, -2.539e9, -1e30, -3.4e38, 1e6, 3e9, 3.4e38}) {
-    SCOPED_TRACE(by);
-    // All scores are about 0.3 / log2(e).
-    Tensor q = zeros({1, 1, 4, 8}, kFloat), k = values({1, 1, 64, 8}, kFloat, 2), v = values({1, 1, 64, 8}, kFloat, 3);
-    q.select(3, 0).fill_(0.3 / 1.4426950408889634 * std::sqrt(8.0));
-    k.select(3, 0).fill_(1);
-    Tensor mask = zeros({1, 1, 4, 64}, kFloat);
-    mask.select(2, 1).fill_(by);
-    for (Tensor* x : {&q, &k, &v}) x->requires_grad_();
-    const Tensor out = scaled_dot_product_attention(q, k, v, mask), w = values(out.sizes(), kFloat, 4);
-    for (const Tensor& g : autograd::grad({(out * w).sum()}, {q, k, v})) EXPECT_LT(g.abs().max().item<double>(), 200);
-  }
+TEST(Attention, GradientsAreRightHoweverFarAMaskMovesARow) {
+  for (const DType t : {kFloat, kDouble})
+    for (const bool causal : {false, true})
+      for (const double by : {-1e3, -1e4, -1e7, -1076640000.0, -2.539e9, -1e30, -3.4e38, 1e6, 3e9, 3.4e38}) {
+        SCOPED_TRACE((causal ? "causal, " : "") + std::to_string(by));
+        // Scores differ by less than a row that was moved can tell: all are about 0.3 / log2(e).
+        Tensor q = zeros({1, 1, 70, 8}, t), k = values({1, 1, 1500, 8}, t, 2), v = values({1, 1, 1500, 8}, t, 3);
+        q.select(3, 0).fill_(0.3 / 1.4426950408889634 * std::sqrt(8.0));
+        k.select(3, 0).fill_(1);
+        Tensor mask;
+        if (causal) {
+          q.select(3, 0).slice(2, 30, 50).fill_(by * 0.9);
+        } else {
+          mask = zeros({1, 1, 70, 1500}, t);
+          mask.slice(2, 30, 50).fill_(by);
+        }
+        expect_right(q, k, v, causal, mask, std::abs(by) == 1e3 && t == kFloat ? 2e-4 : 1e-5);
+      }
+}
+
+TEST(Attention, ARowThatSeesNothingHasNoGradient) {
+  for (const DType t : {kFloat, kDouble})
+    for (const bool bool_mask : {false, true}) {
+      Tensor q = values({1, 1, 20, 8}, t, 1), k = values({1, 1, 600, 8}, t, 2), v = values({1, 1, 600, 8}, t, 3);
+      for (Tensor* x : {&q, &k, &v}) x->requires_grad_();
+      Tensor seen = ones({1, 1, 20, 600}, kBool);
+      seen.select(2, 9).fill_(false);
+      const Tensor added = zeros({1, 1, 20, 600}, t).masked_fill(seen.logical_not(), -INFINITY),
+                   w = values({20, 8}, t, 4);
+      const Tensor out = scaled_dot_product_attention(q, k, v, bool_mask ? seen : added)[0][0];
+      const auto g = autograd::grad({(out * w).sum()}, {q, k, v});
+      EXPECT_EQ(g[0][0][0][9].abs().max().item<double>(), 0);
+      // The others' are as if it were not there.
+      const auto others = [](const Tensor& x, int dim) { return cat({x.slice(dim, 0, 9), x.slice(dim, 10, 20)}, dim); };
+      const auto e =
+          autograd::grad({(by_loops(others(q, 2), k, v, false)[0][0] * others(w, 0).to(kDouble)).sum()}, {q, k, v});
+      for (std::size_t i = 0; i < 3; ++i) expect_close(g[i], e[i], 1e-5, t == kFloat ? 1e-5 : 1e-12);
+    }
 }
 
 TEST(Attention, ReadsAnyStridesAndKeepsTheOrderOfHeads) {

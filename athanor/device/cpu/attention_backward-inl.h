@@ -47,6 +47,9 @@ class BackwardPart {
 
  private:
   static constexpr std::int64_t kRows = kBackwardTiles * kTileRows, kCols = kAttentionCols<T>;
+  static constexpr T kInf = std::numeric_limits<T>::infinity();
+  /// Beyond this the logarithm of a row's sum, rounded, would spoil the probabilities, or has lost the sum altogether.
+  static constexpr T kFar = T(0x1p-13) / std::numeric_limits<T>::epsilon();
 
   void allocate() {
     const std::int64_t sizes[] = {packed_b_size<T>(s_.depth, cols_),
@@ -61,8 +64,11 @@ class BackwardPart {
                                   Sums<T>::size(kRows, s_.depth),
                                   kRows * kScoreStep<T>,
                                   kRows * kScoreStep<T>,
+                                  kRows,
+                                  kRows,
                                   kRows};
-    T** const places[] = {&kt_, &vt_, &k_, &dk_, &dv_, &qa_, &qb_, &ga_, &gb_, &dq_, &scores_, &slopes_, &delta_};
+    T** const places[] = {&kt_, &vt_, &k_,      &dk_,     &dv_,    &qa_,    &qb_,   &ga_,
+                          &gb_, &dq_, &scores_, &slopes_, &delta_, &shift_, &share_};
     std::int64_t total = 0;
     for (const std::int64_t n : sizes) total += whole_lines<T>(n);
     room_ = cpu::HostBuffer<T>(total);
@@ -85,8 +91,11 @@ class BackwardPart {
     const RowTiles tiles(m);
     const Sums<T> dq(dq_, s_.depth);
     dq.clear(m);
-    if (end > 0) pack_block(head, i, tiles);
-    for (std::int64_t j = 0; j < end; j += kCols) block(rules, head, i, tiles, j, std::min(kCols, end - j));
+    if (end > 0) {
+      pack_block(head, i, tiles);
+      find_shifts(rules, head, i, tiles);
+    }
+    for (std::int64_t j = 0; j < end; j += kCols) block(rules, i, tiles, j, std::min(kCols, end - j));
     if (!b_.dq.defined()) return;
     const T scale = static_cast<T>(b_.params.scale);
     if (b_.partial) {
@@ -117,12 +126,61 @@ class BackwardPart {
     }
   }
 
-  void block(const ScoreRules<T>& rules, std::int64_t head, std::int64_t i, const RowTiles& tiles, std::int64_t j,
-             std::int64_t n) {
+  static bool is_far(T lse) { return std::abs(lse) > kFar && lse != kInf && lse != -kInf; }
+
+  /// A row's probabilities are share · exp_of_score(scores - shift).
+  void find_shifts(const ScoreRules<T>& rules, std::int64_t head, std::int64_t i, const RowTiles& tiles) {
+    const T* const lse = b_.lse.ptr<T>() + (batch_ * s_.heads + head) * s_.rows + i;
+    bool far = false;
+    for (std::int64_t r = 0; r < tiles.rows; ++r) {
+      shift_[r] = lse[r] == -kInf ? kInf : lse[r] * kScoreUnit<T>;
+      share_[r] = 1;
+      far = far || is_far(lse[r]);
+    }
+    if (far) sum_again(rules, i, tiles, lse);
+  }
+
+  /// Maxima and sums of far rows over all columns, as the forward pass had them.
+  void sum_again(const ScoreRules<T>& rules, std::int64_t i, const RowTiles& tiles, const T* lse) {
+    const HeadView<T> k(b_.k, batch_, group_);
+    const cpu::HostBuffer<T> packed(packed_b_size<T>(s_.depth, kCols));
+    for (std::int64_t r = 0; r < tiles.rows; ++r)
+      if (is_far(lse[r])) shift_[r] = -kInf, share_[r] = 0;
+    const std::int64_t end = rules.visible(i + tiles.rows);
+    for (std::int64_t j = 0; j < end; j += kCols) {
+      const std::int64_t n = std::min(kCols, end - j);
+      pack_columns<T>(k.at(j), k.col, k.row, s_.depth, n, packed.data());
+      const Reach reach{b_.params.causal, i - j, n};
+      multiply_scores(qa_, tiles, s_.depth, packed.data(), n, 0, reach, scores_);
+      for (std::int64_t t = reach.first(tiles, 0); t < tiles.count; ++t)
+        for (std::int64_t r = tiles.begin(t); r < tiles.begin(t + 1); ++r)
+          if (is_far(lse[r])) add_to_sum(rules, i, r, j, reach.of(tiles, t));
+    }
+    for (std::int64_t r = 0; r < tiles.rows; ++r)
+      if (is_far(lse[r])) share_[r] = 1 / share_[r];
+  }
+
+  /// Adds n columns from j on to the sum of row r, which share_ holds; i: the first row.
+  void add_to_sum(const ScoreRules<T>& rules, std::int64_t i, std::int64_t r, std::int64_t j, std::int64_t n) {
+    T* const s = scores_ + r * kScoreStep<T>;
+    const std::int64_t end = (n + kVector<T> - 1) / kVector<T> * kVector<T>;
+    rules.mask(s, i + r, j, n);
+    T most = greatest(s, end);
+    if (rules.huge(most)) {
+      rules.set_huge(s, i + r, j, n);
+      most = greatest(s, end);
+    }
+    if (most > shift_[r]) {
+      share_[r] *= kScoreUnit<T> == T(1) ? std::exp(shift_[r] - most) : std::exp2(shift_[r] - most);
+      shift_[r] = most;
+    }
+    if (shift_[r] != -kInf) share_[r] += exponentiate<false>(s, end, shift_[r]);
+  }
+
+  void block(const ScoreRules<T>& rules, std::int64_t i, const RowTiles& tiles, std::int64_t j, std::int64_t n) {
     const Reach reach{b_.params.causal, i - first_ - j, n};
     multiply_scores(qa_, tiles, s_.depth, kt_, cols_, j, reach, scores_);
     multiply_scores(ga_, tiles, s_.depth_v, vt_, cols_, j, reach, slopes_);
-    const T* const lse = b_.lse.ptr<T>() + (batch_ * s_.heads + head) * s_.rows + i;
     // Sums of columns have the same tiles for all rows; what a tile has beyond a row's columns gets zeros.
     const RowTiles columns(std::min(kCols, cols_ - j));
     const std::int64_t last = columns.begin(columns.reaching(n));
@@ -130,7 +188,7 @@ class BackwardPart {
       for (std::int64_t r = tiles.begin(t); r < tiles.begin(t + 1); ++r) {
         T *s = scores_ + r * kScoreStep<T>, *g = slopes_ + r * kScoreStep<T>;
         const std::int64_t seen = reach.of(tiles, t), beyond = std::min(last - seen, std::int64_t{kTileRows});
-        slope(rules, i + r, j, seen, lse[r], delta_[r], s, g);
+        slope(rules, i, r, j, seen, s, g);
         std::fill_n(s + seen, beyond, T(0));
         std::fill_n(g + seen, beyond, T(0));
       }
@@ -163,18 +221,19 @@ class BackwardPart {
     }
   }
 
-  /// A row's scores to probabilities as the forward used them, and their gradients to gradients of the scores.
-  void slope(const ScoreRules<T>& rules, std::int64_t i, std::int64_t j, std::int64_t n, T lse, T delta, T* s, T* g) {
+  /// The scores of row r of those from `first` on to probabilities as the forward used them, and their gradients to
+  /// gradients of the scores.
+  void slope(const ScoreRules<T>& rules, std::int64_t first, std::int64_t r, std::int64_t j, std::int64_t n, T* s,
+             T* g) {
     const hn::ScalableTag<T> d;
     constexpr std::int64_t L = kVector<T>;
+    const std::int64_t i = first + r;
     rules.mask(s, i, first_ + j, n);
-    constexpr T kInf = std::numeric_limits<T>::infinity();
-    const T by = lse == -kInf ? kInf : lse * kScoreUnit<T>;
-    if (HWY_UNLIKELY(rules.huge(2 * by))) rules.set_huge(s, i, first_ + j, n);
-    const auto shift = hn::Set(d, by), less = hn::Set(d, delta);
+    if (HWY_UNLIKELY(rules.huge(2 * shift_[r]))) rules.set_huge(s, i, first_ + j, n);
+    const auto shift = hn::Set(d, shift_[r]), share = hn::Set(d, share_[r]), less = hn::Set(d, delta_[r]);
     // What was rounded may be less than the greatest score. Min returns its second operand if one is NaN.
     const auto probability = [&](std::int64_t c) HWY_ATTR {
-      return exp_of_score(d, hn::Min(hn::Zero(d), hn::Sub(hn::LoadU(d, s + c), shift)));
+      return hn::Mul(exp_of_score(d, hn::Min(hn::Zero(d), hn::Sub(hn::LoadU(d, s + c), shift))), share);
     };
     if (rules.drops()) {
       rules.draw(dropout_.keep, dropout_.words, i, first_ + j, n);
@@ -210,7 +269,7 @@ class BackwardPart {
   T *dk_ = nullptr, *dv_ = nullptr, *dq_ = nullptr;  // sums
   T *qa_ = nullptr, *qb_ = nullptr;                  // a block of q packed by rows and by columns
   T *ga_ = nullptr, *gb_ = nullptr;                  // of the gradient
-  T *scores_ = nullptr, *slopes_ = nullptr, *delta_ = nullptr;
+  T *scores_ = nullptr, *slopes_ = nullptr, *delta_ = nullptr, *shift_ = nullptr, *share_ = nullptr;
   DropoutRoom<T> dropout_;
 };
 
