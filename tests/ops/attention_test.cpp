@@ -222,6 +222,30 @@ TEST(Attention, InfinitiesAndNotANumbersStayWhereTheyBelong) {
   EXPECT_FALSE(huge.isnan().any().item<bool>());
 }
 
+TEST(Attention, ManyHeadsArePackedByTheThreadsThatComeToThem) {
+  const int before = get_num_threads();
+  for (const std::int64_t groups : {8, 4})  // (batch · groups): enough for each of two threads to pack its own
+    for (const DType t : {kFloat, kDouble}) {
+      Tensor q = values({2, 8, 130, 12}, t, 1), k = values({2, groups, 90, 12}, t, 2),
+             v = values({2, groups, 90, 10}, t, 3);
+      const Tensor wide_k = repeat_interleave(k, 8 / groups, 1), wide_v = repeat_interleave(v, 8 / groups, 1);
+      const Tensor expected = by_loops(q, wide_k, wide_v, true);
+      for (Tensor* x : {&q, &k, &v}) x->requires_grad_();
+      std::vector<Tensor> first;
+      for (const int threads : {1, 2, 7}) {
+        set_num_threads(threads);
+        const Tensor out = scaled_dot_product_attention(q, k, v, {}, 0, true, std::nullopt, groups != 8);
+        expect_close(out, expected, t == kFloat ? 1e-5 : 1e-12, t == kFloat ? 1e-6 : 1e-13);
+        auto now = autograd::grad({out}, {q, k, v}, {out.detach()});
+        now.push_back(out);
+        if (first.empty()) first = now;
+        for (std::size_t i = 0; i < now.size(); ++i)
+          EXPECT_TRUE(now[i].equal(first[i])) << i << ", threads " << threads << ", groups " << groups;
+      }
+    }
+  set_num_threads(before);
+}
+
 TEST(Attention, GivesTheSameBitsOnAnyNumberOfThreads) {
   Tensor q = values({1, 2, 300, 32}, kFloat, 1), k = values({1, 2, 2500, 32}, kFloat, 2);
   q.requires_grad_();

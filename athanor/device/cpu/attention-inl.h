@@ -48,7 +48,8 @@ inline constexpr T kScoreSlack = T(8);
 /// kHugeSlope instead, which keeps their order and ends within the range. Scores say nothing beside them.
 inline constexpr float kHugeMask = 0x1p+126F, kHugeSlope = 0.8F;
 /// Scores are at most |q| |k|. If that is below kBound for all of a task's rows, it is subtracted in place of their
-/// maxima: exponentials stay above 2^(-2 kBound), so that nothing is lost, and no maximum has to be found.
+/// maxima, and no maximum has to be found. Exponentials stay above 2^(-2 kBound): their products with values of v below
+/// 2^(2 kBound - 126) in size are subnormal and may lose bits, or all; greater ones lose nothing.
 inline constexpr float kBound = 30;
 
 /// 2^(x - m) with low = m - 127 and magic = kMagic - m for a whole m, for x <= m + 128; what is subnormal becomes 0.
@@ -80,11 +81,19 @@ HWY_INLINE V exp_of_score(D d, V x) {
     return cpu::HWY_NAMESPACE::vec_exp_flushing(d, x);
 }
 
+/// n elements rounded up to whole cache lines, which tiles then write.
+template <class T>
+constexpr std::int64_t whole_lines(std::int64_t n) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  return (n + kLine - 1) / kLine * kLine;
+}
+
 template <class T>
 void plan_attention(cpu::AttentionShape& s) {
   s.chunk = std::min<std::int64_t>(kForwardTiles * kTileRows, std::max<std::int64_t>(s.rows, 1));
-  s.packed_k = packed_b_size<T>(s.depth, s.cols);
-  s.packed = s.packed_k + packed_b_size<T>(s.cols, s.depth_v) + (kBinaryScores<T> ? 1 : 0);
+  // Heads lie side by side: with each the panels begin a cache line. The last place is the greatest square's.
+  s.packed_k = whole_lines<T>(packed_b_size<T>(s.depth, s.cols));
+  s.packed = whole_lines<T>(s.packed_k + packed_b_size<T>(s.cols, s.depth_v) + (kBinaryScores<T> ? 1 : 0));
   // With few heads the columns are shared out; each part then has sums of dq of its own.
   const std::int64_t heads = std::max<std::int64_t>(s.batch * s.groups, 1);
   const std::int64_t wanted = (7 + heads) / heads, most = std::max<std::int64_t>(s.cols / (32 * kTileCols<T>), 1);
@@ -155,13 +164,6 @@ void add_scores(const Sums<T>& sums, const T* scores, const RowTiles& tiles, con
     for (; t < tiles.count && reach.of(tiles, t) < reach.n; ++t) add(t, 1, tiles.height(t));
     each_height(tiles, t, tiles.count, add);
   }
-}
-
-/// n elements rounded up to whole cache lines, which tiles then write.
-template <class T>
-constexpr std::int64_t whole_lines(std::int64_t n) {
-  constexpr std::int64_t kLine = 64 / sizeof(T);
-  return (n + kLine - 1) / kLine * kLine;
 }
 
 /// One head of a four-dimensional operand.
