@@ -15,10 +15,12 @@ std::vector<std::int64_t> same(std::int64_t batch, std::int64_t steps) {
 }
 
 // Few rows (products by gemm); groups of units that are not whole; steps enough for several blocks of gradients, by
-// themselves and as parts of batches that shrink; more rows in a step than fit a block of tiles; one input.
+// themselves and as parts of batches that shrink; more rows in a step than fit a block of tiles; one input; a sequence
+// or two whose last group has one unit.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all{{same(2, 3), 4, 3},   {same(7, 5), 5, 37}, {same(3, 130), 6, 19},
-                                      {same(70, 3), 9, 40}, {same(1, 21), 1, 1}, {{300, 299, 120, 40, 40, 2, 1}, 3, 9}};
+                                      {same(70, 3), 9, 40}, {same(1, 21), 1, 1}, {{300, 299, 120, 40, 40, 2, 1}, 3, 9},
+                                      {same(1, 20), 3, 33}, {same(2, 12), 2, 17}};
   return all;
 }
 
@@ -70,6 +72,57 @@ std::vector<Tensor> run(const Case& c, const std::vector<Tensor>& x) {
   return {out, h};
 }
 
+/// New states from the old ones and a step's sums, the state's cell second (LSTM only).
+std::vector<Tensor> cell(const Case& c, const Tensor& given, const Tensor& recurrent, const Tensor& h,
+                         const Tensor& cx) {
+  if (c.mode == "lstm") {
+    const auto g = chunk(given + recurrent, 4, 1);
+    const Tensor next = sigmoid(g[1]) * cx + sigmoid(g[0]) * tanh(g[2]);
+    return {sigmoid(g[3]) * tanh(next), next};
+  }
+  if (c.mode == "gru") {
+    const auto a = chunk(given, 3, 1), b = chunk(recurrent, 3, 1);
+    const Tensor z = sigmoid(a[1] + b[1]), n = tanh(a[2] + sigmoid(a[0] + b[0]) * b[2]);
+    return {(1 - z) * n + z * h};
+  }
+  return {c.mode == "tanh" ? tanh(given + recurrent) : relu(given + recurrent)};
+}
+
+/// What run() gives, from the definition of a layer.
+std::vector<Tensor> by_definition(const Case& c, const std::vector<Tensor>& x) {
+  const std::size_t states = c.mode == "lstm" ? 2 : 1;
+  const auto batch = static_cast<std::int64_t>(c.shape.lengths.size()), steps = c.shape.lengths[0];
+  std::vector<std::int64_t> rows, first{0};
+  for (std::int64_t t = 0; t < steps; ++t) {
+    rows.push_back(0);
+    for (const auto n : c.shape.lengths) rows.back() += n > t;
+    first.push_back(first.back() + rows.back());
+  }
+  std::vector<Tensor> outputs;
+  std::vector<std::vector<Tensor>> last(states);
+  std::size_t p = 1 + states;
+  for (std::int64_t d = 0; d < (c.reverse ? 2 : 1); ++d, p += c.bias ? 4 : 2) {
+    std::vector<Tensor> state, out(static_cast<std::size_t>(steps));
+    for (std::size_t s = 0; s < states; ++s) state.push_back(x[1 + s][d]);
+    for (std::int64_t k = 0; k < steps; ++k) {
+      const auto t = static_cast<std::size_t>(d == 0 ? k : steps - 1 - k);
+      const std::int64_t n = rows[t];
+      const Tensor h = state[0].slice(0, 0, n), cx = states == 2 ? state[1].slice(0, 0, n) : Tensor();
+      Tensor given = matmul(x[0].slice(0, first[t], first[t] + n), x[p].t()), recurrent = matmul(h, x[p + 1].t());
+      if (c.bias) given = given + x[p + 2], recurrent = recurrent + x[p + 3];
+      const std::vector<Tensor> next = cell(c, given, recurrent, h, cx);
+      for (std::size_t s = 0; s < states; ++s)
+        state[s] = n == batch ? next[s] : cat({next[s], state[s].slice(0, n, batch)}, 0);
+      out[t] = next[0];
+    }
+    outputs.push_back(cat(out, 0));
+    for (std::size_t s = 0; s < states; ++s) last[s].push_back(state[s]);
+  }
+  std::vector<Tensor> all{cat(outputs, 1)};
+  for (const auto& s : last) all.push_back(stack(s, 0));
+  return all;
+}
+
 std::vector<Tensor> gradients(const Case& c, const std::vector<Tensor>& x, const std::vector<Tensor>& of, bool graph) {
   manual_seed(11);
   const std::vector<Tensor> results = run(c, x);
@@ -93,6 +146,21 @@ std::vector<Case> cases() {
 std::string name_of(const Case& c) {
   return c.mode + ", batch " + std::to_string(c.shape.lengths.size()) + ", hidden " + std::to_string(c.shape.hidden) +
          (c.reverse ? ", both directions" : "");
+}
+
+TEST(RecurrentGradients, AndResultsAreThoseOfTheDefinition) {
+  for (const Case& c : cases()) {
+    manual_seed(7);
+    const std::vector<Tensor> x = operands(c, kDouble), ours = run(c, x), exact = by_definition(c, x);
+    ASSERT_EQ(ours.size(), exact.size());
+    std::vector<Tensor> up;
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      EXPECT_LT(distance(ours[i], exact[i]), 1e-12) << name_of(c) << ", result " << i;
+      up.push_back(randn(ours[i].sizes()).to(kDouble));
+    }
+    const auto g = autograd::grad(ours, x, up), e = autograd::grad(exact, x, up);
+    for (std::size_t i = 0; i < x.size(); ++i) EXPECT_LT(distance(g[i], e[i]), 1e-11) << name_of(c) << ", input " << i;
+  }
 }
 
 TEST(RecurrentGradients, OfKernelsAreThoseComposedOfOps) {

@@ -53,6 +53,8 @@ class PackedLayer {
     const int w = panel_width<T>(hidden_, u);
     return {u, std::min<std::int64_t>(w, hidden_ - u), w};
   }
+  /// Units of the group after i, of those below `end`.
+  std::int64_t units_after(std::int64_t i, std::int64_t end) const { return i + 1 < end ? group(i + 1).n : 0; }
   /// What backward needs of the rows from `first` on of a group: (row, gates, units) without gaps, group after group.
   template <class P>
   GateRows<P> work_rows(P* work, const Group& g, std::int64_t first) const {
@@ -181,7 +183,8 @@ class PackedForward : PackedLayer<T> {
         multiply(k, u, tiles, t, t1, left, product);
         cells(k, u, tiles.begin(t), product).run(tiles.begin(t1) - tiles.begin(t), u.n);
       }
-      pack_steps<T>(h_ + u.u, hidden_, next, 0, next.count, u.n, hidden_, u.u, i + 1 < end, left_[(k + 1) % 2].data());
+      pack_steps<T>(h_ + u.u, hidden_, next, 0, next.count, u.n, hidden_, u.u, this->units_after(i, end),
+                    left_[(k + 1) % 2].data());
     }
   }
 
@@ -384,7 +387,7 @@ class PackedBackward : PackedLayer<T> {
         add_rows(panel(s, u) + row * u.w, rows, u, sums_.data() + s * padded_ + u.u);
       for (std::int64_t g = 0; g < gates_; ++g)
         pack_steps<T>(panel(slot(g, true), u) + row * u.w, u.w, tiles, 0, tiles.count, u.n, columns_, g * hidden_ + u.u,
-                      i + 1 < end, left);
+                      this->units_after(i, end), left);
     }
   }
 
@@ -428,8 +431,8 @@ class PackedBackward : PackedLayer<T> {
     for (std::int64_t i = 0; i < groups_; ++i) {
       const Group u = this->group(i);
       for (std::int64_t g = 0; g < gates_; ++g)
-        pack_steps<T>(panel(g, u) + row * u.w, u.w, tiles, t0, t1, u.n, columns_, g * hidden_ + u.u, i + 1 < groups_,
-                      left);
+        pack_steps<T>(panel(g, u) + row * u.w, u.w, tiles, t0, t1, u.n, columns_, g * hidden_ + u.u,
+                      this->units_after(i, groups_), left);
     }
     HWY_ALIGN T edge[kTileRows * kTileCols<T>];
     for (std::int64_t q = 0; q < inputs_; q += kCols) {

@@ -89,10 +89,10 @@ void pack_tiles(const T* from, std::int64_t row, std::int64_t k, const Tiles<T>&
       from, row, 1, k, 0, tiles.count, [&](std::int64_t t) { return tiles.begin(t); }, left);
 }
 /// Steps [at, at + n) of tiles [t0, t1) of a packed left operand of k steps, n <= kTileCols; `from` is their first row
-/// and column, rows `row` apart. `open`: the steps that follow will be written later.
+/// and column, rows `row` apart. `open`: as many steps that follow will be written later by the calling thread.
 template <class T>
 void pack_steps(const T* from, std::int64_t row, const Tiles<T>& tiles, std::int64_t t0, std::int64_t t1,
-                std::int64_t n, std::int64_t k, std::int64_t at, bool open, T* left) {
+                std::int64_t n, std::int64_t k, std::int64_t at, std::int64_t open, T* left) {
   HWY_ALIGN T part[kTileRows * kTileCols<T> + kVector<T>];
   if (t0 >= t1) return;
   const int first = tiles.height(t0), last = tiles.height(t1 - 1);
@@ -101,13 +101,14 @@ void pack_steps(const T* from, std::int64_t row, const Tiles<T>& tiles, std::int
     const std::int64_t i = tiles.begin(t) - tiles.begin(t0);
     const int m = tiles.height(t);
     T* const to = left + i * k + at * m;
-    // Packing writes up to a vector too much.
-    T* const out = open ? to : part;
+    // Packing writes whole vectors. What is too much may only fall on steps that are still to come.
+    const bool fits = open * m >= (m + kVector<T> - 1) / kVector<T> * kVector<T> - m;
+    T* const out = fits ? to : part;
     if (m <= kVector<T>)
       transpose_rows<T>(from + i * row, m == last ? of_last : of_first, n, out, m);
     else
       pack_a<T>(from + i * row, row, 1, n, m, out);
-    if (!open) std::memcpy(to, part, static_cast<std::size_t>(n * m) * sizeof(T));
+    if (out == part) std::memcpy(to, part, static_cast<std::size_t>(n * m) * sizeof(T));
   }
 }
 
