@@ -210,10 +210,11 @@ void check_out(const char* name, const Tensor& out, bool any_requires_grad) {
 void prepare_out(const char* schema, const Meta& m, const Tensor& out, bool any_requires_grad, OutRule rule) {
   check_out(schema, out, any_requires_grad);
   const DType have = out.dtype();
-  ATHANOR_CHECK(rule == kAnyDtype || can_cast(m.dtype, have), op_name(schema), ": result type ",
+  const bool is_truth = rule == kOwnDtypeOrByte && (have == DType::Byte || have == DType::Bool);
+  ATHANOR_CHECK(rule == kAnyDtype || is_truth || can_cast(m.dtype, have), op_name(schema), ": result type ",
                 dtype_libtorch_name(m.dtype), " can't be cast to the desired output type ", dtype_libtorch_name(have));
-  ATHANOR_CHECK(have == m.dtype || (rule != kOwnDtype && (rule != kOwnDtypeOrByte || have == DType::Byte)),
-                op_name(schema), ": Expected out tensor to have dtype ", m.dtype, ", but got ", have,
+  ATHANOR_CHECK(have == m.dtype || is_truth || rule == kCastable || rule == kAnyDtype, op_name(schema),
+                ": Expected out tensor to have dtype ", m.dtype, ", but got ", have,
                 " instead; make it with that dtype");
   ATHANOR_CHECK(out.device() == m.device, op_name(schema), ": out= is on ", out.device(), ", expected ", m.device);
   if (out.sizes() == IntArrayRef(m.sizes))

@@ -351,7 +351,7 @@ inline constexpr bool inputs_apart = requires {
 enum OutRule : unsigned {
   kCastable = 0,
   kOwnDtype = 1,        ///< the result's
-  kOwnDtypeOrByte = 2,  ///< the result's or uint8
+  kOwnDtypeOrByte = 2,  ///< that or uint8, and bool for uint8
   kAnyDtype = 3,        ///< any
 };
 /// That of a call: a dtype that was asked for is to be that of `out`.

@@ -226,6 +226,9 @@ TEST(OutForms, OfAFixedDtypeRefuseOthers) {
   EXPECT_TRUE(equal(wide, tensor({1.0, 5.0}, kDouble)));
   all_out(byte, x);
   EXPECT_EQ(byte.item<int>(), 0);
+  Tensor truth = empty({0}, kBool);
+  any_out(truth, x.to(kByte));
+  EXPECT_TRUE(truth.item<bool>());
 }
 
 TEST(OutForms, ReductionsByIndexConvertTheirResult) {
