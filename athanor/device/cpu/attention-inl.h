@@ -461,7 +461,7 @@ class ForwardChunk {
     for (std::int64_t t = 0; t < tiles_.count; ++t)
       for (int r = 0; r < tiles_.height(t); ++r) {
         const std::int64_t i = tiles_.begin(t) + r;
-        out.write_row(tiles_, t, r, to.at(first_ + i), to.col, total_[i], false);
+        out.write_row(tiles_, t, r, to.at(first_ + i), to.col, total_[i]);
       }
   }
 

@@ -100,10 +100,10 @@ class BackwardPart {
     const T scale = static_cast<T>(b_.params.scale);
     if (b_.partial) {
       const std::int64_t place = ((part_ * s_.batch + batch_) * s_.heads + head) * s_.rows + i;
-      dq.write(tiles, static_cast<T*>(b_.partial) + place * s_.depth, s_.depth, 1, scale, false);
+      dq.write(tiles, static_cast<T*>(b_.partial) + place * s_.depth, s_.depth, 1, scale);
     } else {
       const HeadView<T> to(b_.dq, batch_, head);
-      dq.write(tiles, to.at(i), to.row, to.col, scale, false);
+      dq.write(tiles, to.at(i), to.row, to.col, scale);
     }
   }
 
@@ -257,7 +257,7 @@ class BackwardPart {
     const HeadView<T> head(to, batch_, group_);
     for (std::int64_t j = 0; j < cols_; j += kCols) {
       const RowTiles tiles(std::min(kCols, cols_ - j));
-      Sums<T>(all.data + j * all.padded, all.n).write(tiles, head.at(first_ + j), head.row, head.col, T(1), false);
+      Sums<T>(all.data + j * all.padded, all.n).write(tiles, head.at(first_ + j), head.row, head.col, T(1));
     }
   }
 

@@ -49,38 +49,6 @@ void pack_rows(const T* a, std::int64_t row, std::int64_t col, std::int64_t k, c
       a, row, col, k, 0, tiles.count, [&](std::int64_t t) { return tiles.begin(t); }, out);
 }
 
-/// An operand a as tiles read it.
-template <class T>
-struct LeftOperand {
-  /// Packed by pack_rows.
-  static LeftOperand packed(const T* a, std::int64_t k) { return {a, k, 0, AForm::Columns}; }
-  /// a(i, p) = p[i · step + p].
-  static LeftOperand by_rows(const T* a, std::int64_t step) { return {a, step, step, AForm::Rows}; }
-  /// a(i, p) = p[i + p · step].
-  static LeftOperand by_columns(const T* a, std::int64_t step) { return {a, 1, step, AForm::Columns}; }
-  const T* tile(const RowTiles& tiles, std::int64_t t) const { return data + tiles.begin(t) * row; }
-  std::int64_t step_of(const RowTiles& tiles, std::int64_t t) const { return step ? step : tiles.height(t); }
-
-  const T* data;
-  std::int64_t row;   ///< distance of the tiles' starts, per row
-  std::int64_t step;  ///< 0: the tile's height
-  AForm form;
-};
-
-/// Columns [j, j + n) of c = a @ b, to c[i · ld + …] from its start; b packed, k × columns. j starts a panel; whole
-/// panels are written.
-template <class T>
-void multiply(const LeftOperand<T>& a, const RowTiles& tiles, std::int64_t k, const T* b, std::int64_t columns,
-              std::int64_t j, std::int64_t n, T* c, std::int64_t ld) {
-  for (std::int64_t q = 0; q < n; q += kTileCols<T>) {
-    const int width = panel_width<T>(columns, j + q);
-    for (std::int64_t t = 0; t < tiles.count; ++t)
-      tile_for<T>(tiles.height(t), width / kVector<T>, a.form)(k, a.tile(tiles, t), a.step_of(tiles, t),
-                                                               b + (j + q) * k, width, nullptr,
-                                                               c + tiles.begin(t) * ld + q, ld, nullptr);
-  }
-}
-
 /// Sums that grow: for each tile of rows the panels of columns one after the other, each without gaps.
 template <class T>
 struct Sums {
@@ -90,19 +58,6 @@ struct Sums {
     return data + tiles.begin(t) * padded + q * tiles.height(t);
   }
   void clear(std::int64_t m) const { std::fill_n(data, m * padded, T(0)); }
-  /// += a @ b over the first `used` tiles; b packed, its panels `b_rows` long, from row b_row on.
-  void add(const LeftOperand<T>& a, const RowTiles& tiles, std::int64_t k, const T* b, std::int64_t b_rows,
-           std::int64_t b_row, std::int64_t used) const {
-    for (std::int64_t q = 0; q < n; q += kTileCols<T>) {
-      const int width = panel_width<T>(n, q);
-      const T* panel = b + q * b_rows + b_row * width;
-      for (std::int64_t t = 0; t < used; ++t) {
-        T* const at = block(tiles, t, q);
-        tile_for<T>(tiles.height(t), width / kVector<T>, a.form)(k, a.tile(tiles, t), a.step_of(tiles, t), panel, width,
-                                                                 at, at, width, nullptr);
-      }
-    }
-  }
   /// Multiplies row r of tile t.
   void scale_row(const RowTiles& tiles, std::int64_t t, int r, T by) const {
     const hn::ScalableTag<T> d;
@@ -113,20 +68,18 @@ struct Sums {
       for (int j = 0; j < width; j += kVector<T>) hn::StoreU(hn::Mul(hn::LoadU(d, row + j), factor), d, row + j);
     }
   }
-  /// to[i · row + j · col] (+)= by · row i of all tiles.
-  void write(const RowTiles& tiles, T* to, std::int64_t row, std::int64_t col, T by, bool add) const {
+  /// to[i · row + j · col] = by · row i of all tiles.
+  void write(const RowTiles& tiles, T* to, std::int64_t row, std::int64_t col, T by) const {
     for (std::int64_t t = 0; t < tiles.count; ++t)
-      for (int r = 0; r < tiles.height(t); ++r) write_row(tiles, t, r, to + (tiles.begin(t) + r) * row, col, by, add);
+      for (int r = 0; r < tiles.height(t); ++r) write_row(tiles, t, r, to + (tiles.begin(t) + r) * row, col, by);
   }
-  void write_row(const RowTiles& tiles, std::int64_t t, int r, T* to, std::int64_t col, T by, bool add) const {
+  void write_row(const RowTiles& tiles, std::int64_t t, int r, T* to, std::int64_t col, T by) const {
     for (std::int64_t q = 0; q < n; q += kTileCols<T>) {
       const int width = panel_width<T>(n, q);
       const T* const from = block(tiles, t, q) + r * width;
       const std::int64_t count = std::min<std::int64_t>(width, n - q);
       T* const out = to + q * col;
-      if (add) {
-        for (std::int64_t j = 0; j < count; ++j) out[j * col] += by * from[j];
-      } else if (col == 1 && count == width) {
+      if (col == 1 && count == width) {
         const hn::ScalableTag<T> d;
         const auto factor = hn::Set(d, by);
         for (int j = 0; j < width; j += kVector<T>) hn::StoreU(hn::Mul(factor, hn::LoadU(d, from + j)), d, out + j);

@@ -1,7 +1,6 @@
 #include "athanor/device/cpu/rnn.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "athanor/base/parallel.h"

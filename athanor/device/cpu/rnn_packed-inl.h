@@ -89,7 +89,7 @@ class PackedForward : PackedLayer<T> {
         packed_hh_(gates_ * padded_ * hidden_ + kVector<T>),
         bias_(pad(f.bias)),
         bias_hh_(pad(f.b_hh)),
-        given_rows_(std::min(steps_.total, std::max(kGivenRows - 1 + steps_.batch, steps_.batch))),
+        given_rows_(std::min(steps_.total, kGivenRows - 1 + steps_.batch)),
         given_(gates_ * padded_ * given_rows_) {
     for (auto& left : left_) left = cpu::HostBuffer<T>(packed_a_size<T>(steps_.batch, hidden_));
   }
