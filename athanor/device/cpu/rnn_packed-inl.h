@@ -327,6 +327,9 @@ class PackedBackward : PackedLayer<T> {
 
   void start() {
     std::fill_n(sums_.data(), slots_ * padded_, T(0));
+    // Products read the last group's panels whole: what lies beside its units should at least be quick to multiply.
+    const Group end = this->group(groups_ - 1);
+    for (std::int64_t s = 0; end.n < end.w && s < slots_; ++s) std::fill_n(panel(s, end), rows_ * end.w, T(0));
     std::fill_n(dh_.data(), padded_ * steps_.batch, T(0));
     if (!b_.dhy) return;
     each_state(
