@@ -1,4 +1,7 @@
 // Gradients of recurrent layers by their kernels against those composed of ops, which are what create_graph gives.
+#include <malloc.h>
+
+#include "athanor/tensor/allocator.h"
 #include "helpers.h"
 
 namespace athanor::nn::recurrent_gradient_test {
@@ -222,6 +225,20 @@ TEST(RecurrentGradients, ReadNoInputThatNoneOfThoseWantedNeeds) {
       EXPECT_TRUE(autograd::grad(results, {alone[wanted]}, up)[0].equal(all[wanted])) << name_of(c) << wanted;
     }
   }
+}
+
+TEST(RecurrentMemory, ThreadsKeepNoLargeInputForTheNextCall) {
+  const auto held = [] {
+    host_allocator().empty_cache();
+    const auto info = mallinfo2();
+    return static_cast<double>(info.hblkhd + info.uordblks);
+  };
+  const Case c{"tanh", {same(4096, 1), 1024, 8}, true, false};
+  const std::vector<Tensor> x = operands(c, kFloat);
+  const double before = held();
+  const NoGradGuard guard;
+  run(c, x);
+  EXPECT_LT(held() - before, 4e6) << "of an input of " << x[0].nbytes() << " bytes";
 }
 
 }  // namespace

@@ -158,7 +158,10 @@ class PackedForward : PackedLayer<T> {
   /// w_ih x + bias of the steps ahead.
   void give(std::int64_t begin, std::int64_t end) {
     const Tiles<T> tiles(low_rows_);
-    T* const left = rnn_scratch<T>(kRnnLeft, packed_a_size<T>(low_rows_, inputs_));
+    const std::int64_t size = packed_a_size<T>(low_rows_, inputs_);
+    const bool large = size > kKeptSize;
+    const cpu::HostBuffer<T> own(large ? size : 0);
+    T* const left = large ? own.data() : rnn_scratch<T>(kRnnLeft, size);
     pack_tiles<T>(input_ + low_ * inputs_, inputs_, inputs_, tiles, left);
     for (std::int64_t i = begin; i < end; ++i) {
       const Group u = this->group(i);

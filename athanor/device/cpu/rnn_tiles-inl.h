@@ -27,6 +27,8 @@ inline constexpr std::int64_t kGivenRows = 64;
 inline constexpr std::int64_t kGradientRows = 256;
 /// Elements of a left operand that stay in the second cache.
 inline constexpr std::int64_t kLeftSize = 65536;
+/// Elements of one that a thread keeps for the next call, at most.
+inline constexpr std::int64_t kKeptSize = 1 << 19;
 
 template <class T>
 T* rnn_scratch(int slot, std::int64_t count) {
