@@ -191,7 +191,8 @@ struct TileRun {
   std::int64_t ask_lines = 0;
 };
 
-/// A run in one call: tile's loop. Within a tile it asks for nothing ahead since b is in the first cache.
+/// A run in one call: tile's loop, which asks for nothing of its own operands ahead. All tiles of a run but the first
+/// find b in the first cache; runs of one tile, of few rows or on a diagonal, leave it to the processor.
 template <class T, int kRows, int kVectors, AForm kForm>
 HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
   const hn::ScalableTag<T> d;

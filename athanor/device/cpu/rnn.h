@@ -25,8 +25,8 @@ struct RnnLayer {
   const void *input = nullptr, *w_ih = nullptr, *w_hh = nullptr;
 };
 struct RnnForward : RnnLayer {
-  const void* bias = nullptr;       ///< (G·H), added to w_ih x
-  const void* b_hh = nullptr;       ///< GRU: added to w_hh h
+  const void* bias = nullptr;       ///< (G·H), added to w_ih x; but for GRU the sum of both biases
+  const void* b_hh = nullptr;       ///< GRU: added to w_hh h; there if and only if bias is
   void *h = nullptr, *c = nullptr;  ///< (B, H): the first states, in place
   void *output = nullptr, *work = nullptr;
 };

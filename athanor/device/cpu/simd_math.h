@@ -171,7 +171,7 @@ HWY_INLINE V exp_of_rest(D d, V r) {
   return hn::MulAdd(hn::MulAdd(polynomial(d, r, kTail), r, one), r, one);
 }
 
-/// e^x; `kBounded`: x <= 0 or NaN.
+/// e^x; `kBounded`: x <= 8 or NaN.
 template <bool kBounded, class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_float32(D d, V x) {
   // Beyond these the result is 0 or infinity anyway. Min and Max return their second operand if one is NaN.
@@ -243,7 +243,7 @@ HWY_INLINE V vec_exp(D d, V x) {
     return exp_float64<false>(d, x);
 }
 
-/// e^x for x <= 0: a little faster.
+/// e^x for x <= 0, or not above 8: a little faster.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_exp_nonpositive(D d, V x) {
   if constexpr (is_float32_v<D>)
@@ -265,7 +265,7 @@ HWY_INLINE V exp_of_normal(D d, V x) {
   return hn::Mul(exp_of_rest(d, r), hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
-/// e^x for x <= 0 where what is subnormal may become 0: faster still without a scaling instruction.
+/// The same where what is subnormal may become 0: faster still without a scaling instruction.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_exp_flushing(D d, V x) {
 #if HWY_TARGET != HWY_AVX3
