@@ -186,11 +186,16 @@ TEST(Faults, ARankThatIsBusyOutsideOfCallsDoesNotHoldUpTheErrorOfAKilledOne) {
     plan.only_timed = 0;  // rank 1 learns of it later, as it comes to its call
     plan.timeout = std::chrono::seconds(20) * faults::kSlow;
     if (apart) plan.apart = {0, 1, 2};
-    const faults::Shared<std::atomic<bool>> raised;
+    const faults::Shared<std::atomic<bool>> busy, raised;
     const auto outcome = faults::run_with_fault(plan, {[&](Scene& scene) {
                                                          scene.group->barrier();
-                                                         if (scene.is_victim()) scene.fail();
                                                          const Deadline limit = Deadline::after(plan.timeout);
+                                                         if (scene.rank == 1) *busy = true;
+                                                         if (scene.is_victim()) {
+                                                           while (!*busy && !limit.expired()) {
+                                                           }
+                                                           scene.fail();
+                                                         }
                                                          while (scene.rank == 1 && !*raised && !limit.expired()) {
                                                          }
                                                          try {

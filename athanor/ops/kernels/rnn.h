@@ -27,8 +27,8 @@ constexpr std::int64_t rnn_work_columns(RnnMode m, std::int64_t hidden, std::int
 }
 
 /// output (rows, P); hy (B, P) and cy (B, H; LSTM only) the last states; work (rows, rnn_work_columns) may be undefined
-/// if there will be no backward pass. input (rows, inputs), hx (B, P), cx (B, H; LSTM only), b_ih and b_hh (G·H) or
-/// undefined, w_hr or undefined.
+/// if there will be no backward pass. input (rows, inputs), hx (B, P), cx (B, H; LSTM only), b_ih and b_hh (G·H), both
+/// or none, w_hr or undefined.
 extern Kernel<void(const View& output, const View& hy, const View& cy, const View& work, const View& input,
                    const View& hx, const View& cx, const View& w_ih, const View& w_hh, const View& b_ih,
                    const View& b_hh, const View& w_hr, IntArrayRef batch_sizes, RnnMode mode, bool reverse)>
