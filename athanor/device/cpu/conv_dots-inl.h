@@ -25,6 +25,7 @@ struct DotSpan {
   std::int64_t source_image = 0;               ///< step between images of the source
   std::int64_t grad_image = 0, grad_step = 0;  ///< between images and channels of the gradient
   std::int64_t tails_image = 0;                ///< between images of the packed tails
+  bool fresh = false;                          ///< there are no sums yet
 };
 
 /// sums[i · kCols + j] += source row i · gradient row j, lane by lane. tails: the last positions of each gradient row,
@@ -39,7 +40,7 @@ HWY_NOINLINE void dot_positions(const DotSpan& s, const T* source, const std::in
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < kCols; ++j) sum[i][j] = hn::LoadU(d, sums + (i * kCols + j) * L);
+    for (int j = 0; j < kCols; ++j) sum[i][j] = s.fresh ? hn::Zero(d) : hn::LoadU(d, sums + (i * kCols + j) * L);
   const auto valid = hn::FirstN(d, static_cast<std::size_t>(s.tail));
   for (std::int64_t n = 0; n < s.images; ++n) {
     const T* row[kRows];
@@ -144,7 +145,8 @@ class DotWeight {
 
   /// Units [u0, u1) of a group. sums: a tile after the other, then the bias's.
   void share(std::int64_t g, std::int64_t u0, std::int64_t u1, T* sums) const {
-    std::fill_n(sums, sums_size_ + cols_.size * L, T(0));
+    if (u0 == u1) std::fill_n(sums, sums_size_, T(0));
+    std::fill_n(sums + sums_size_, cols_.size * L, T(0));
     ShiftedStage<T> stage(taps_, call_.x, g * taps_.from, taps_.from);
     for (std::int64_t u = u0; u < u1; ++u) {
       const Unit& unit = units_[static_cast<std::size_t>(u)];
@@ -153,6 +155,7 @@ class DotWeight {
       const std::int64_t positions = unit.rows * taps_.axis[2].longest;
       DotSpan s;
       s.images = unit.images;
+      s.fresh = u == u0;
       s.vectors = positions / L;
       s.tail = positions % L;
       s.source_image = stage.image_step();
