@@ -19,7 +19,7 @@ void WarningHandler::process(const Warning& warning) {
 }
 
 WarningHandler* WarningUtils::get_warning_handler() noexcept {
-  static WarningHandler log;
+  static WarningHandler& log = *new WarningHandler;
   return current ? current : &log;
 }
 void WarningUtils::set_warning_handler(WarningHandler* handler) noexcept { current = handler; }

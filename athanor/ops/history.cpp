@@ -289,7 +289,7 @@ void set_requires_grad(const TensorBase& t, bool on) {
 }
 
 const TensorBase& grad_of(const TensorBase& t) {
-  static const TensorBase none;
+  static const TensorBase& none = *new TensorBase;
   const AutogradMeta* meta = detail::autograd_meta_or_null(t);
   return meta ? meta->grad : none;
 }

@@ -57,11 +57,11 @@ struct CallInputs {
 bool uses_elements(const char* schema) {
 #define ATHANOR_OP_ROW(name, overload, kind, text) \
   if (std::string_view(kind) == "VIEW") all.insert(text);
-  static const std::unordered_set<std::string_view> views = [] {
+  static const auto& views = *new std::unordered_set<std::string_view>([] {
     std::unordered_set<std::string_view> all;
 #include "athanor/ops/op_list.inc"
     return all;
-  }();
+  }());
 #undef ATHANOR_OP_ROW
   return !views.contains(schema);
 }

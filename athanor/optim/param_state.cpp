@@ -3,9 +3,9 @@
 namespace athanor::optim {
 
 const Tensor& OptimizerParamState::tensor_or_none(const char* name) const {
-  static const Tensor kNone;
+  static const Tensor& none = *new Tensor;
   const auto found = tensors.find(name);
-  return found == tensors.end() ? kNone : found->second;
+  return found == tensors.end() ? none : found->second;
 }
 
 double OptimizerParamState::number_or_zero(const char* name) const {

@@ -68,7 +68,7 @@ TensorBase pack_saved(const TensorBase& t, bool is_result) {
                   "A saved tensor pack hook is modifying its input in place: a tensor of shape ", t.sizes(),
                   ". Other calls may need its values; change a clone");
   }
-  static const TensorBase none = empty_tensor({0}, DType::Byte, Device());
+  static const TensorBase& none = *new TensorBase(empty_tensor({0}, DType::Byte, Device()));
   TensorBase stand_in = alias(none, none.sizes(), none.strides(), 0);
   stand_in.impl()->identity = packed.release();
   stand_in.impl()->identity_release = release_packed;

@@ -209,7 +209,14 @@ void check_configurable(int n) {
 
 namespace detail {
 
-void stop_queues_at_exit() { std::atexit(stop_all); }
+// The C library's list has a lock, which a child must not find held: no process is forked from within this.
+void stop_queues_at_exit() {
+  static std::mutex& mutex = *new std::mutex;
+  [[maybe_unused]] static const int handled =
+      ::pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
+  const std::lock_guard lock(mutex);
+  std::atexit(stop_all);
+}
 
 void configure_cpu_queues(int n) {
   check_configurable(n);

@@ -50,7 +50,9 @@ detail::GeneratorScope::~GeneratorScope() { of_this_thread = before_; }
 
 Generator& default_generator() {
   if (of_this_thread) return *of_this_thread;
-  static Generator generator(0x5eed5eedULL);
+  // Never destroyed, like the other objects here that a forked child may need first: registering what runs at the end
+  // of the program takes a lock of the C library that a thread of the parent may have held.
+  static Generator& generator = *new Generator(0x5eed5eedULL);
   return generator;
 }
 
