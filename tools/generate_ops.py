@@ -6,18 +6,19 @@ A schema is the argument of ATHANOR_OP, ATHANOR_VIEW (inside the op's struct) or
     name.overload(Type arg, Type arg=default, *, ...) -> Return | flag flag
 
 Flags: inplace (adds name_), out (adds name_out, which takes a tensor for each result, and no options), function (no
-method), method (no free function), inplace_view (of a view: adds the method name_, which turns self into the view), internal (no function of
-the Python package: torch has no such name; `athanor._C.ops` has it). Of the out= form of an ATHANOR_FUNCTION: own_dtype
-(out must have the result's dtype), any_dtype (it may have any), any_shape (out keeps its shape if it has as many
-elements), unset (nothing is written), refuses_grad (inputs that require grad are refused though the result has no
-gradient).
+method), method (no free function), inplace_view (of a view: adds the method name_, which turns self into the view),
+internal (no function of the Python package: torch has no such name; `athanor._C.ops` has it). Of the out= form of an
+ATHANOR_FUNCTION: own_dtype (out must have the result's dtype), any_dtype (it may have any), any_shape (out keeps its
+shape if it has as many elements), unset (nothing is written), refuses_grad (inputs that require grad are refused though
+the result has no gradient).
 Other names of an op, PyTorch's synonyms, are one line anywhere in a source file: ATHANOR_ALIAS("absolute", "abs").
 An alias forwards every overload and form (in-place, out) of its op; it exists on class Tensor and as a public function,
 not inside the library.
 Written per source file STEM.cpp: athanor/ops/STEM.h (declarations for library code, on TensorBase) and STEM.glue.inc
 (definitions, included at the end of the .cpp). Written once: methods.inc and functions.inc (declarations of class
 Tensor's methods and of the public functions), function_bodies.inc and out_bodies.inc (what they do, compiled once, in
-functions.cpp and functions_out.cpp, and not in every program), op_list.inc (one ATHANOR_OP_ROW per schema, for tests and documentation).
+functions.cpp and functions_out.cpp, and not in every program), op_list.inc (one ATHANOR_OP_ROW per schema, for tests
+and documentation).
 A file is only touched when its content changes, so a new op rebuilds only what includes its family.
 """
 import argparse

@@ -192,7 +192,8 @@ struct TileRun {
 };
 
 /// A run in one call: tile's loop, which asks for nothing of its own operands ahead. All tiles of a run but the first
-/// find b in the first cache; runs of one tile, of few rows or on a diagonal, leave it to the processor.
+/// find b in the first cache; runs of one tile, of few rows or on a diagonal, leave it to the processor. The loop
+/// stands twice: for both made from one inline function, GCC 12 ends with an internal error.
 template <class T, int kRows, int kVectors, AForm kForm>
 HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
   const hn::ScalableTag<T> d;
