@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Collectives beside those of Open MPI and of PyTorch with Gloo: the same sizes, the same ranks, in turns, so that a busy
 moment of the machine hits all alike. Prints ratios (how many times as fast as the peer): of the mean time of a call and,
-up to 64 KB, of the median (p50); for all_reduce also the share of the memory's limit. Writes build/bench/collectives.json.
+up to 64 KB, of the median (p50); from 1 MB on also the share of the limit: all_reduce on this machine of a copy in
+memory, send_recv over the network of a bare connection. Writes build/bench/collectives.json.
 
     benchmarks/collectives.py                      two ranks on this machine
     benchmarks/collectives.py --ranks 4 --sizes 8,4096,65536
@@ -146,7 +147,8 @@ def torch_interpreters() -> dict:
 
 
 def sides_of(arguments, namespaces) -> dict:
-    sides = {"athanor": lambda: athanor_side(arguments, namespaces, [], arguments.ops + ",copy", arguments.sizes)}
+    ops = arguments.ops + (",connection" if namespaces else ",copy")
+    sides = {"athanor": lambda: athanor_side(arguments, namespaces, [], ops, arguments.sizes)}
     large = [size for size in arguments.sizes.split(",") if int(size) >= MEDIUM]
     if not namespaces and large and "all_reduce" in arguments.ops:
         sides["athanor, shared buffers"] = lambda: athanor_side(arguments, None, ["--shared"], "all_reduce", ",".join(large))
@@ -189,9 +191,10 @@ def ratio(row: dict, peer: str, side: str, figure: str) -> str:
 def table_lines(table: dict) -> list:
     names = sorted({side for row in table.values() for side in row if not side.startswith("athanor")})
     heads = [f"{'x ' + name:>22} {'p50':>6}" for name in names]
-    lines = [" ".join([f"{'op':15} {'bytes':>10} {'athanor us':>11} {'p50 us':>9}", *heads, "  of the copy limit"])]
+    lines = [" ".join([f"{'op':15} {'bytes':>10} {'athanor us':>11} {'p50 us':>9}", *heads, "  of the limit"])]
+    limits = {"send_recv": "connection"} if any(op == "connection" for op, _ in table) else {"all_reduce": "copy"}
     for (op, size), row in table.items():
-        if op == "copy" or "athanor" not in row:
+        if op in ("copy", "connection") or "athanor" not in row:
             continue
         for side in ("athanor", "athanor, shared buffers"):
             if side not in row:
@@ -200,9 +203,8 @@ def table_lines(table: dict) -> list:
             p50 = f"{own['p50'] * 1e6:.2f}" if size <= SMALL and "p50" in own else ""
             ratios = [f"{ratio(row, name, side, 'seconds'):>22} "
                       f"{ratio(row, name, side, 'p50') if size <= SMALL else '':>6}" for name in names]
-            copy = table.get(("copy", size), {}).get("athanor")
-            share = f"{statistics.median(copy['seconds']) / own['seconds']:.0%}" if copy and op == "all_reduce" and \
-                size >= MEDIUM else ""
+            limit = table.get((limits.get(op), size), {}).get("athanor")
+            share = f"{statistics.median(limit['seconds']) / own['seconds']:.0%}" if limit and size >= MEDIUM else ""
             label = op if side == "athanor" else op + " shared"
             lines.append(" ".join([f"{label:15} {size:>10} {own['seconds'] * 1e6:>11.2f} {p50:>9}", *ratios, " ",
                                    share]).rstrip())

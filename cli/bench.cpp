@@ -1,6 +1,8 @@
 // athanor bench collectives: time, bandwidth and correctness of every collective, size after size.
 #include "cli/bench.h"
 
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,6 +59,49 @@ struct Case {
   /// Prepares known values, runs once, and counts what is wrong.
   std::function<std::int64_t()> check;
   double bus = 1, per_call = 1;
+};
+
+// A TCP connection between ranks 0 and 1 used as plainly as can be, by calls that block: the limit of what goes over
+// the network.
+class BareConnection {
+ public:
+  explicit BareConnection(ProcessGroup& group) {
+    using namespace distributed;
+    const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+    Tensor port = zeros({1}, TensorOptions().dtype(kLong));
+    Listener listener;
+    if (group.rank() == 0) {
+      listener = Listener::on_port(0);
+      port.fill_(listener.port());
+    }
+    group.broadcast(port, 0);
+    if (group.rank() > 1) return;
+    socket_ = group.rank() == 0
+                  ? listener.accept(deadline)
+                  : Socket::connect({env::text("MASTER_ADDR").value_or("127.0.0.1"), port.item<int>()}, deadline);
+    tune_tcp(socket_.fd());
+    const int flags = ::fcntl(socket_.fd(), F_GETFL);
+    const timeval patience{60, 0};
+    ATHANOR_CHECK(::fcntl(socket_.fd(), F_SETFL, flags & ~O_NONBLOCK) == 0 &&
+                      ::setsockopt(socket_.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0 &&
+                      ::setsockopt(socket_.fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0,
+                  "a connection that blocks: ", distributed::error_text(errno));
+  }
+  void send(const char* data, std::size_t size) {
+    while (size > 0) move(::send(socket_.fd(), data, size, MSG_NOSIGNAL), data, size);
+  }
+  void recv(char* data, std::size_t size) {
+    while (size > 0) move(::recv(socket_.fd(), data, size, 0), data, size);
+  }
+
+ private:
+  template <typename Data>
+  static void move(ssize_t moved, Data*& data, std::size_t& size) {
+    ATHANOR_CHECK(moved > 0, "the bare connection: ", moved == 0 ? "closed" : distributed::error_text(errno));
+    data += moved;
+    size -= static_cast<std::size_t>(moved);
+  }
+  distributed::Socket socket_;
 };
 
 class Bench {
@@ -120,6 +165,14 @@ class Bench {
       // No communication: what all ranks at once reach with a plain copy, the limit of what moves through memory.
       Tensor x = make(count), y = make(count);
       return {[=]() mutable { y.copy_(x); }, [] { return std::int64_t{0}; }, 1, 1};
+    }
+    ATHANOR_CHECK_VALUE(n >= 2 || (op != "send_recv" && op != "connection"), op, " needs two ranks");
+    if (op == "connection") {
+      auto connection = std::make_shared<BareConnection>(group_);
+      Tensor x = make(count);
+      return there_and_back(
+          x, [=] { connection->send(static_cast<const char*>(x.data_ptr()), x.nbytes()); },
+          [=] { connection->recv(static_cast<char*>(x.data_ptr()), x.nbytes()); });
     }
     if (op == "all_reduce") {
       Tensor x = make(count, arguments_.shared);
@@ -189,22 +242,28 @@ class Bench {
               others, 1};
     }
     ATHANOR_CHECK_VALUE(op == "send_recv", "there is no collective '", op, "' to measure");
-    ATHANOR_CHECK_VALUE(n >= 2, "send_recv needs two ranks");
     Tensor x = make(count);
-    const auto there_and_back = [=] {
+    return there_and_back(
+        x, [=] { group->send(x, 1 - me); }, [=] { group->recv(x, 1 - me); });
+  }
+
+  // A message from rank 0 to rank 1, and one back.
+  Case there_and_back(const Tensor& x, std::function<void()> send, std::function<void()> recv) {
+    const int me = group_.rank();
+    const auto run = [=] {
       if (me == 0) {
-        group->send(x, 1);
-        group->recv(x, 1);
+        send();
+        recv();
       } else if (me == 1) {
-        group->recv(x, 0);
-        group->send(x, 0);
+        recv();
+        send();
       }
     };
-    return {there_and_back,
-            [=, this] {
-              x.copy_(values(me, count));
-              there_and_back();
-              return me < 2 ? differences(x, values(0, count)) : 0;
+    return {run,
+            [=, this]() mutable {
+              x.copy_(values(me, x.numel()));
+              run();
+              return me < 2 ? differences(x, values(0, x.numel())) : 0;
             },
             1, 2};
   }
@@ -328,7 +387,10 @@ int bench(int argc, const char* const* argv) {
   Arguments arguments;
   CommandLine collectives = app.command("collectives", "time and bandwidth of every collective");
   add_dp_ddp(app);
-  collectives.add("--ops", arguments.ops, "which, separated by commas; 'copy' is the memory's limit").separated_by(',');
+  collectives
+      .add("--ops", arguments.ops,
+           "which, separated by commas; 'copy' is the memory's limit, 'connection' the network's")
+      .separated_by(',');
   collectives.add("--sizes", arguments.sizes, "bytes per rank, separated by commas, with K, M or G").separated_by(',');
   collectives.add("--dtype", arguments.dtype, "of the elements").show_default();
   collectives.add("--backend", arguments.backend, "of the process group").show_default();

@@ -129,7 +129,7 @@ TEST(SocketLink, NoticesTheEndOfAConnectionThatItLeavesOut) {
     const Deadline deadline = Deadline::after(seconds(10));
     ASSERT_TRUE(wait_for(ends.left[1].fd(), POLLIN, deadline));
     if (told) {
-      const std::uint32_t turn[2] = {1, 0};  // its number, and four bytes
+      const std::uint32_t turn[sizeof(CacheLine) / 4 + 1] = {1};  // its number in a line, and four bytes
       ends.right[0].send_all(turn, sizeof turn, deadline);
       ASSERT_TRUE(wait_for(ends.left[0].fd(), POLLIN, deadline));
       char byte = 1;

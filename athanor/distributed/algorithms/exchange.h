@@ -25,7 +25,7 @@ class Links {
 
 /// A stream of bytes that is received into a small room again and again.
 struct Window {
-  std::vector<char> room;
+  CacheLines room;
   std::size_t total = 0, received = 0;
   const std::size_t* consumed = nullptr;  ///< how far what was received may be overwritten
 };
@@ -61,7 +61,7 @@ class Exchange {
   }
 
  private:
-  struct Greeting {
+  struct alignas(CacheLine) Greeting {
     std::uint64_t sequence, fingerprint, bytes;  // what follows it
   };
   struct Outgoing {

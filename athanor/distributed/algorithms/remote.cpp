@@ -30,7 +30,7 @@ class RemoteCollectives::Sum {
     for (int place = 0; place < all.size(); ++place) {
       if (place == me_) continue;
       Window& window = windows_[static_cast<std::size_t>(place)];
-      window.room.resize(std::min(kWindow, (bytes + 63) / 64 * 64));
+      window.room = CacheLines(std::min(kWindow, bytes));
       window.total = bytes;
       window.consumed = &formed_;
       exchange.recv(all.rank_at(place), window);

@@ -136,7 +136,7 @@ bool Messages::deliver(Request& request, Unexpected& message) {
   const Header &got = message.header, &wanted = request.header;
   const bool fits = got.bytes == wanted.bytes && got.dtype == wanted.dtype;
   if (fits)
-    std::copy(message.data.begin(), message.data.end(), request.data);
+    std::copy_n(message.data.data(), got.bytes, request.data);
   else
     request.error = mismatch(request, message.from, got);
   complete(request);
@@ -176,7 +176,8 @@ bool Messages::pump_out(Channel& channel) {
     Request& request = *channel.out.front();
     if (channel.header_sent < sizeof(Header)) {
       const char* header = reinterpret_cast<const char*>(&request.header) + channel.header_sent;
-      const std::size_t now = channel.link.write_some(header, sizeof(Header) - channel.header_sent);
+      const bool more = request.header.offer == 0 && request.header.bytes > 0;
+      const std::size_t now = channel.link.write_some(header, sizeof(Header) - channel.header_sent, more);
       channel.header_sent += now;
       if (channel.header_sent < sizeof(Header)) return moved || now > 0;
       moved = true;
@@ -209,7 +210,7 @@ bool Messages::begin(Channel& channel) {
   auto message = std::make_unique<Unexpected>();
   message->from = channel.rank;
   message->header = header;
-  message->data.resize(static_cast<std::size_t>(header.bytes));
+  message->data = CacheLines(static_cast<std::size_t>(header.bytes));
   message->claimed = std::move(channel.to);
   channel.aside = message.get();
   unexpected_.push_back(std::move(message));

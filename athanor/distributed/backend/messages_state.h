@@ -5,9 +5,9 @@
 
 namespace athanor::distributed {
 
-inline constexpr std::uint32_t kMessageMagic = 0x4d53'4732;
+inline constexpr std::uint32_t kMessageMagic = 0x4d53'4733;
 
-struct Messages::Header {
+struct alignas(CacheLine) Messages::Header {
   std::uint32_t magic = kMessageMagic, tag = 0, dtype = 0;
   std::uint32_t offer = 0;  // 1 more than its place; 0: the data follows
   std::uint64_t count = 0, bytes = 0, address = 0;
@@ -28,7 +28,7 @@ struct Messages::Request {
 struct Messages::Unexpected {
   int from = 0;
   Header header;
-  std::vector<char> data;  // none while the message is only offered
+  CacheLines data;  // none while the message is only offered
   bool whole = false;
   RequestPtr claimed;
 };

@@ -20,7 +20,7 @@ class Premultiplied {
     if (!(op == ReduceOp::PREMUL_SUM) || data.count == 0) return;
     void* to = data.data;
     if (!in_place) {
-      room_.resize(data.bytes());
+      room_ = CacheLines(data.bytes());
       to = room_.data();
     }
     cpu::scale(to, data.data, data.count, data.dtype, op.factor());
@@ -28,7 +28,7 @@ class Premultiplied {
   }
 
  private:
-  std::vector<char> room_;
+  CacheLines room_;
 };
 
 class NativeBackend final : public Backend, public GroupWatch, private Connections {
@@ -96,10 +96,10 @@ class NativeBackend final : public Backend, public GroupWatch, private Connectio
       const std::vector<int> hosts = representatives(root);
       const int mine = hosts[host_index(rank(), hosts)];
       const auto [of_host, of_hosts] = reduction.stages(most_on_a_host_);
-      std::vector<char> room;
+      CacheLines room;
       // The sum of a host other than the root's has no tensor to live in.
       if (mine == rank() && rank() != root && (local_ || of_host.divides())) {
-        room.resize(data.bytes());
+        room = CacheLines(data.bytes());
         cpu::copy_bytes(room.data(), data.data, data.bytes());
         data.data = room.data();
       }
@@ -190,9 +190,9 @@ class NativeBackend final : public Backend, public GroupWatch, private Connectio
       for (const Span& part : like) count += part.count;
       const DType dtype = like[0].dtype;
       const auto item = static_cast<std::int64_t>(item_size(dtype));
-      room_ = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(count * item));
-      whole = {room_.get(), count, dtype};
-      char* at = room_.get();
+      room_ = CacheLines(static_cast<std::size_t>(count * item));
+      whole = {room_.data(), count, dtype};
+      char* at = room_.data();
       for (const int leader : mesh.leaders()) {
         Span& host = hosts.emplace_back(Span{at, 0, dtype});
         for (int r = 0; r < mesh.size(); ++r) {
@@ -220,7 +220,7 @@ class NativeBackend final : public Backend, public GroupWatch, private Connectio
    private:
     const Mesh& mesh_;
     std::vector<Span> parts_;
-    std::unique_ptr<char[]> room_;
+    CacheLines room_;
   };
 
   void all_gather_by_hosts(const Call& call, Parts out, Span in) {

@@ -31,7 +31,7 @@ std::size_t unsent_bytes(const Socket& socket) {
 }
 }  // namespace
 
-std::size_t RingLink::write_some(const char* data, std::size_t size) {
+std::size_t RingLink::write_some(const char* data, std::size_t size, bool /*more*/) {
   std::size_t done = 0;
   std::uint64_t written = out_->written.load(std::memory_order_relaxed);
   while (done < size) {
@@ -69,14 +69,14 @@ SocketLink::SocketLink(std::span<Socket> sockets) : sockets_(sockets), arrivals_
 }
 
 // Of the turn, its mark first; 0 when the connection takes nothing now.
-std::size_t SocketLink::send_part(const char* data, std::size_t size) {
+std::size_t SocketLink::send_part(const char* data, std::size_t size, bool more) {
   const Socket& socket = sockets_[out_.socket];
-  auto* mark = reinterpret_cast<char*>(&out_.number) + sizeof(Mark) - unmarked_;
+  auto* mark = reinterpret_cast<char*>(&out_.mark) + sizeof(Mark) - unmarked_;
   iovec parts[2] = {{mark, unmarked_}, {const_cast<char*>(data), size}};
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = 2;
-  const ssize_t sent = ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t sent = ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0));
   if (sent < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
     broken_sending(out_.socket, errno);
@@ -114,9 +114,9 @@ std::size_t SocketLink::begin_writing(const char* data, std::size_t size) {
   }
   std::sort(waiting_.begin(), waiting_.end());
   for (const auto& [unsent, order, socket] : waiting_) {
-    out_ = {socket, kTurn, before.number + 1};
+    out_ = {socket, kTurn, before.mark.next()};
     unmarked_ = sizeof(Mark);
-    const std::size_t done = send_part(data, size);
+    const std::size_t done = send_part(data, size, false);
     if (unmarked_ < sizeof(Mark)) return done;
   }
   out_ = before;
@@ -124,12 +124,14 @@ std::size_t SocketLink::begin_writing(const char* data, std::size_t size) {
   return 0;
 }
 
-std::size_t SocketLink::write_some(const char* data, std::size_t size) {
+// Of several, another connection may have what follows.
+std::size_t SocketLink::write_some(const char* data, std::size_t size, bool more) {
   std::size_t done = 0;
   while (done < size) {
     const bool begins = several() && out_.left == 0;
     const std::size_t wanted = several() ? std::min(size - done, begins ? kTurn : out_.left) : size - done;
-    const std::size_t now = begins ? begin_writing(data + done, wanted) : send_part(data + done, wanted);
+    const std::size_t now =
+        begins ? begin_writing(data + done, wanted) : send_part(data + done, wanted, more && !several());
     done += now;
     if (now < wanted) break;
   }
@@ -151,9 +153,9 @@ bool SocketLink::begin_reading() {
   for (std::size_t i = 1; i <= sockets_.size(); ++i) {
     const std::size_t socket = (in_.socket + i) % sockets_.size();
     read_mark(socket);
-    if (arrivals_[socket].read < sizeof(Mark) || arrivals_[socket].mark != in_.number + 1) continue;
+    if (arrivals_[socket].read < sizeof(Mark) || arrivals_[socket].mark.number != in_.mark.next().number) continue;
     arrivals_[socket].read = 0;
-    in_ = {socket, kTurn, in_.number + 1};
+    in_ = {socket, kTurn, in_.mark.next()};
     return true;
   }
   return false;

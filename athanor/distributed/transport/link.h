@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <variant>
@@ -17,6 +18,28 @@
 #include "athanor/distributed/transport/stager.h"
 
 namespace athanor::distributed {
+
+/// What frames the data on a connection, and memory for what comes over one, are of whole lines. The kernel copies by
+/// rep movsb, which runs at a fifth of its rate on Zen 3 where the destination lies less than 32 bytes past the source,
+/// modulo 4096; data that are aligned like this are never there.
+struct alignas(64) CacheLine {
+  char bytes[64];
+};
+
+/// Memory of whole lines, not initialized.
+class CacheLines {
+ public:
+  CacheLines() = default;
+  explicit CacheLines(std::size_t bytes)
+      : size_((bytes + sizeof(CacheLine) - 1) / sizeof(CacheLine) * sizeof(CacheLine)),
+        lines_(std::make_unique_for_overwrite<CacheLine[]>(size_ / sizeof(CacheLine))) {}
+  char* data() { return reinterpret_cast<char*>(lines_.get()); }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::size_t size_ = 0;
+  std::unique_ptr<CacheLine[]> lines_;
+};
 
 /// One direction of a ring. Zero is the empty ring.
 struct alignas(128) RingState {
@@ -30,7 +53,7 @@ class RingLink {
       : out_(out), in_(in), out_data_(out_data), in_data_(in_data), capacity_(capacity) {}
 
   /// Bytes taken over; 0 when the ring is full.
-  std::size_t write_some(const char* data, std::size_t size);
+  std::size_t write_some(const char* data, std::size_t size, bool more = false);
   std::size_t read_some(char* data, std::size_t size);
   bool can_write() const {
     return out_->written.load(std::memory_order_relaxed) - out_->read.load(std::memory_order_acquire) < capacity_;
@@ -52,29 +75,32 @@ class RingLink {
 class SocketLink {
  public:
   explicit SocketLink(std::span<Socket> sockets);
-  /// Throws DistNetworkError when the connection breaks.
-  std::size_t write_some(const char* data, std::size_t size);
+  /// Throws DistNetworkError when the connection breaks. `more` follows at once: one packet may carry both.
+  std::size_t write_some(const char* data, std::size_t size, bool more = false);
   std::size_t read_some(char* data, std::size_t size);
   /// What has to become ready before the next bytes can go or come.
   void add_polls(std::vector<pollfd>& polls, bool to_write, bool to_read) const;
 
  private:
-  using Mark = std::uint32_t;
+  struct alignas(CacheLine) Mark {
+    std::uint32_t number = 0;
+    Mark next() const { return {number + 1}; }
+  };
   // The turn that is going on.
   struct Turn {
     std::size_t socket = 0, left = 0;
-    Mark number = 0;
+    Mark mark;
   };
   // What a connection brings next.
   struct Arrival {
-    Mark mark = 0;
+    Mark mark;
     std::size_t read = 0;  // bytes of the mark
     bool ended = false;
     int error = 0;
   };
 
   bool several() const { return sockets_.size() > 1; }
-  std::size_t send_part(const char* data, std::size_t size);
+  std::size_t send_part(const char* data, std::size_t size, bool more);
   std::size_t begin_writing(const char* data, std::size_t size);
   bool begin_reading();
   void read_mark(std::size_t socket);
@@ -96,8 +122,8 @@ class Link {
   explicit Link(RingLink ring, std::atomic<std::uint32_t>* peer_sleeps) : link_(ring), peer_sleeps_(peer_sleeps) {}
   explicit Link(SocketLink socket) : link_(std::move(socket)) {}
 
-  std::size_t write_some(const char* data, std::size_t size) {
-    return std::visit([&](auto& link) { return link.write_some(data, size); }, link_);
+  std::size_t write_some(const char* data, std::size_t size, bool more = false) {
+    return std::visit([&](auto& link) { return link.write_some(data, size, more); }, link_);
   }
   std::size_t read_some(char* data, std::size_t size) {
     return std::visit([&](auto& link) { return link.read_some(data, size); }, link_);
