@@ -188,6 +188,8 @@ struct BackendOptions {
   std::string group_name;
   std::chrono::milliseconds timeout{0};
   std::string secret;  ///< of the job, from wherever it came; empty if it has none
+  /// The global ranks whose processes have ended, as far as the place knows where they met. May be empty.
+  std::function<std::vector<int>()> ended = {};
 };
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendOptions&)>;
 

@@ -226,6 +226,7 @@ void init_process_group(const InitOptions& options) {
   made.name = "default_pg";
   made.timeout = options.timeout;
   made.secret = options.secret;
+  made.ended = met.ended;
   if (!thread_world) set_log_rank(met.rank);
   try {
     w.main = std::make_shared<ProcessGroup>(met.store, made);
@@ -328,6 +329,11 @@ ProcessGroupPtr split_group(const ProcessGroupPtr& given, const std::vector<int>
   }
   made.backend = options.backend.empty() ? parent->backend_name() : options.backend;
   made.timeout = options.timeout.value_or(parent->timeout());
+  made.ended = [parent] {
+    std::vector<int> lost;
+    for (const int r : parent->lost_ranks()) lost.push_back(parent->global_ranks()[static_cast<std::size_t>(r)]);
+    return lost;
+  };
   made.secret = parent->secret();
   {
     const std::lock_guard lock(w.mutex);

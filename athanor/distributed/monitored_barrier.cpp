@@ -1,9 +1,16 @@
 // The barrier that names who did not come. It goes through the store, so it works where the backend is stuck.
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+#include "athanor/base/interrupt.h"
 #include "athanor/distributed/process_group_impl.h"
 
 namespace athanor::distributed {
 
 using athanor::detail::str;
+
+enum class ProcessGroup::Impl::Came : std::uint8_t { Yes, No, Gone };
 
 void ProcessGroup::monitored_barrier(std::chrono::milliseconds given, bool wait_all_ranks, Where where) {
   ATHANOR_CHECK(rank_ >= 0, "monitored_barrier: this process is no member of process group '", name_, "'");
@@ -13,42 +20,101 @@ void ProcessGroup::monitored_barrier(std::chrono::milliseconds given, bool wait_
   impl_->monitored(call, timeout, wait_all_ranks);
 }
 
+// What a rank says in the store; it says nothing more once it is gone.
+ProcessGroup::Impl::Came ProcessGroup::Impl::await(const std::string& key, int from, Deadline deadline) {
+  constexpr std::chrono::milliseconds kLook{100};
+  const auto look_for = [&](std::chrono::milliseconds time) {
+    try {
+      store->wait({key}, time);
+      return true;
+    } catch (const DistStoreError&) {
+      return false;
+    }
+  };
+  std::optional<Deadline> grace;  // where the store itself is gone, most likely with rank 0
+  while (true) {
+    const Deadline look = deadline.sooner(Deadline::after(kLook));
+    if (look_for(look.remaining())) return Came::Yes;
+    check_interrupt();
+    const std::vector<int> lost = lost_ranks();
+    // It may have said it just before.
+    if (std::count(lost.begin(), lost.end(), from) != 0)
+      return look_for(std::chrono::milliseconds(1)) ? Came::Yes : Came::Gone;
+    if (!look.expired()) {
+      if (!grace) grace = Deadline::after(5 * kLook);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    if (deadline.expired() || (grace && grace->expired())) return Came::No;
+  }
+}
+
 void ProcessGroup::Impl::monitored(Call& call, std::chrono::milliseconds patience, bool wait_all_ranks) {
   check_usable(call);
   const Deadline deadline = Deadline::after(patience);
   const std::string key = str("monitored/", monitored_barriers.fetch_add(1) + 1, "/");
   const std::string verdict_key = key + "verdict";
   const std::string here_key = str(key, rank);
-  if (rank != 0) store->set(here_key, "here");
-  std::string verdict = "ok";
-  if (rank == 0) {
-    std::string missing;
-    for (int r = 1; r < size && (missing.empty() || wait_all_ranks); ++r) {
-      try {
-        store->wait({str(key, r)}, deadline.remaining());
-      } catch (const DistStoreError&) {
-        missing += str(missing.empty() ? "" : ", ", r);
-      }
+  if (rank != 0) {
+    try {
+      const StoreDeadline limit(deadline);
+      store->set(here_key, "here");
+    } catch (const DistStoreError&) {  // whose server has gone: its rank will be missed
     }
+  }
+  std::string verdict = "ok";
+  bool told = true;  // by the store
+  if (rank == 0) {
+    std::string missing, gone;
+    for (int r = 1; r < size && ((missing.empty() && gone.empty()) || wait_all_ranks); ++r) {
+      const Came came = await(str(key, r), r, deadline);
+      if (came == Came::Yes) continue;
+      std::string& list = came == Came::Gone ? gone : missing;
+      list += str(list.empty() ? "" : ", ", r);
+    }
+    std::string what =
+        gone.empty() ? "" : str("rank ", gone, gone.find(',') == std::string::npos ? " is" : " are", " gone");
     if (!missing.empty())
+      what += str(what.empty() ? "" : "; ", "rank ", missing, " did not come within ", patience.count(), " ms");
+    if (!what.empty())
       verdict =
-          str("monitored_barrier of group '", name, "': rank ", missing, " did not come within ", patience.count(),
-              " ms", wait_all_ranks ? "" : " (the first that is missing)", ", at ",
+          str("monitored_barrier of group '", name, "': ", what, wait_all_ranks ? "" : " (the first that is missing)",
+              ", at ",
               std::string_view(call.where.file_name()).substr(std::string_view(call.where.file_name()).rfind('/') + 1),
               ":", call.where.line());
     if (size > 1) store->set(verdict_key, verdict);
   } else {
     // Rank 0's verdict comes a little after its own deadline.
     constexpr std::chrono::milliseconds kGrace{1000};
-    try {
-      const auto value = store->get(verdict_key, deadline.remaining() + kGrace);
-      verdict.assign(value.begin(), value.end());
-    } catch (const DistStoreError&) {
-      verdict = str("monitored_barrier of group '", name, "': rank 0 did not come within ", patience.count(), " ms");
-    }
+    const Came came = await(verdict_key, 0, Deadline::after(deadline.remaining() + kGrace));
+    told = came == Came::Yes;
+    if (told)
+      verdict = store->get_text(verdict_key);
+    else
+      verdict = str("monitored_barrier of group '", name, "': rank 0 ",
+                    came == Came::Gone ? "is gone" : str("did not come within ", patience.count(), " ms"));
   }
-  if (verdict != "ok") throw DistError(verdict, ATHANOR_WHERE);
+  if (verdict != "ok") {
+    if (told) let_all_read(key);
+    throw DistError(verdict, ATHANOR_WHERE);
+  }
   if (rank != 0) forget_barrier(key, here_key);
+}
+
+// The store may go with rank 0: those who came first read why.
+void ProcessGroup::Impl::let_all_read(const std::string& key) noexcept {
+  const Deadline grace = Deadline::after(std::chrono::seconds(1));
+  try {
+    const StoreDeadline limit(grace);
+    if (rank != 0) {
+      store->add(key + "read", 1);
+      return;
+    }
+    int come = 0;
+    for (int r = 1; r < size; ++r) come += store->check({str(key, r)}) ? 1 : 0;
+    while (store->add(key + "read", 0) < come && !grace.expired())
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  } catch (const std::exception&) {  // it is gone already
+  }
 }
 
 // After a barrier that failed everything stays: who comes late must find out.

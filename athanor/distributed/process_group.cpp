@@ -50,6 +50,7 @@ BackendOptions backend_options(const ProcessGroupOptions& options, const std::sh
   wanted.group_name = options.name;
   wanted.timeout = options.timeout;
   wanted.secret = secret;
+  wanted.ended = options.ended;
   return wanted;
 }
 

@@ -41,6 +41,8 @@ struct ProcessGroupOptions {
   std::chrono::milliseconds timeout = kDefaultTimeout;
   /// See TCPStoreOptions::secret.
   std::string secret;
+  /// The world's ranks whose processes have ended, as far as is known before the members are connected. May be empty.
+  std::function<std::vector<int>()> ended = {};
 };
 
 class StateTalk;

@@ -54,7 +54,7 @@ void expect_to_let_in_beside_strangers(const std::function<std::vector<Address>(
   std::mt19937 random(7);
   std::string noise(100'000, '\0');
   for (char& c : noise) c = static_cast<char>(random());
-  const std::string magic = "ATHANOR1";
+  const std::string magic = "ATHANOR2";
   std::vector<Socket> silent, loud;
   for (int i = 0; i < 100; ++i) silent.push_back(stranger(door, i % 2 == 0 ? "" : magic));
   loud.push_back(stranger(door, "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nConnection: keep-alive\r\n\r\n"));

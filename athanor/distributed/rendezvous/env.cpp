@@ -110,7 +110,7 @@ RendezvousResult meeting::rendezvous_env(const RendezvousUrl& url, const Rendezv
   static std::atomic<int> meetings = 0;
   const int meeting_number = agent ? meetings.fetch_add(1) : 0;
   return meet_at(host, store_options, env_prefix(restart, meeting_number), options.rank, options.world_size, deadline,
-                 "init_method 'env://'");
+                 "init_method 'env://'", !agent);
 }
 
 }  // namespace athanor::distributed

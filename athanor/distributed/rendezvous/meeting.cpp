@@ -29,6 +29,7 @@ std::string key_of(std::int64_t meeting, const char* what) {
 std::string rank_key(std::int64_t meeting, int rank) { return key_of(meeting, "rank/") + std::to_string(rank); }
 std::string verdict_key(std::int64_t meeting) { return key_of(meeting, "verdict"); }
 std::string read_key(std::int64_t meeting) { return key_of(meeting, "read"); }
+std::string ended_key(std::int64_t meeting) { return key_of(meeting, "ended"); }  // names, a line each
 
 constexpr std::string_view kLeft = " has left", kGood = "ok ";
 
@@ -224,8 +225,26 @@ std::function<void()> meeting::leaver(const std::shared_ptr<Store>& store, const
   };
 }
 
+std::function<std::vector<int>()> meeting::ended(const std::shared_ptr<Store>& store, const Place& place,
+                                                 int world_size) {
+  return [store, place, world_size] {
+    std::vector<int> found;
+    const std::string key = ended_key(place.meeting);
+    if (!store->check({key})) return found;
+    const std::string names = "\n" + store->get_text(key);
+    for (int r = 0; r < world_size; ++r) {
+      const std::string name = store->get_text(rank_key(place.meeting, r));
+      const bool left = name.ends_with(kLeft);
+      // One that died while ranks were awaited may have a successor.
+      if (left || names.find("\n" + name + "\n") != std::string::npos) found.push_back(r);
+    }
+    return found;
+  };
+}
+
 RendezvousResult meeting::meet_at(const std::string& host, const TCPStoreOptions& options, const std::string& prefix,
-                                  int rank, int world_size, Deadline deadline, const std::string& how) {
+                                  int rank, int world_size, Deadline deadline, const std::string& how,
+                                  bool our_server) {
   // Where this process has been before, a store that ends the conversation may be the one of then, about to go.
   static std::atomic<bool> met_before = false;
   std::shared_ptr<Store> store;
@@ -239,6 +258,7 @@ RendezvousResult meeting::meet_at(const std::string& host, const TCPStoreOptions
       store = std::make_shared<PrefixStore>(prefix, served);
       const StoreDeadline limit(Deadline::after(deadline.remaining() + kAfterthought));
       place = claim_place(*store, rank, world_size, deadline, how);
+      if (our_server && rank != 0) store->append_at_end(ended_key(place.meeting), value_of(place.name + "\n"));
       break;
     } catch (const DistStoreError&) {
       if (options.is_server || !met_before || deadline.expired()) throw;
@@ -251,7 +271,8 @@ RendezvousResult meeting::meet_at(const std::string& host, const TCPStoreOptions
   try {
     const std::string word = meet_all(*store, place, rank, world_size, deadline, how);
     // What a slow rank still says to the store of a meeting that is over must not be taken for this one's.
-    return {std::make_shared<PrefixStore>(word, store), rank, world_size, std::move(leave)};
+    return {std::make_shared<PrefixStore>(word, store), rank, world_size, std::move(leave),
+            our_server ? ended(store, place, world_size) : std::function<std::vector<int>()>()};
   } catch (...) {
     try {
       const StoreDeadline limit(Deadline::after(kAfterthought));

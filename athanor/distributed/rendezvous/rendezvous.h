@@ -38,6 +38,8 @@ struct RendezvousResult {
   /// To be called when this process leaves the group: it, or its successor, may then come to the same place again, even
   /// while others are still in this group. May be empty.
   std::function<void()> leave = {};
+  /// The ranks whose processes have ended since they came here. May be empty: then nobody knows.
+  std::function<std::vector<int>()> ended = {};
 };
 
 /// Meets the other processes. Throws ValueError for a URL or options that cannot work (naming them), DistError when not
@@ -80,10 +82,13 @@ std::string meet_all(Store& store, const Place& place, int rank, int world_size,
                      const std::string& how);
 /// For RendezvousResult::leave.
 std::function<void()> leaver(const std::shared_ptr<Store>& store, const Place& place, int rank);
-/// Both of the above at a TCPStore, of which rank 0 is the server if `options` says so. Waits for a new server while
+/// For RendezvousResult::ended, from what each rank's process has the store append at its end.
+std::function<std::vector<int>()> ended(const std::shared_ptr<Store>& store, const Place& place, int world_size);
+/// Both of the above at a TCPStore, of which rank 0 is the server if `options` says so; `our_server`: it is of this
+/// library. Waits for a new server while
 /// that of an earlier meeting is about to go.
 RendezvousResult meet_at(const std::string& host, const TCPStoreOptions& options, const std::string& prefix, int rank,
-                         int world_size, Deadline deadline, const std::string& how);
+                         int world_size, Deadline deadline, const std::string& how, bool our_server);
 /// Where in a store the ranks of env:// meet, in that restart of the job, for the `number`th time (from 0).
 std::string env_prefix(const std::string& restart, int number);
 /// For a launcher that serves the store: what the ranks that met last there in that restart share; null if none have.

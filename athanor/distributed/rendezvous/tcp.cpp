@@ -22,7 +22,7 @@ RendezvousResult meeting::rendezvous_tcp(const RendezvousUrl& url, const Rendezv
   store_options.timeout = options.timeout;
   store_options.secret = options.secret;
   return meet_at(endpoint.host, store_options, str("athanor/", options.group_name), options.rank, options.world_size,
-                 deadline, str("init_method '", url.text, "'"));
+                 deadline, str("init_method '", url.text, "'"), true);
 }
 
 }  // namespace athanor::distributed

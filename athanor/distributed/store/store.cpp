@@ -31,6 +31,8 @@ bool Store::wait_unless(const std::vector<std::string>& keys, int stop) {
   return true;
 }
 
+bool Store::append_at_end(const std::string& /*key*/, const Value& /*value*/) { return false; }
+
 std::vector<Store::Value> Store::multi_get(const std::vector<std::string>& keys) {
   const Deadline deadline = Deadline::after(timeout());
   std::vector<Value> values;

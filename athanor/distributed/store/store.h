@@ -50,6 +50,9 @@ class Store {
   virtual bool wait_unless(const std::vector<std::string>& keys, int stop);
   /// Adds to the end of what is stored.
   virtual void append(const std::string& key, const Value& value) = 0;
+  /// Has the store append this once its conversation with this process ends: when the process has ended, however it
+  /// did, or this object is no more. False if the store does not know when that is.
+  virtual bool append_at_end(const std::string& key, const Value& value);
   /// Waits for all of them.
   virtual std::vector<Value> multi_get(const std::vector<std::string>& keys);
   virtual void multi_set(const std::vector<std::string>& keys, const std::vector<Value>& values);
@@ -110,6 +113,9 @@ class PrefixStore final : public Store {
     return store_->wait_unless(joined(keys), stop);
   }
   void append(const std::string& key, const Value& value) override { store_->append(joined(key), value); }
+  bool append_at_end(const std::string& key, const Value& value) override {
+    return store_->append_at_end(joined(key), value);
+  }
   std::vector<Value> multi_get(const std::vector<std::string>& keys) override {
     return store_->multi_get(joined(keys));
   }

@@ -25,6 +25,7 @@ enum class Query : std::uint8_t {
   Ping,        // uint32 -> the same uint32
   // Ours: a nonce -> the server's nonce and its proof; then the client's proof -> uint8 1, or the connection ends.
   Authenticate = 0xA7,
+  AppendAtEnd = 0xA8,  // key, value, appended when this connection ends; no answer
 };
 inline constexpr std::uint32_t kMagic = 0x3C85F7CE;
 inline constexpr std::uint8_t kReady = 0, kNotReady = 1;

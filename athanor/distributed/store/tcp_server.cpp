@@ -48,6 +48,7 @@ struct TCPStoreServer::Connection {
   bool gone = false;
   std::string client_nonce, server_nonce;  // between the two steps of authentication
   std::set<std::string> missing;           // keys a Wait still lacks
+  std::vector<std::pair<std::string, std::string>> at_end;
   const Deadline::Clock::time_point came = Deadline::Clock::now();
 
   bool known() const { return trusted && validated; }
@@ -61,6 +62,8 @@ constexpr std::chrono::milliseconds kCrowdedPatience{1000};
 constexpr std::size_t kMostGuests = 1024;
 // A client that does not read what it has asked for is not answered any further.
 constexpr std::size_t kMostUnsent = std::size_t{4} << 20;
+// Things to be told of the end of one connection.
+constexpr std::size_t kMostAtEnd = 16;
 
 }  // namespace
 
@@ -198,7 +201,8 @@ void TCPStoreServer::run() {
       if ((events[i].events & ~EPOLLOUT) != 0) readable(connection);
     }
     if (guests_ > 0) drop_silent_guests();
-    for (const int fd : dropped_) drop(fd);
+    // What is told of an end may end others.
+    for (std::size_t i = 0; i < dropped_.size(); ++i) drop(dropped_[i]);
     dropped_.clear();
   }
 }
@@ -232,8 +236,10 @@ void TCPStoreServer::drop(int fd) {
   if (found == connections_.end()) return;
   forget_waits(*found->second);
   if (found->second->guest) --guests_;
+  const auto at_end = std::move(found->second->at_end);
   connections_.erase(found);
   pause_accepting(false);
+  for (const auto& [key, value] : at_end) put(key, values_[key] + value);
 }
 
 void TCPStoreServer::end(Connection& connection) {
@@ -360,6 +366,14 @@ bool TCPStoreServer::answer(Connection& connection, Request& request) {
       const std::string key = request.text(kMaxKey);
       const std::string value = request.text(kMaxValue);
       if (request.ready()) put(key, values_[key] + value);
+      break;
+    }
+    case Query::AppendAtEnd: {
+      std::string key = request.text(kMaxKey);
+      std::string value = request.text(kMaxKey);
+      if (!request.ready()) break;
+      if (connection.at_end.size() == kMostAtEnd) return false;
+      connection.at_end.emplace_back(std::move(key), std::move(value));
       break;
     }
     case Query::Get: {

@@ -263,6 +263,27 @@ void TCPStore::append(const std::string& key, const Value& value) {
   call.finish();
 }
 
+// On a connection of its own: the others may end when a call is given up.
+bool TCPStore::append_at_end(const std::string& key, const Value& value) {
+  const Deadline deadline = Deadline::after(timeout()).sooner(StoreDeadline::of_this_thread());
+  Socket line = connect(deadline);
+  std::string request = with_query(Query::AppendAtEnd);
+  put_key(request, key);
+  put_value(request, value);
+  request += with_query(Query::Ping);
+  put_number(request, kMagic);
+  try {
+    std::uint32_t echo = 0;
+    line.send_all(request.data(), request.size(), deadline);
+    line.recv_all(&echo, sizeof echo, deadline);
+  } catch (const DistNetworkError& error) {
+    throw DistStoreError(detail::str(describe(), ": ", error.what()), ATHANOR_WHERE);
+  }
+  const std::lock_guard lock(mutex_);
+  ends_.push_back(std::move(line));
+  return true;
+}
+
 void TCPStore::wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) {
   if (keys.empty()) return;
   std::string request = with_query(Query::Wait);

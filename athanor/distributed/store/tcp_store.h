@@ -58,6 +58,8 @@ class TCPStore final : public Store {
   void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) override;
   bool wait_unless(const std::vector<std::string>& keys, int stop) override;
   void append(const std::string& key, const Value& value) override;
+  /// Not for the servers of others, which end a connection that asks for it.
+  bool append_at_end(const std::string& key, const Value& value) override;
   std::vector<Value> multi_get(const std::vector<std::string>& keys) override;
   void multi_set(const std::vector<std::string>& keys, const std::vector<Value>& values) override;
   std::string describe() const override;
@@ -78,6 +80,7 @@ class TCPStore final : public Store {
   std::shared_ptr<TCPStoreServer> server_;
   std::mutex mutex_;
   std::vector<Socket> idle_;  // connections no call is using
+  std::vector<Socket> ends_;  // connections by whose end the server knows of this process's
   unsigned generation_ = fork_generation();
 };
 

@@ -21,7 +21,7 @@ using athanor::detail::str;
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3152'4f4e'4148'5441;  // "ATHANOR1"
+constexpr std::uint64_t kMagic = 0x3252'4f4e'4148'5441;  // "ATHANOR2"
 constexpr std::size_t kMostGuests = 1024;
 
 std::span<const std::byte> bytes_of(const std::string& text) {

@@ -141,8 +141,9 @@ class Mesh final : public StateTalk {
   void warn_of_dead(const std::vector<StripeCall>& calls) const;
   void call_stripes(const Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
   void connect_streams(Greeter& greeter, const std::vector<Card>& cards, Deadline deadline);
-  std::vector<Store::Value> all_ranks_values(const BackendOptions& options, const std::string& name,
-                                             Deadline deadline) const;
+  std::vector<Store::Value> all_ranks_values(const BackendOptions& options, const std::string& name, Deadline deadline);
+  void note_ended();
+  bool has_ended(int rank) const;
   void connect(const BackendOptions& options, SegmentSize segment_size);
   std::string lost_ranks_text();
   void wait_for_word(int rank, Deadline deadline);
@@ -169,6 +170,10 @@ class Mesh final : public StateTalk {
   std::vector<int> local_ranks_, leaders_;
   std::vector<Peer> peers_;
   SetupNotes notes_;
+  // While the group is being made.
+  std::function<std::vector<int>()> ended_ranks_;
+  std::vector<int> ended_;
+  Deadline ended_fresh_ = Deadline::after(std::chrono::milliseconds(0));
   Descriptor bells_[kNumBells];
   Descriptor controls_;  // epoll
   Segment segment_;

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "athanor/base/env.h"
+#include "athanor/base/interrupt.h"
 #include "athanor/base/log.h"
 #include "athanor/distributed/net/interfaces.h"
 #include "athanor/distributed/transport/greeter.h"
@@ -23,6 +24,8 @@ namespace {
 // What a connection over one of several networks may take; over all those to all ranks at once. At most a third of the
 // time that is left: the other networks need some, too.
 constexpr std::chrono::milliseconds kStripePatience{2000};
+// Between questions for those that have ended.
+constexpr std::chrono::milliseconds kEndedLook{200};
 
 enum class Wanted : std::uint8_t { Auto, SharedMemory, Tcp };
 Wanted wanted_transport() {
@@ -123,10 +126,11 @@ Mesh::~Mesh() = default;
 
 void Mesh::connect(const BackendOptions& options, SegmentSize segment_size) {
   const Deadline deadline = Deadline::after(options.timeout);
+  ended_ranks_ = options.ended;
   Greeter greeter(rank_, size_);
   std::vector<Card> cards(static_cast<std::size_t>(size_));
-  read_cards(options, greeter, cards, deadline);
   try {
+    read_cards(options, greeter, cards, deadline);
     connect_controls(greeter, cards, deadline);
     share_segment(options, segment_size, deadline);
     connect_streams(greeter, cards, deadline);
@@ -137,8 +141,10 @@ void Mesh::connect(const BackendOptions& options, SegmentSize segment_size) {
     // Who is connected already, or even done, learns it from here.
     abort(error.what());
     for (const Peer& peer : peers_) discard_input(peer.control);
+    if (rank_ == 0) notes_.let_all_give_up(ended_);
     throw;
   }
+  ended_ranks_ = nullptr;
   const std::lock_guard lock(mutex_);
   for (int r = 0; r < size_; ++r)
     if (r != rank_) watch(r, EPOLL_CTL_ADD);
@@ -165,13 +171,36 @@ void Mesh::read_cards(const BackendOptions& options, Greeter& greeter, std::vect
       [this](int r) { notes_.waits_for(r); });
 }
 
+// Asks now and then which members are known to have ended.
+void Mesh::note_ended() {
+  if (!ended_ranks_ || !ended_fresh_.expired()) return;
+  ended_.clear();
+  for (const int global : ended_ranks_())
+    for (int r = 0; r < size_; ++r)
+      if (global_ranks_[static_cast<std::size_t>(r)] == global) ended_.push_back(r);
+  ended_fresh_ = Deadline::after(kEndedLook);
+}
+
+bool Mesh::has_ended(int rank) const { return std::count(ended_.begin(), ended_.end(), rank) != 0; }
+
 // What every rank has left in the store under this name and its number.
 std::vector<Store::Value> Mesh::all_ranks_values(const BackendOptions& options, const std::string& name,
-                                                 Deadline deadline) const {
+                                                 Deadline deadline) {
   std::vector<std::string> keys;
   for (int r = 0; r < size_; ++r) keys.push_back(str(name, r));
   try {
-    options.store->wait(keys, deadline.remaining());
+    while (true) {
+      const Deadline look = ended_ranks_ ? deadline.sooner(Deadline::after(kEndedLook)) : deadline;
+      try {
+        options.store->wait(keys, look.remaining());
+        return options.store->multi_get(keys);
+      } catch (const DistStoreError&) {
+        if (deadline.expired() || !look.expired()) throw;
+      }
+      if (const std::string lost = lost_ranks_text(); !lost.empty())
+        throw DistError(str("process group '", name_, "': ", lost, " while the group was being made"), ATHANOR_WHERE);
+      check_interrupt();
+    }
   } catch (const DistStoreError& error) {
     std::string missing;
     try {
@@ -189,20 +218,23 @@ std::vector<Store::Value> Mesh::all_ranks_values(const BackendOptions& options, 
                         options.timeout.count(), " ms. Did every rank make this group, or did one die before?"),
                     ATHANOR_WHERE);
   }
-  return options.store->multi_get(keys);
 }
 
 // While the group is being made, a rank that hangs up without a word of good-bye is gone or has given up. One that gave
 // up in order has left a note.
 std::string Mesh::lost_ranks_text() {
+  note_ended();
+  const auto hung_up = [this](int r) {
+    const Socket& control = peers_[static_cast<std::size_t>(r)].control;
+    pollfd poll{control ? control.fd() : -1, POLLRDHUP, 0};
+    if (!control || ::poll(&poll, 1, 0) != 1 || (poll.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0) return false;
+    char word = 0;
+    return ::recv(control.fd(), &word, 1, MSG_PEEK | MSG_DONTWAIT) <= 0 || notes_.has_given_up(r);
+  };
   std::string lost;
   int count = 0;
   for (int r = 0; r < size_; ++r) {
-    const Socket& control = peers_[static_cast<std::size_t>(r)].control;
-    pollfd poll{control ? control.fd() : -1, POLLRDHUP, 0};
-    if (!control || ::poll(&poll, 1, 0) != 1 || (poll.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0) continue;
-    char word = 0;
-    if (::recv(control.fd(), &word, 1, MSG_PEEK | MSG_DONTWAIT) > 0 && !notes_.has_given_up(r)) continue;
+    if (!has_ended(r) && !hung_up(r)) continue;
     lost += str(count++ > 0 ? ", " : "", rank_text(r));
   }
   return count == 0 ? lost : str(lost, count == 1 ? " is" : " are", " gone, or gave up,");

@@ -1,5 +1,8 @@
 #include "athanor/distributed/transport/setup_notes.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "athanor/base/log.h"
 
 namespace athanor::distributed {
@@ -47,6 +50,14 @@ bool SetupNotes::has_given_up(int rank) noexcept {
   bool found = false;
   ask([&] { found = store_->check({gave_up_key(rank)}); });
   return found;
+}
+
+void SetupNotes::let_all_give_up(const std::vector<int>& gone) noexcept {
+  const Deadline grace = Deadline::after(std::chrono::seconds(1));
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_ || std::count(gone.begin(), gone.end(), r) != 0) continue;
+    while (store_ && !has_given_up(r) && !grace.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 std::string SetupNotes::of_others() noexcept {

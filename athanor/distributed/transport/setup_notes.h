@@ -20,6 +20,8 @@ class SetupNotes {
   void gave_up(const std::string& reason) noexcept;
   /// Whether that rank has said so.
   bool has_given_up(int rank) noexcept;
+  /// The store goes with this process: lets all but the ranks in `gone` find out by themselves, for a second.
+  void let_all_give_up(const std::vector<int>& gone) noexcept;
   /// "rank 3 waits for rank 1; rank 0 gave up: …"; empty if nobody has left a note.
   std::string of_others() noexcept;
 
