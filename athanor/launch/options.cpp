@@ -124,7 +124,8 @@ void declare(CLI::App& app, Flags& f, LaunchOptions& o, bool old_launcher) {
   list.option("rdzv-conf", f.rdzv_conf,
               "key=value,...: join_timeout, last_call_timeout, keep_alive_interval, keep_alive_max_attempt, "
               "read_timeout, is_host");
-  list.flag("standalone", f.standalone, "one node on a free port, whatever else is set");
+  list.flag("standalone", f.standalone,
+            "one node on a free port under a name of its own (a UUID), whatever nodes and --rdzv-* say");
   list.option("max-restarts", o.max_restarts, "how often all workers are started again after a failure")
       ->check(CLI::NonNegativeNumber);
   list.option("monitor-interval", f.monitor_interval, "without effect: workers are watched without polling");
@@ -224,17 +225,34 @@ distributed::Endpoint parse_endpoint(const std::string& text, int default_port) 
   return distributed::Endpoint::parse(text, "--rdzv-endpoint");
 }
 
+// A random UUID, of version 4 (RFC 4122).
+std::string new_uuid() {
+  unsigned char bytes[16];
+  ATHANOR_CHECK(::getentropy(bytes, sizeof bytes) == 0, "getentropy: ", distributed::error_text(errno));
+  bytes[6] = static_cast<unsigned char>(0x40 | (bytes[6] & 0x0f));
+  bytes[8] = static_cast<unsigned char>(0x80 | (bytes[8] & 0x3f));
+  std::string text;
+  for (std::size_t i = 0; i < sizeof bytes; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += "0123456789abcdef"[bytes[i] >> 4];
+    text += "0123456789abcdef"[bytes[i] & 0x0f];
+  }
+  return text;
+}
+
 void read_meeting(const CLI::App& app, const Flags& f, const Scheduler& scheduler, LaunchOptions& o) {
-  o.run_id = f.rdzv_id;
-  ATHANOR_CHECK_VALUE(!o.run_id.empty() && o.run_id.find('/') == std::string::npos, "--rdzv-id: '", o.run_id,
-                      "' should be a name without '/'");
-  o.backend = f.rdzv_backend == "c10d" ? Backend::C10d : Backend::Static;
-  if (f.standalone) {
+  if (f.standalone) {  // what else is set does not count, not even if it is wrong
+    o.run_id = new_uuid();
+    o.backend = Backend::C10d;
     o.min_nodes = o.max_nodes = 1;
     o.node_rank = 0;
     o.endpoint = {"127.0.0.1", 0};
     return;
   }
+  o.run_id = f.rdzv_id;
+  ATHANOR_CHECK_VALUE(!o.run_id.empty() && o.run_id.find('/') == std::string::npos, "--rdzv-id: '", o.run_id,
+                      "' should be a name without '/'");
+  o.backend = f.rdzv_backend == "c10d" ? Backend::C10d : Backend::Static;
   const bool alone = o.max_nodes == 1;
   if (!f.rdzv_endpoint.empty()) {
     o.endpoint =

@@ -117,6 +117,22 @@ class Flags(LaunchTest):
         self.assertEqual(status, 2)
         self.assertIn("exclude each other", err)
 
+    def test_a_standalone_job_has_a_name_of_its_own_whatever_is_set(self):
+        uuid4 = r"^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+        port = str(free_port())
+        names = set()
+        for flags in ((), ("--rdzv-id=foo",), ("--rdzv-id=a/b",), ("--rdzv-backend=static", "--node-rank=5"),
+                      ("--nnodes=2:3", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=foo")):
+            found = self.variables_of("--standalone", *flags)
+            self.assertEqual((list(found), found[0]["WORLD_SIZE"], found[0]["TORCHELASTIC_USE_AGENT_STORE"]),
+                             ([0], "1", "True"))
+            self.assertNotEqual(found[0]["MASTER_PORT"], port)
+            self.assertRegex(found[0]["TORCHELASTIC_RUN_ID"], uuid4)
+            names.add(found[0]["TORCHELASTIC_RUN_ID"])
+            shutil.rmtree(self.path("env"))
+        self.assertEqual(len(names), 5)
+        self.assertEqual(self.variables_of()[0]["TORCHELASTIC_RUN_ID"], "none")
+
     def test_workers_by_the_number_of_cpus(self):
         cpus = len(os.sched_getaffinity(0))
         for value in ("cpu", "auto"):

@@ -102,13 +102,15 @@ class UnderTorchrun(PeersTest):
         self.assertEqual(job.out.count("of 2 met"), 2)
 
     def test_variables_are_the_same_as_under_athanor_run(self):
-        flags = ("--standalone", "--nproc-per-node=2", "--max-restarts=3", "--role=r", "--no-python", self.worker, "env")
+        flags = ("--standalone", "--rdzv-id=foo", "--nproc-per-node=2", "--max-restarts=3", "--role=r", "--no-python", self.worker, "env")
         texts = []
         for job in (self.torchrun(*flags), self.start(*flags)):
             self.assertEqual(job.wait(), 0, job.err)
-            texts.append(job.out)
+            texts.append(re.sub(r"(?<=RUN_ID=)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "<UUID>", job.out,
+                                flags=re.MULTILINE))
+            self.assertEqual(texts[-1].count("TORCHELASTIC_RUN_ID=<UUID>\n"), 2, job.out)
         # Ports, file names and the name of the machine differ.
-        own = re.compile(r"^(MASTER_ADDR|MASTER_PORT|TORCHELASTIC_ERROR_FILE|TORCHELASTIC_RUN_ID)=.*\n", re.MULTILINE)
+        own = re.compile(r"^(MASTER_ADDR|MASTER_PORT|TORCHELASTIC_ERROR_FILE)=.*\n", re.MULTILINE)
         theirs, ours = (sorted(own.sub(r"\1\n", text).splitlines()) for text in texts)
         self.assertEqual(ours, theirs)
 
