@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -394,7 +395,8 @@ void read_hosts(const CLI::App& app, const Flags& f, int argc, const char* const
   if (f.hosts.empty() && f.hostfile.empty()) return;
   ATHANOR_CHECK_VALUE(f.hosts.empty() || f.hostfile.empty(), "--hosts and --hostfile exclude each other");
   for (const char* flag : {"--nnodes", "--node-rank", "--rdzv-backend", "--rdzv-endpoint", "--standalone"})
-    ATHANOR_CHECK_VALUE(!given(app, flag), flag, " and --hosts exclude each other: there is one node per host");
+    ATHANOR_CHECK_VALUE(!given(app, flag) && (flag != std::string("--standalone") || !f.standalone), flag,
+                        " and --hosts exclude each other: there is one node per host");
   if (!f.hostfile.empty()) o.hosts = read_hostfile(f.hostfile);
   for (const std::string& item : split(f.hosts, ',')) o.hosts.push_back(parse_host(item, "--hosts"));
   const auto end = argc - static_cast<int>(app.remaining().size());
@@ -465,6 +467,9 @@ std::optional<int> parse_options(int argc, const char* const* argv, bool old_lau
     const int status = app.exit(error, std::cout, std::cerr);
     return status == 0 ? 0 : 2;
   }
+  // The operator of PyTorchJobs sets it so for `standalone: true`. CLI11 takes what is empty for unset.
+  const char* standalone = std::getenv("PET_STANDALONE");
+  if (standalone != nullptr && *standalone == '\0' && !given(app, "--standalone")) flags.standalone = true;
   if (!flags.completion.empty()) {
     print_completion(app, flags.completion, o.name);
     return 0;

@@ -362,8 +362,14 @@ class Schedulers(LaunchTest):
     def test_kubeflow_elastic_pytorchjob(self):
         common = {"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": f"localhost:{free_port()}", "PET_NNODES": "2:3",
                   "PET_RDZV_ID": "job", "PET_RDZV_CONF": "last_call_timeout=0.2,keep_alive_interval=0.2",
-                  "PET_MAX_RESTARTS": "3", "PET_STANDALONE": "", "PET_NPROC_PER_NODE": "1"}
+                  "PET_MAX_RESTARTS": "3", "PET_NPROC_PER_NODE": "1"}
         self.assertEqual(sorted(f[:2] for f in self.world_of(common, common)), [(0, 2), (1, 2)])
+        # `standalone: true`: endpoint, backend and name are ignored, says its schema.
+        for value, worlds in (("0", [(0, 2), (1, 2)]), ("1", [(0, 1)] * 2), ("", [(0, 1)] * 2)):
+            pod = {**common, "PET_STANDALONE": value}
+            self.assertEqual(sorted(f[:2] for f in self.world_of(pod, pod)), worlds, f"PET_STANDALONE='{value}'")
+        pod = {**common, "PET_STANDALONE": "", "PET_NNODES": "1"}
+        self.assertEqual(self.world_of(pod, flags=("--standalone=0",)), [(0, 1, 0, 1)])
 
     def test_kubeflow_trainjob(self):
         common = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "localhost",
