@@ -177,7 +177,7 @@ auto make_dataset(const data::MnistSplit& split, std::int64_t limit, int part = 
 /// The devices of --device; of ranks, each takes the cuda device of its number.
 std::vector<Device> devices_of(const Flags& f, const World& world) {
   if (!world.alone() && cuda::is_available())
-    cuda::set_device(static_cast<int>(env::integer("LOCAL_RANK", 0).value_or(0) % cuda::device_count()));
+    cuda::set_device(distributed::launched_local_rank().value_or(0) % static_cast<int>(cuda::device_count()));
   std::vector<Device> devices;
   std::istringstream list(f.device + ",");
   for (std::string name; std::getline(list, name, ',');) devices.push_back(resolve(Device(name)));

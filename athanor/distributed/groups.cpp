@@ -389,7 +389,7 @@ int get_global_rank(const ProcessGroupPtr& group, int group_rank) {
 std::vector<int> get_process_group_ranks(const ProcessGroupPtr& group) {
   return group_or_default(group)->global_ranks();
 }
-int get_node_local_rank() { return static_cast<int>(env::integer("LOCAL_RANK", 0, INT32_MAX).value_or(-1)); }
+int get_node_local_rank() { return launched_local_rank().value_or(-1); }
 
 ThreadWorldGuard::ThreadWorldGuard(ProcessGroupPtr group) : previous_(thread_world) {
   auto* own = new World;

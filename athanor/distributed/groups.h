@@ -78,7 +78,7 @@ std::string get_backend(const ProcessGroupPtr& group = nullptr);
 int get_group_rank(const ProcessGroupPtr& group, int global_rank);
 int get_global_rank(const ProcessGroupPtr& group, int group_rank);
 std::vector<int> get_process_group_ranks(const ProcessGroupPtr& group = nullptr);
-/// Of a worker of a launcher: LOCAL_RANK; -1 without.
+/// launched_local_rank(), which knows torchrun's, MPI's and Slurm's variables; -1 without.
 int get_node_local_rank();
 
 /// Throws Error if init_process_group has not been called.

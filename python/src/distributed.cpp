@@ -205,6 +205,7 @@ void add_groups(nb::module_& m) {
   m.def("get_world_size", &dist::get_world_size, "group"_a.none() = nb::none());
   m.def("get_backend", &dist::get_backend, "group"_a.none() = nb::none());
   m.def("get_group_rank", &dist::get_group_rank, "group"_a.none(), "global_rank"_a);
+  m.def("get_node_local_rank", &dist::get_node_local_rank);
   m.def("get_global_rank", &dist::get_global_rank, "group"_a.none(), "group_rank"_a);
   m.def("get_process_group_ranks", &dist::get_process_group_ranks, "group"_a.none() = nb::none());
   m.def("flight_records", &dist::flight_records_text, "The last calls of all groups, as text.");

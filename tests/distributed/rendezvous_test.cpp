@@ -364,6 +364,21 @@ TEST(EnvRendezvous, ProgramsCanAskWhetherALauncherStartedThem) {
   EXPECT_NE(size({{"WORLD_SIZE", "0"}}).find("WORLD_SIZE='0'"), std::string::npos);
 }
 
+TEST(EnvRendezvous, TheRankOnThisHostIsWhatTheLauncherSays) {
+  const auto local = [](std::map<std::string, std::string> environment) {
+    for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
+      environment.emplace(name, "");  // these count as unset
+    return in_child(environment, [] { throw std::runtime_error(std::to_string(get_node_local_rank())); });
+  };
+  EXPECT_EQ(local({}), "-1");
+  EXPECT_EQ(local({{"LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}}), "1");
+  EXPECT_EQ(local({{"LOCAL_RANK", ""}, {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}, {"SLURM_LOCALID", "0"}}), "2");
+  EXPECT_EQ(local({{"MPI_LOCALRANKID", "3"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}}), "3");
+  EXPECT_EQ(local({{"SLURM_LOCALID", "4"}, {"SLURM_STEP_NUM_TASKS", "8"}}), "4");
+  EXPECT_EQ(local({{"SLURM_LOCALID", "0"}}), "-1") << "a batch script is no task";
+  EXPECT_THAT(local({{"OMPI_COMM_WORLD_LOCAL_RANK", "two"}}), testing::HasSubstr("OMPI_COMM_WORLD_LOCAL_RANK='two'"));
+}
+
 TEST(EnvRendezvous, WhatIsMissingIsNamed) {
   const auto run = [](const std::map<std::string, std::string>& environment) {
     return in_child(environment, [] { rendezvous("env://"); });

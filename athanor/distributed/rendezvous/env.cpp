@@ -28,6 +28,9 @@ constexpr const char* kRankNames[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"
 constexpr const char* kSizeNames[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS",
                                       "SLURM_NTASKS"};
 
+constexpr const char* kLocalRankNames[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                           "SLURM_LOCALID"};
+
 int number(const RendezvousUrl& url, std::span<const char* const> names, int given, const char* what) {
   if (url.query.contains(what)) return given;  // the URL has the last word
   // The environment and an argument may both speak, as long as they say the same.
@@ -72,6 +75,14 @@ std::optional<int> launched_world_size() {
     // A batch script of Slurm has its job's number of tasks without being one of them.
     if (name != "SLURM_NTASKS")
       if (const auto value = env::integer(name.data(), 1, INT32_MAX)) return static_cast<int>(*value);
+  return std::nullopt;
+}
+
+std::optional<int> launched_local_rank() {
+  for (const std::string_view name : kLocalRankNames)
+    // A batch script of Slurm has one as well, without being a task.
+    if (name != "SLURM_LOCALID" || env::text("SLURM_STEP_NUM_TASKS"))
+      if (const auto value = env::integer(name.data(), 0, INT32_MAX)) return static_cast<int>(*value);
   return std::nullopt;
 }
 

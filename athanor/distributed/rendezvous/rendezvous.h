@@ -49,6 +49,9 @@ RendezvousResult rendezvous(const std::string& url, const RendezvousOptions& opt
 /// How many processes the launcher has started this one with, by the variables of torchrun, operators, MPI launchers
 /// and Slurm's steps; nothing without one. A program that trains alone or with others, as it is started, asks this.
 std::optional<int> launched_world_size();
+/// This process' number among those the launcher has started on this host: LOCAL_RANK, or what MPI launchers and
+/// Slurm's steps have in its place; nothing without. Throws ValueError naming a variable that is no such number.
+std::optional<int> launched_local_rank();
 
 /// The parts of "scheme://host/path?key=value&…".
 struct RendezvousUrl {

@@ -356,9 +356,11 @@ def get_pg_count() -> int:
 
 
 def get_node_local_rank(fallback_rank: Optional[int] = None) -> int:
-    """LOCAL_RANK, as a launcher sets it; else fallback_rank. RuntimeError without either."""
-    if "LOCAL_RANK" in os.environ:
-        return int(os.environ["LOCAL_RANK"])
+    """LOCAL_RANK, as a launcher sets it, or what MPI launchers and Slurm's steps have in its place; else fallback_rank.
+    RuntimeError without either."""
+    local_rank = _core.get_node_local_rank()
+    if local_rank >= 0:
+        return local_rank
     if fallback_rank is not None:
         return int(fallback_rank)
     raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow "
