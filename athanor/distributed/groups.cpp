@@ -151,8 +151,13 @@ ProcessGroupPtr make_member(const ProcessGroupPtr& parent, const ProcessGroupOpt
   return std::make_shared<ProcessGroup>(parent->store(), options);
 }
 
+// mpirun has numbered the ranks then.
+bool over_mpi(const InitOptions& options) {
+  return host_backend(options.backend.empty() ? kDefaultBackend : options.backend) == "mpi";
+}
+
 void warn_superfluous_ranks(const InitOptions& options) {
-  if (options.backend == "mpi" && (options.rank >= 0 || options.world_size >= 0))
+  if (over_mpi(options) && (options.rank >= 0 || options.world_size >= 0))
     ATHANOR_LOG(Warning,
                 "init_process_group: with backend 'mpi' ranks and their number come from mpirun; the arguments ",
                 "rank and world_size are ignored");
@@ -169,7 +174,7 @@ RendezvousResult meet(const InitOptions& options, int number) {
     return {std::make_shared<PrefixStore>(str("init/", number), options.store), options.rank, options.world_size};
   }
   RendezvousOptions wanted;
-  if (options.backend != "mpi") {
+  if (!over_mpi(options)) {
     wanted.rank = options.rank;
     wanted.world_size = options.world_size;
   }

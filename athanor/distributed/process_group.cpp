@@ -13,13 +13,6 @@ namespace athanor::distributed {
 
 using athanor::detail::str;
 
-namespace {
-
-// How long a rank of a broken group waits for the others' records.
-constexpr std::chrono::milliseconds kReportPatience{1000};
-
-// "gloo" of "cpu:gloo,cuda:nccl"; a name alone is meant for every device, and one for cuda alone if virtual devices
-// serve that.
 std::string host_backend(const std::string& text) {
   if (text.find(':') == std::string::npos) return text;
   std::string rest = text, found;
@@ -39,6 +32,11 @@ std::string host_backend(const std::string& text) {
   ATHANOR_CHECK_VALUE(!found.empty(), "backend '", text, "' names none for cpu, and this build has no other device");
   return found;
 }
+
+namespace {
+
+// How long a rank of a broken group waits for the others' records.
+constexpr std::chrono::milliseconds kReportPatience{1000};
 
 BackendOptions backend_options(const ProcessGroupOptions& options, const std::shared_ptr<Store>& store,
                                const std::vector<int>& global_ranks, const std::string& secret) {

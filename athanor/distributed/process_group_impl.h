@@ -23,6 +23,10 @@ class P2pWork;
 /// `timeout` from now, up to some milliseconds more: by a clock that costs next to nothing to read.
 Deadline deadline_soon(std::chrono::milliseconds timeout);
 
+/// "gloo" of "cpu:gloo,cuda:nccl"; a name alone is meant for every device, and one for cuda alone if virtual devices
+/// serve that. Throws ValueError for a text that names none, or is not of that form.
+std::string host_backend(const std::string& text);
+
 struct ProcessGroup::Impl {
   Impl(ProcessGroup& group, std::shared_ptr<Store> store, std::unique_ptr<Backend> backend,
        std::unique_ptr<ControlChannel> control);

@@ -12,6 +12,7 @@
 
 #include "athanor/base/env.h"
 #include "athanor/distributed/backend.h"
+#include "athanor/distributed/groups.h"
 #include "athanor/distributed/store/tcp_store.h"
 #include "athanor/ops/tensor.h"
 #include "distributed/conformance.h"
@@ -214,6 +215,25 @@ TEST_F(MpiRankAlone, RefusesAnMpiForOneThread) {
   EXPECT_EQ(reinterpret_cast<int (*)()>(::dlsym(RTLD_DEFAULT, "MPI_Finalize"))(), 0);
 }
 
+// What the program says of rank and size does not count, in whatever form it names the backend.
+TEST_F(MpiRankAlone, ArgumentsThatMpirunMakesSuperfluousAreIgnored) {
+  ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+  for (const char* backend : {"mpi", "cpu:mpi", "cpu:mpi,cuda:nccl"}) {
+    InitOptions options;
+    options.backend = backend;
+    options.rank = 0;
+    options.world_size = 1;
+    options.timeout = std::chrono::seconds(60);
+    init_process_group(options);
+    EXPECT_EQ(get_rank(), options_.rank) << backend;
+    EXPECT_EQ(get_world_size(), options_.size) << backend;
+    Tensor t = ones({3});
+    default_group()->all_reduce(t);
+    EXPECT_EQ(t[2].item<float>(), options_.size);
+    destroy_process_group();
+  }
+}
+
 // ---- what starts the ranks
 
 class Mpi : public testing::TestWithParam<int> {
@@ -280,6 +300,12 @@ TEST_P(MpiFailure, OfOneRankIsEverybodysError) {
   const auto [status, text] = run(3, "MpiRankAlone.NamesTheOneThatWasKilled", "--enable-recovery");
   EXPECT_THAT(text, testing::ContainsRegex("survivor of rank 1(.|\n)*survivor of rank 1")) << text;
   EXPECT_THAT(text, testing::Not(HasSubstr("Failure"))) << text;
+}
+
+TEST_P(MpiFailure, IsNotThatAProgramNamesRankAndSizeItself) {
+  const auto [status, text] = run(2, "MpiRankAlone.Arguments*");
+  EXPECT_EQ(status, 0) << text;
+  EXPECT_THAT(text, HasSubstr("1 test")) << text;
 }
 
 TEST_P(MpiFailure, OrATurnIsWhatAnMpiWithoutSeveralThreadsGives) {
