@@ -129,7 +129,7 @@ void declare(CLI::App& app, Flags& f, LaunchOptions& o, bool old_launcher) {
             "one node on a free port under a name of its own (a UUID), whatever nodes and --rdzv-* say");
   list.option("max-restarts", o.max_restarts, "how often all workers are started again after a failure")
       ->check(CLI::NonNegativeNumber);
-  list.option("monitor-interval", f.monitor_interval, "without effect: workers are watched without polling");
+  list.option("monitor-interval", f.monitor_interval, "without effect: workers are watched without polling; seconds");
   list.option("start-method", f.start_method, "without effect: workers are always new programs")
       ->check(CLI::IsMember({"spawn", "fork", "forkserver"}));
   list.option("role", o.role, "name of this node's kind of workers");
@@ -278,7 +278,9 @@ void read_meeting(const CLI::App& app, const Flags& f, const Scheduler& schedule
                       ": expected 0 to ", o.max_nodes - 1);
 }
 
-void read_conf(const Flags& f, RendezvousTimes& times) {
+void read_conf(const Flags& f, LaunchOptions& o) {
+  RendezvousTimes& times = o.times;
+  std::string idle;
   for (const std::string& item : split(f.rdzv_conf, ',')) {
     if (item.empty()) continue;
     const std::size_t equals = item.find('=');
@@ -296,13 +298,19 @@ void read_conf(const Flags& f, RendezvousTimes& times) {
       times.read = parse_seconds(value, what);
     else if (key == "is_host")
       times.is_host = parse_yes(value, what);
-    else
-      ATHANOR_CHECK_VALUE(key == "close_timeout" || key == "heartbeat_timeout" || key == "store_type" ||
-                              key == "cas_backoff_max_seconds" || key == "rank",
-                          "--rdzv-conf: unknown key '", key, "'");
-    ATHANOR_CHECK_VALUE(key != "store_type" || value == "tcp", "--rdzv-conf: store_type '", value,
-                        "' is not supported, only tcp");
+    else if (key == "store_type")
+      ATHANOR_CHECK_VALUE(value == "tcp", "--rdzv-conf: store_type '", value, "' is not supported, only tcp");
+    else {
+      if (key == "rank")
+        parse_number(value, what);
+      else if (key == "close_timeout" || key == "heartbeat_timeout" || key == "cas_backoff_max_seconds")
+        parse_seconds(value, what);
+      else
+        ATHANOR_THROW(ValueError, "--rdzv-conf: unknown key '", key, "'");
+      idle += str(idle.empty() ? "" : ", ", key);
+    }
   }
+  if (!idle.empty()) o.notes.push_back(str("--rdzv-conf: without effect here: ", idle));
 }
 
 int signal_of_name(const std::string& name) {
@@ -342,7 +350,7 @@ void print_completion(const CLI::App& app, const std::string& shell, const std::
     }() << ")/'\n";
 }
 
-void read_rest(const Flags& f, LaunchOptions& o) {
+void read_rest(const CLI::App& app, const Flags& f, LaunchOptions& o) {
   o.redirects = StreamChoice::parse(f.redirects, "--redirects");
   o.tee = StreamChoice::parse(f.tee, "--tee");
   o.log_dir = f.log_dir;
@@ -354,6 +362,9 @@ void read_rest(const Flags& f, LaunchOptions& o) {
   const std::string grace =
       !f.shutdown_timeout.empty() ? f.shutdown_timeout : env::text("TORCH_ELASTIC_SHUTDOWN_TIMEOUT").value_or("30");
   o.kill_grace = parse_seconds(grace, "--shutdown-timeout");
+  if (given(app, "--monitor-interval"))
+    ATHANOR_CHECK_VALUE(parse_seconds(f.monitor_interval, "--monitor-interval") > Seconds(0), "--monitor-interval: '",
+                        f.monitor_interval, "' should be more than 0 seconds");
   o.numa_binding = numa_binding_of(f.numa_binding).value_or(NumaBinding::None);
   o.out_filters = split_filters(f.out_filters);
   o.err_filters = split_filters(f.err_filters);
@@ -480,8 +491,8 @@ std::optional<int> parse_options(int argc, const char* const* argv, bool old_lau
   read_nodes(app, flags, scheduler, o);
   read_workers(flags, o);
   read_meeting(app, flags, scheduler, o);
-  read_conf(flags, o.times);
-  read_rest(flags, o);
+  read_conf(flags, o);
+  read_rest(app, flags, o);
   read_command(app, o);
   o.append_local_rank = old_launcher && !flags.use_env;
   ATHANOR_CHECK_VALUE(!o.append_local_rank || !o.no_python,

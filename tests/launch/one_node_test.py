@@ -156,6 +156,14 @@ class Flags(LaunchTest):
             status, out, err = self.run_agent(self.worker, "out", "x", **{name: str(free_port())})
             self.assertEqual((status, out, err.count(name)), (0, "x\n", 1), err)
 
+    def test_settings_of_the_meeting_without_effect_are_said_to_have_none(self):
+        conf = "close_timeout=30,rank=0,join_timeout=60,heartbeat_timeout=5,cas_backoff_max_seconds=0.5"
+        status, out, err = self.run_agent("--rdzv-conf", conf, self.worker, "out", "x")
+        self.assertEqual((status, out), (0, "x\n"), err)
+        self.assertEqual(len(err.splitlines()), 1, err)
+        self.assertIn("close_timeout, rank, heartbeat_timeout, cas_backoff_max_seconds", err)
+        self.assertEqual(self.run_agent("--rdzv-conf=join_timeout=60", self.worker, "out", "x"), (0, "x\n", ""))
+
     def test_mistakes_are_named(self):
         for flags, says in (
                 (("--nprocs", "2", "true"), "--nprocs"), (("--nproc-per-node", "0", "true"), "'0'"),
@@ -171,6 +179,12 @@ class Flags(LaunchTest):
                 (("--event-log-handler=console", "true"), "--event-log-handler"),
                 (("--logs-specs=mine", "true"), "--logs-specs"), (("--nproc-per-node=xpu", "true"), "'xpu'"),
                 (("--print-completion=fish",), "--print-completion"),
+                (("--monitor-interval=abc", "true"), "'abc'"), (("--monitor-interval=0", "true"), "--monitor-interval"),
+                (("--monitor-interval=", "true"), "--monitor-interval"), (("--master-port=x", "true"), "--master-port"),
+                (("--shutdown-timeout=soon", "true"), "'soon'"),
+                *((("--rdzv-conf", f"join_timeout=5,{key}=abc", "true"), f"--rdzv-conf {key}: 'abc'")
+                  for key in ("close_timeout", "heartbeat_timeout", "cas_backoff_max_seconds", "rank", "timeout",
+                              "keep_alive_interval", "keep_alive_max_attempt", "is_host")),
                 (("--master-port=70000", "true"), "--master-port"), (("--rdzv-id=a/b", "true"), "a/b")):
             status, out, err = self.run_agent(*flags)
             self.assertEqual(status, 2, f"{flags}: {out}{err}")
