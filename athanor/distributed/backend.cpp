@@ -30,7 +30,9 @@ struct KnownPlugin {
 constexpr KnownPlugin kKnownPlugins[] = {
     {"gloo", "Gloo (Debian: libgloo-dev) when Athanor is built"},
     {"mpi", "an MPI library (Debian: libopenmpi-dev) when Athanor is built"},
-    {"nccl", "CUDA and NCCL when Athanor is built"},
+    {"nccl",
+     "CUDA and NCCL (NVIDIA's packages cuda-toolkit and libnccl-dev) when Athanor is built, which this version "
+     "has no source for: it is to be brought as a file of that name"},
 };
 
 struct Registry {
@@ -54,6 +56,15 @@ BackendFactory find_factory(const std::string& name) {
   const std::lock_guard lock(table.mutex);
   const auto found = table.factories.find(name);
   return found == table.factories.end() ? nullptr : found->second;
+}
+
+std::string joined(const std::vector<std::string>& names);
+// "tcp; as plug-ins: gloo, mpi".
+std::string what_is_here() {
+  std::vector<std::string> files = found_plugins();
+  const std::vector<std::string> names = backend_names();
+  std::erase_if(files, [&](const auto& name) { return std::count(names.begin(), names.end(), name) != 0; });
+  return joined(names) + (files.empty() ? "" : "; as plug-ins: " + joined(files));
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -124,10 +135,10 @@ std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOpti
     if (name == known.name)
       throw DistError(
           str("backend '", name, "' is not here: it is a plug-in that is built with ", known.needs, ". Looked for ",
-              tried, " (ATHANOR_PLUGIN_PATH names more folders). Here are: ", joined(backend_names())),
+              tried, " (ATHANOR_PLUGIN_PATH names more folders). Here are: ", what_is_here()),
           ATHANOR_WHERE);
-  ATHANOR_THROW(ValueError, "backend '", name, "' is unknown. Known are: ", joined(backend_names()),
-                " and the plug-ins gloo, mpi, nccl; register_backend adds others");
+  ATHANOR_THROW(ValueError, "backend '", name, "' is unknown. Here are: ", what_is_here(),
+                ". Known plug-ins are gloo, mpi, nccl; register_backend adds others");
 }
 
 std::string backend_problem(const std::string& name) {

@@ -4,8 +4,12 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <set>
+#include <string_view>
 #include <vector>
 
 #include "athanor/base/env.h"
@@ -83,6 +87,23 @@ PluginState load_plugin(const std::string& name, std::string& tried) {
     return PluginState::Loaded;
   }
   return PluginState::Missing;
+}
+
+std::vector<std::string> found_plugins() {
+  constexpr std::string_view kStart = "libathanor_", kEnd = ".so";
+  std::set<std::string> names;
+  for (const auto& folder : plugin_folders()) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      const std::string file = entry.path().filename().string();
+      if (file.size() <= kStart.size() + kEnd.size() || !file.starts_with(kStart) || !file.ends_with(kEnd)) continue;
+      std::ifstream stream(entry.path(), std::ios::binary);
+      const std::string text{std::istreambuf_iterator<char>(stream), {}};
+      if (text.find("athanor_register_plugin") != std::string::npos)
+        names.insert(file.substr(kStart.size(), file.size() - kStart.size() - kEnd.size()));
+    }
+  }
+  return {names.begin(), names.end()};
 }
 
 std::string plugin_note(const std::string& name) {

@@ -6,6 +6,7 @@
 ///     ATHANOR_BACKEND_PLUGIN(register_backend("name", make_it);)
 
 #include <string>
+#include <vector>
 
 namespace athanor::distributed {
 
@@ -22,6 +23,10 @@ enum class PluginState { Loaded, Missing };
 /// Loads the plug-in of that name, once. Throws DistError if there is one that cannot be loaded or was built for
 /// another version of the library. `tried` receives the files looked for.
 PluginState load_plugin(const std::string& name, std::string& tried);
+
+/// The names of the plug-ins in those folders, sorted: files of such a name that say they are one. None is loaded, so
+/// one that lacks a library of its own, or is of another version, is among them.
+std::vector<std::string> found_plugins();
 
 /// What a loaded plug-in says of the library it stands on: a line of text, from a function of it that it need not have,
 /// `extern "C" const char* athanor_plugin_note()`. Empty if it has none or is not loaded. `athanor env --backends`

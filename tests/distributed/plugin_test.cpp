@@ -6,6 +6,7 @@
 #include <fstream>
 #include <future>
 
+#include "athanor/distributed/plugin.h"
 #include "distributed/helpers.h"
 #include "distributed/ranks.h"
 
@@ -51,6 +52,17 @@ TEST(Plugin, IsFoundByItsNameLoadedOnceAndUsed) {
         EXPECT_TRUE(t.equal(full({3}, 2.0)));
       },
       options);
+}
+
+TEST(Plugin, ThatIsMissingIsNamedWithItsPackagesAndWithTheOnesFound) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "libathanor_broken.so") << "not a shared object";
+  const PluginPath path(plugin_folder() + ":" + folder.operator/(""));
+  EXPECT_THAT(found_plugins(), testing::IsSupersetOf({"outdated", "shelf"}));
+  EXPECT_THAT(found_plugins(), testing::Not(testing::Contains("broken")));
+  EXPECT_THAT(error_of_making("nccl"),
+              AllOf(HasSubstr("libnccl-dev"), HasSubstr("cuda-toolkit"), HasSubstr("tcp"), HasSubstr("outdated")));
+  EXPECT_THAT(error_of_making("nccl"), testing::Not(HasSubstr("broken")));
 }
 
 TEST(Plugin, OfSomeRanksOnlyIsRefused) {
