@@ -31,8 +31,7 @@ constexpr KnownPlugin kKnownPlugins[] = {
     {"gloo", "Gloo (Debian: libgloo-dev) when Athanor is built"},
     {"mpi", "an MPI library (Debian: libopenmpi-dev) when Athanor is built"},
     {"nccl",
-     "CUDA and NCCL (NVIDIA's packages cuda-toolkit and libnccl-dev) when Athanor is built, which this version "
-     "has no source for: it is to be brought as a file of that name"},
+     "CUDA and NCCL (NVIDIA's packages cuda-toolkit and libnccl-dev), from a source that is not part of Athanor"},
 };
 
 struct Registry {
