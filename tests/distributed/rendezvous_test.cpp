@@ -1,6 +1,7 @@
 #include "athanor/distributed/rendezvous/rendezvous.h"
+#include "athanor/distributed/groups.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <net/if.h>
 #include <sched.h>
 #include <sys/ioctl.h>
