@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import warnings
 
 import athanor as torch
@@ -291,6 +292,27 @@ class Groups(unittest.TestCase):
             return seen, t.item()
 
         self.assertEqual(ranks.run(body)[0], (["ValueError", "ValueError", "TypeError", "ValueError"], 2.0))
+
+
+class LocalRank(unittest.TestCase):
+    NAMES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS")
+
+    def local_rank(self, *fallback, **variables):
+        with unittest.mock.patch.dict(os.environ, {**dict.fromkeys(self.NAMES, ""), **variables}):
+            return dist.get_node_local_rank(*fallback)
+
+    def test_it_is_what_the_launcher_says(self):
+        self.assertEqual(self.local_rank(LOCAL_RANK="1", OMPI_COMM_WORLD_LOCAL_RANK="2"), 1)
+        self.assertEqual(self.local_rank(7, OMPI_COMM_WORLD_LOCAL_RANK="2"), 2)
+        self.assertEqual(self.local_rank(MPI_LOCALRANKID="3"), 3)
+        self.assertEqual(self.local_rank(SLURM_LOCALID="4", SLURM_STEP_NUM_TASKS="8"), 4)
+
+    def test_without_a_launcher_it_is_the_fallback(self):
+        self.assertEqual(self.local_rank(7, SLURM_LOCALID="0"), 7)  # a batch script is no task
+        with self.assertRaisesRegex(RuntimeError, "LOCAL_RANK is not in the environment"):
+            self.local_rank()
+        with self.assertRaisesRegex(ValueError, "LOCAL_RANK='two'"):
+            self.local_rank(LOCAL_RANK="two")
 
 
 class Errors(unittest.TestCase):
