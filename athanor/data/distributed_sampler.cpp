@@ -16,24 +16,28 @@ DistributedSampler::DistributedSampler(std::size_t size, const Options& options)
                       ", rank should be in the interval [0, ", static_cast<std::int64_t>(replicas_) - 1, "]");
 }
 
-void DistributedSampler::set_epoch(std::size_t epoch) {
-  epoch_ = epoch;
-  epoch_given_ = true;
-}
-
 std::size_t DistributedSampler::num_samples() const {
   return options_.drop_last ? size_ / replicas_ : (size_ + replicas_ - 1) / replicas_;
 }
 
 void DistributedSampler::reset(std::optional<std::size_t> new_size) {
   if (new_size) size_ = *new_size;
-  if (options_.shuffle && ++epochs_begun_ > 1 && !epoch_given_ && !told_) {
+  if (options_.shuffle && last_epoch_ == epoch_ && !told_) {
     told_ = true;
     ATHANOR_LOG(Warning,
-                "DistributedSampler: a second epoch begins without set_epoch(); it has the order of the first. ",
-                "Call set_epoch(epoch) before each epoch");
+                "DistributedSampler: a second epoch begins without set_epoch(); it has the order of the last, ",
+                "that of epoch ", epoch_, ". Call set_epoch(epoch) before each epoch");
   }
+  last_epoch_ = epoch_;
   begin(reserve());
+}
+
+void DistributedSampler::restore(const samplers::SamplerState& s) {
+  DrawnSampler::restore(s);
+  epoch_ = s.generator.offset;
+  // A pass that is restored at its start may be begun by reset().
+  last_epoch_.reset();
+  if (s.position > 0) last_epoch_ = epoch_;
 }
 
 std::vector<std::size_t> DistributedSampler::draw(PhiloxState from) const {

@@ -26,13 +26,15 @@ class DistributedSampler : public samplers::detail::DrawnSampler {
   explicit DistributedSampler(std::size_t size, const Options& options = {});
 
   /// Call before each epoch: without it, all epochs have one order, which is warned of once.
-  void set_epoch(std::size_t epoch);
+  void set_epoch(std::size_t epoch) { epoch_ = epoch; }
   std::size_t epoch() const { return epoch_; }
   /// Length of this and every share.
   std::size_t num_samples() const;
   /// Of all shares together.
   std::size_t total_size() const { return num_samples() * replicas_; }
   void reset(std::optional<std::size_t> new_size = std::nullopt) override;
+  /// The epoch too.
+  void restore(const samplers::SamplerState& s) override;
 
  private:
   PhiloxState reserve() const override { return {options_.seed, epoch_}; }
@@ -40,8 +42,8 @@ class DistributedSampler : public samplers::detail::DrawnSampler {
 
   std::size_t size_, replicas_, rank_, epoch_ = 0;
   Options options_;
-  bool epoch_given_ = false, told_ = false;
-  std::size_t epochs_begun_ = 0;
+  bool told_ = false;
+  std::optional<std::size_t> last_epoch_;  // of the last pass that began
 };
 
 }  // namespace athanor::data

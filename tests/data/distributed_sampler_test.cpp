@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 namespace athanor::data {
@@ -86,6 +87,48 @@ TEST(DistributedSampler, WarnsOnceOfASecondEpochWithoutSetEpoch) {
   const auto at = text.find("set_epoch");
   EXPECT_NE(at, std::string::npos) << text;
   EXPECT_EQ(text.find("without set_epoch", text.find("without set_epoch") + 1), std::string::npos) << text;
+}
+
+std::string said_during(const std::function<void()>& act) {
+  testing::internal::CaptureStderr();
+  act();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(DistributedSampler, OneSetEpochBeforeTheLoopDoesNotSilenceTheWarning) {
+  DistributedSampler sampler(10, of(2, 0, true));
+  EXPECT_EQ(said_during([&] {
+              sampler.set_epoch(0);
+              sampler.reset();
+            }),
+            "");
+  EXPECT_NE(said_during([&] { sampler.reset(); }).find("that of epoch 0"), std::string::npos);
+}
+
+TEST(DistributedSampler, SaysNothingOfEpochsThatDifferOrAreNotShuffled) {
+  EXPECT_EQ(said_during([] {
+              DistributedSampler shuffled(10, of(2, 0, true)), plain(10, of(2, 0, false));
+              for (std::size_t epoch = 0; epoch < 3; ++epoch) {
+                shuffled.set_epoch(epoch);
+                shuffled.reset();
+                plain.reset();
+              }
+            }),
+            "");
+}
+
+TEST(DistributedSampler, RestoredKnowsItsEpoch) {
+  DistributedSampler one(50, of(2, 1, true)), two(50, of(2, 1, true));
+  one.set_epoch(4);
+  one.reset();
+  const auto start = one.state();
+  one.next(7);
+  two.restore(one.state());
+  EXPECT_EQ(two.epoch(), 4U);
+  EXPECT_NE(said_during([&] { two.reset(); }).find("that of epoch 4"), std::string::npos);
+  DistributedSampler three(50, of(2, 1, true));
+  three.restore(start);
+  EXPECT_EQ(said_during([&] { three.reset(); }), "") << "the epoch had not begun yet";
 }
 
 TEST(DistributedSampler, RankBeyondTheReplicasIsRefused) {

@@ -223,6 +223,63 @@ class Samplers(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "Invalid rank 3"):
             data.DistributedSampler(range(10), 3, 3)
 
+    def test_a_second_pass_of_the_same_epoch_is_warned_of_once(self) -> None:
+        sampler = data.DistributedSampler(range(10), 2, 0)
+        sampler.set_epoch(0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            list(sampler)
+            self.assertEqual([str(w.message) for w in caught], [])
+            for _ in range(3):
+                list(DataLoader(range(10), sampler=sampler))
+            self.assertEqual(len(caught), 1)
+            self.assertIn("without set_epoch()", str(caught[0].message))
+
+    def test_passes_of_other_epochs_or_in_order_are_not_warned_of(self) -> None:
+        shuffled, plain = (data.DistributedSampler(range(10), 2, 0, shuffle=s) for s in (True, False))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for epoch in range(3):
+                shuffled.set_epoch(epoch)
+                list(shuffled)
+                list(plain)
+
+    def test_a_share_goes_on_inside_an_epoch(self) -> None:
+        for batch_size in (1, 3):
+            one = data.DistributedSampler(range(50), 2, 1, seed=3)
+            one.set_epoch(4)
+            batches = iter(DataLoader(range(50), batch_size, sampler=one))
+            for _ in range(2):
+                next(batches)
+            state = one.state_dict()
+            self.assertEqual(state, {"seed": 3, "epoch": 4, "position": 2 * batch_size})
+            two = data.DistributedSampler(range(50), 2, 1)
+            two.load_state_dict(state)
+            self.assertEqual(two.state_dict(), state)
+            two.set_epoch(4)
+            rest = [b.tolist() for b in batches]
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                self.assertEqual([b.tolist() for b in DataLoader(range(50), batch_size, sampler=two)], rest)
+                two.set_epoch(5)
+                self.assertEqual(len(list(two)), 25, "the next epoch is a whole one")
+
+    def test_another_epoch_than_the_loaded_one_starts_at_its_beginning(self) -> None:
+        sampler = data.DistributedSampler(range(50), 2, 1)
+        sampler.load_state_dict({"seed": 0, "epoch": 4, "position": 25})
+        sampler.set_epoch(5)
+        self.assertEqual(len(list(sampler)), 25)
+
+    def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(self) -> None:
+        sampler = data.DistributedSampler(range(50), 2, 1)
+        before = sampler.state_dict()
+        for position in (-1, 26):
+            with self.assertRaisesRegex(ValueError, f"position should be in .0, 25.*got {position}"):
+                sampler.load_state_dict({"seed": 1, "epoch": 4, "position": position})
+        with self.assertRaises(KeyError):
+            sampler.load_state_dict({"seed": 1, "epoch": 4})
+        self.assertEqual(sampler.state_dict(), before)
+
     def test_few_examples_for_many_ranks_are_repeated(self) -> None:
         shares = [list(data.DistributedSampler(range(2), 5, r, shuffle=False)) for r in range(5)]
         self.assertEqual(shares, [[0], [1], [0], [1], [0]])
