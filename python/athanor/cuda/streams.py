@@ -7,7 +7,7 @@ from typing import Any, Optional
 class Stream:
     """The queue of a device. Work of all streams of a device runs in the order it was given."""
 
-    def __init__(self, device: Any = None, priority: int = 0, **_: Any):
+    def __init__(self, device: Any = None, priority: int = 0):
         from . import _index, _needed
 
         self._core = _needed().Stream(_index(device))
@@ -55,7 +55,8 @@ class Stream:
 class Event:
     """A point in a stream. With enable_timing, elapsed_time() tells the milliseconds between two."""
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any):
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False,
+                 external: bool = False):
         self._enable_timing = enable_timing
         self._made: Any = None
 

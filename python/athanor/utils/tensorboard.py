@@ -47,7 +47,8 @@ class SummaryWriter:
     def get_logdir(self) -> str:
         return self.log_dir
 
-    def add_scalar(self, tag: str, scalar_value: Any, global_step: Optional[int] = None, *_: Any, **__: Any) -> None:
+    def add_scalar(self, tag: str, scalar_value: Any, global_step: Optional[int] = None,
+                   walltime: Any = None, new_style: bool = False, double_precision: bool = False) -> None:
         """A number, or a tensor of one."""
         self._writer.add_scalar(tag, float(scalar_value), global_step or 0)
 
@@ -57,7 +58,8 @@ class SummaryWriter:
         """Several numbers under "main_tag/name"."""
         self._writer.add_scalars(main_tag, {k: float(v) for k, v in tag_scalar_dict.items()}, global_step or 0)
 
-    def add_histogram(self, tag: str, values: Any, global_step: Optional[int] = None, bins: Any = 64, **_: Any) -> None:
+    def add_histogram(self, tag: str, values: Any, global_step: Optional[int] = None, bins: Any = 64,
+                      walltime: Any = None, max_bins: Any = None) -> None:
         """How often values are how large, in intervals of equal width."""
         self._writer.add_histogram(tag, _tensor(values), global_step or 0, bins if isinstance(bins, int) else 64)
 
@@ -72,9 +74,15 @@ class SummaryWriter:
             raise ValueError(f"add_image: expected dataformats to be 'CHW', 'HWC' or 'HW', got {dataformats!r}")
         self._writer.add_image(tag, image.contiguous(), global_step or 0)
 
-    def add_images(self, tag: str, img_tensor: Any, global_step: Optional[int] = None, *_: Any, **__: Any) -> None:
-        """Images (N, C, H, W) in a grid."""
-        self._writer.add_images(tag, _tensor(img_tensor).contiguous(), global_step or 0)
+    def add_images(self, tag: str, img_tensor: Any, global_step: Optional[int] = None, walltime: Any = None,
+                   dataformats: str = "NCHW") -> None:
+        """Images (N, C, H, W), or (N, H, W, C), in a grid."""
+        images = _tensor(img_tensor)
+        if dataformats == "NHWC":
+            images = images.permute(0, 3, 1, 2)
+        elif dataformats != "NCHW":
+            raise ValueError(f"add_images: expected dataformats to be 'NCHW' or 'NHWC', got {dataformats!r}")
+        self._writer.add_images(tag, images.contiguous(), global_step or 0)
 
     def add_text(self, tag: str, text_string: str, global_step: Optional[int] = None, *_: Any) -> None:
         """A text, shown as Markdown."""

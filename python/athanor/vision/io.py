@@ -18,11 +18,14 @@ class ImageReadMode:
     RGB_ALPHA = "RGBA"
 
 
-def read_image(path: Union[str, "os.PathLike[str]"], mode: str = ImageReadMode.UNCHANGED, **_: Any) -> Tensor:
+def read_image(path: Union[str, "os.PathLike[str]"], mode: str = ImageReadMode.UNCHANGED,
+               apply_exif_orientation: bool = False) -> Tensor:
     """A PNG or JPEG file as uint8 (channels, height, width).
 
     Raises:
         OSError: no such file, or a damaged one.
-        NotImplementedError: libpng or libjpeg is not installed.
+        NotImplementedError: libpng or libjpeg is not installed, or ``apply_exif_orientation``.
     """
+    if apply_exif_orientation:
+        raise NotImplementedError("read_image: apply_exif_orientation is not supported; turn the image with rot90 and flip")
     return _data.decode_image(os.fspath(path), mode)

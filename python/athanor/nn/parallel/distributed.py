@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import athanor
@@ -24,6 +25,22 @@ def _to_device(obj: Any, device: Any) -> Any:
     return obj
 
 
+_WAYS_OUT = {
+    "delay_all_reduce_named_params": "leave it out: all gradients are reduced while backward goes on",
+    "param_to_hook_all_reduce": "leave it out: all gradients are reduced while backward goes on",
+    "mixed_precision": "run the forward in athanor.autocast, or compress gradients with register_comm_hook()",
+    "device_mesh": "pass process_group, the group of the ranks to average over",
+    "skip_all_reduce_unused_params": "leave it out, or freeze such parameters with requires_grad_(False)",
+}
+
+
+def _refuse_unsupported(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise NotImplementedError(f"DistributedDataParallel: {name} is not supported, expected None, got {value!r}; "
+                                      f"{_WAYS_OUT[name]}")
+
+
 class _DdpJoinHook(JoinHook):
     """Stands for the library's own answers to a step of DistributedDataParallel; Join hands over to them."""
 
@@ -41,6 +58,8 @@ class DistributedDataParallel(Module, Joinable):
     bucket_cap_mb: gradients are reduced in pieces of this size while backward goes on. static_graph: every step has the
     same graph; parameters may then get gradients several times in a backward. find_unused_parameters and
     gradient_as_bucket_view need not be set: unused parameters are always found, gradients always lie in the buckets.
+    forward_sync_buffers: the newer name of broadcast_buffers, goes before it. bucket_cap_mb_list, batched_grad_copy,
+    lazy_bucket_allocation and check_reduction are accepted, without effect. NotImplementedError for the others.
 
     All ranks make the same forwards and backwards, see join() for the exception. A tensor that was `.grad` is overwritten
     by a later backward. Raises RuntimeError if no parameter requires grad, ValueError if the ranks' modules differ or
@@ -61,8 +80,28 @@ class DistributedDataParallel(Module, Joinable):
         check_reduction: bool = False,
         gradient_as_bucket_view: bool = False,
         static_graph: bool = False,
-        **_: Any,
+        delay_all_reduce_named_params: Any = None,
+        param_to_hook_all_reduce: Any = None,
+        mixed_precision: Any = None,
+        device_mesh: Any = None,
+        skip_all_reduce_unused_params: bool = False,
+        bucket_cap_mb_list: Optional[List[int]] = None,
+        batched_grad_copy: bool = False,
+        forward_sync_buffers: Optional[bool] = None,
+        lazy_bucket_allocation: bool = False,
     ) -> None:
+        _refuse_unsupported(
+            delay_all_reduce_named_params=delay_all_reduce_named_params,
+            param_to_hook_all_reduce=param_to_hook_all_reduce,
+            mixed_precision=mixed_precision,
+            device_mesh=device_mesh,
+            skip_all_reduce_unused_params=skip_all_reduce_unused_params or None,
+        )
+        if check_reduction:
+            warnings.warn("DistributedDataParallel: check_reduction is deprecated and has no effect", FutureWarning,
+                          stacklevel=2)
+        if forward_sync_buffers is not None:
+            broadcast_buffers = forward_sync_buffers
         super().__init__()
         Joinable.__init__(self)
         if process_group == GroupMember.NON_GROUP_MEMBER:
