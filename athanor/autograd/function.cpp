@@ -86,6 +86,7 @@ void FunctionNode::attach(variable_list& outputs, const variable_list& inputs, b
       continue;
     }
     const bool dirty = ctx.dirty_.count(t.impl()) != 0, is_input = input_impls.count(t.impl()) != 0;
+    const bool constant = ctx.non_differentiable_.count(t.impl()) != 0 || !t.is_floating_point();
     ATHANOR_CHECK(!dirty || is_input, "function ", name_, " marked a tensor dirty that is not an input");
     if (dirty) {
       if (record) check_inplace(t, name_.c_str());
@@ -98,7 +99,7 @@ void FunctionNode::attach(variable_list& outputs, const variable_list& inputs, b
       if (record) note_view(t, came, ViewOrigin::MultiOutput);
     }
     if (!record) continue;
-    if (ctx.non_differentiable_.count(t.impl()) || !t.is_floating_point()) {
+    if (constant) {
       add_output(t);
     } else if (dirty) {
       rebase_history(t, self);

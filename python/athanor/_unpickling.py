@@ -76,13 +76,19 @@ def _rebuild_tensor(storage: Any, offset: int, sizes: tuple, strides: tuple, *re
     t = _io.share_storage(storage.base, storage.dtype, offset, list(sizes), list(strides))
     if storage.device is not None:
         t = t.to(storage.device)
+    # What PyTorch keeps of a tensor beside its values: whether they are to be negated, or conjugated.
+    kept = rest[2] if len(rest) > 2 else None
+    if kept:
+        if not isinstance(kept, dict) or kept.keys() - {"neg"}:
+            raise pickle.UnpicklingError(f"a tensor with {sorted(map(str, kept))}; save its values: t.clone()")
+        t = t.neg() if kept.get("neg") else t
     return t.requires_grad_() if rest and rest[0] is True else t
 
 
 def _rebuild_tensor_v3(storage: Any, offset: int, sizes: tuple, strides: tuple, *rest: Any) -> Tensor:
     if not isinstance(storage, LoadedStorage) or len(rest) < 3 or not isinstance(rest[2], athanor.dtype):
         raise pickle.UnpicklingError("malformed pickle: a tensor without a storage or a dtype")
-    return _rebuild_tensor(LoadedStorage(storage.base, rest[2], storage.device), offset, sizes, strides, rest[0])
+    return _rebuild_tensor(LoadedStorage(storage.base, rest[2], storage.device), offset, sizes, strides, rest[0], None, *rest[3:])
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, *_: Any) -> Tensor:

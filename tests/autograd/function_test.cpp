@@ -39,6 +39,14 @@ struct SplitParts : Function<SplitParts> {
   static variable_list backward(AutogradContext*, variable_list g) { return {g[0] * 2}; }
 };
 
+struct KeepsSecond : Function<KeepsSecond> {
+  static variable_list forward(AutogradContext* ctx, const Tensor& x, const Tensor& y) {
+    ctx->mark_non_differentiable({y});
+    return {x * 2, y};
+  }
+  static variable_list backward(AutogradContext*, variable_list g) { return {g[0] * 2, Tensor()}; }
+};
+
 struct WrongCount : Function<WrongCount> {
   static Tensor forward(AutogradContext*, const Tensor& x) { return x * 1; }
   static variable_list backward(AutogradContext*, variable_list g) { return {g[0], g[0]}; }
@@ -73,6 +81,7 @@ TEST(Function, NonDifferentiableResultsCarryNoGradient) {
   const auto out = SplitParts::apply(x);
   EXPECT_TRUE(out[0].requires_grad());
   EXPECT_FALSE(out[1].requires_grad());
+  EXPECT_FALSE(KeepsSecond::apply(x, tensor({1.0, 2.0}))[1].requires_grad());
   out[0].sum().backward();
   EXPECT_EQ(x.grad().select(0, 1).item<float>(), 2.0F);
 }

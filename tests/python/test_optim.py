@@ -304,6 +304,12 @@ class Schedules(unittest.TestCase):
         with self.assertWarnsRegex(UserWarning, "before `optimizer.step"):
             scheduler.step()
 
+    def test_a_step_schedule_made_for_a_later_epoch_decays_where_one_is_due(self) -> None:
+        for last_epoch, rate in ((3, 0.025), (4, 0.05)):
+            optimizer = optim.SGD([{"params": [parameter(1.0)], "initial_lr": 0.2}], lr=0.05)
+            scheduler = optim.lr_scheduler.StepLR(optimizer, 2, 0.5, last_epoch=last_epoch)
+            self.assertEqual(scheduler.get_last_lr(), [rate])
+
     def test_a_schedule_goes_on_from_its_state(self) -> None:
         import optim_cases
 

@@ -189,6 +189,17 @@ class Refusals(unittest.TestCase):
             with self.assertRaises(pickle.UnpicklingError, msg=str(target)):
                 athanor.load(self.archive(SetsAttributes(target).pickled()))
 
+    def test_what_else_is_kept_of_a_tensor_counts_or_is_refused(self) -> None:
+        from athanor._unpickling import LoadedStorage, _rebuild_tensor, _rebuild_tensor_v3
+
+        storage = LoadedStorage(athanor.tensor([1.0, 2.0]), athanor.float32, None)
+        self.assertEqual(_rebuild_tensor(storage, 0, (2,), (1,), False, {}, {"neg": True}).tolist(), [-1, -2])
+        self.assertEqual(_rebuild_tensor(storage, 0, (2,), (1,), False, {}, {}).tolist(), [1, 2])
+        v3 = _rebuild_tensor_v3(storage, 0, (2,), (1,), True, {}, athanor.float32, {"neg": True})
+        self.assertEqual((v3.tolist(), v3.requires_grad), ([-1, -2], True))
+        with self.assertRaisesRegex(pickle.UnpicklingError, "conj.*clone"):
+            _rebuild_tensor(storage, 0, (2,), (1,), False, {}, {"conj": True})
+
     def test_types_are_let_in_by_name(self) -> None:
         file = io.BytesIO()
         athanor.save(Marked(3), file)

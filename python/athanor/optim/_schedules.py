@@ -39,7 +39,7 @@ class StepLR(LRScheduler):
 
     def get_lr(self) -> List[float]:
         self._warn_outside_step()
-        if self.last_epoch == 0 or self.last_epoch % self.step_size != 0 or self._is_initial:
+        if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
             return self._rates()
         return [lr * self.gamma for lr in self._rates()]
 

@@ -93,7 +93,10 @@ def huber_loss(
     number = get_enum(reduction)
     _warn_sizes(input, target)
     if weight is not None:
-        return _weighted(_ops.huber_loss(input, target, 0, delta), input, weight, number)
+        if weight.size() != input.size():
+            raise ValueError("Weights and input must have the same size.")
+        # The mean is over the elements here, as in PyTorch, where the other losses divide by the sum of the weights.
+        return _reduced(_ops.huber_loss(input, target, 0, delta) * weight, number)
     return _ops.huber_loss(input, target, number, delta)
 
 
