@@ -1,7 +1,9 @@
-// Collectives on several tensors: copied into one, sent at once, copied back.
+// Collectives on several tensors: copied into one, sent at once, copied back. Inputs may lie anywhere, therefore.
 #include <mutex>
+
 #include "athanor/distributed/collectives.h"
 #include "athanor/distributed/error.h"
+#include "athanor/distributed/overlap.h"
 #include "athanor/tape/grad_mode.h"
 
 namespace athanor::distributed {
@@ -107,11 +109,12 @@ WorkPtr all_gather_coalesced(const std::vector<std::vector<Tensor>>& output_tens
           t.defined() && t.sizes().equals(input_tensor_list[i].sizes()) && t.dtype() == input_tensor_list[i].dtype(),
           "all_gather_coalesced: an output of list ", i, " should be like the input ", input_tensor_list[i]);
   }
+  std::vector<Tensor> results;
+  for (const auto& list : output_tensor_lists) results.insert(results.end(), list.begin(), list.end());
+  check_apart("all_gather_coalesced", group_or_default(group)->rank(), {results, "output", false, size});
   const Tensor flat = flatten(input_tensor_list);
   const Tensor all = empty({static_cast<std::int64_t>(size), flat.numel()}, flat.options());
   const WorkPtr work = all_gather_into_tensor(all, flat, group, async_op, where);
-  std::vector<Tensor> results;
-  for (const auto& list : output_tensor_lists) results.insert(results.end(), list.begin(), list.end());
   return finished_by(
       work,
       [all, lists = output_tensor_lists, size] {
@@ -139,6 +142,7 @@ WorkPtr all_gather_into_tensor_coalesced(TensorList outputs, TensorList inputs, 
     lists.emplace_back();
     for (int r = 0; r < size; ++r) lists.back().push_back(parts.select(0, r).view(inputs[i].sizes()));
   }
+  check_apart("all_gather_into_tensor_coalesced", group_or_default(group)->rank(), {outputs, "output"});
   return all_gather_coalesced(lists, inputs, group, async_op, where);
 }
 
@@ -155,6 +159,7 @@ WorkPtr reduce_scatter_tensor_coalesced(TensorList outputs, TensorList inputs, c
                   " should have ", size, " times the elements of its output");
     rows.push_back(inputs[i].data().reshape({size, outputs[i].numel()}));
   }
+  check_apart("reduce_scatter_tensor_coalesced", group_or_default(group)->rank(), {outputs, "output"});
   const NoGradGuard no_grad;
   const Tensor all = cat(rows, 1).contiguous();
   const Tensor own = empty({all.size(1)}, all.options());

@@ -3,6 +3,7 @@
 
 #include "athanor/base/log.h"
 #include "athanor/distributed/call_tensors.h"
+#include "athanor/distributed/overlap.h"
 #include "athanor/distributed/process_group_impl.h"
 
 namespace athanor::distributed {
@@ -48,14 +49,6 @@ void check_list(const char* op, const char* name, TensorList list, int size, boo
     ATHANOR_CHECK_TYPE(TypeError, t.dtype() == list[0].dtype(), op, ": ", name, "[", i, "] is ", t.dtype(), ", but ",
                        name, "[0] is ", list[0].dtype(), "; all should be of one dtype");
   }
-  if (!written) return;
-  // std::vector<Tensor>(n, zeros(...)) repeats one tensor.
-  for (std::size_t i = 1; i < list.size(); ++i)
-    for (std::size_t j = i <= 64 ? 0 : i - 1; j < i; ++j)
-      ATHANOR_CHECK(
-          list[i].numel() == 0 || !list[i].is_alias_of(list[j]) || list[i].storage_offset() != list[j].storage_offset(),
-          op, ": ", name, "[", j, "] and ", name, "[", i,
-          "] are the same memory; every rank's part needs a tensor of its own");
 }
 
 void check_same_dtype(const char* op, const Tensor& a, const char* a_name, const Tensor& b, const char* b_name) {
@@ -195,6 +188,8 @@ WorkPtr ProcessGroup::all_gather(TensorList output, const Tensor& input, bool as
   const Tensor& own = output[static_cast<std::size_t>(rank_)];
   check_same_dtype("all_gather", output[0], "the output", input, "the input");
   check_same_shape("all_gather", own, str("output[", rank_, "]"), input, "the input");
+  const SamePlace in_place{static_cast<std::size_t>(rank_), 0};
+  check_apart("all_gather", rank_, {output, "output"}, {input, "the input", true}, &in_place);
   wrote(output);
   Call call = impl_->describe(OpType::AllGather, &input, total(output), -1, ReduceOp(), where);
   for (const Tensor& part : output) Impl::agree_on(call, part.sizes());
@@ -221,6 +216,8 @@ WorkPtr ProcessGroup::gather(TensorList output, const Tensor& input, int root, b
     check_same_dtype("gather", output[0], "the output", input, "the input");
     for (std::size_t r = 0; r < output.size(); ++r)
       check_same_shape("gather", output[r], str("output[", r, "]"), input, "the input");
+    const SamePlace in_place{static_cast<std::size_t>(root), 0};
+    check_apart("gather", rank_, {output, "output"}, {input, "the input", true}, &in_place);
     wrote(output);
   } else {
     ATHANOR_CHECK_VALUE(output.empty(), "gather: rank ", rank_, " gave an output list, which only the root, rank ",
@@ -247,6 +244,8 @@ WorkPtr ProcessGroup::scatter(const Tensor& output, TensorList input, int root, 
     check_same_dtype("scatter", input[0], "the input", output, "the output");
     for (std::size_t r = 0; r < input.size(); ++r)
       check_same_shape("scatter", input[r], str("input[", r, "]"), output, "the output");
+    const SamePlace in_place{0, static_cast<std::size_t>(root)};
+    check_apart("scatter", rank_, {output, "the output", true}, {input, "input"}, &in_place);
   } else {
     ATHANOR_CHECK_VALUE(input.empty(), "scatter: rank ", rank_, " gave an input list, which only the root, rank ", root,
                         ", has");
@@ -273,6 +272,8 @@ WorkPtr ProcessGroup::reduce_scatter(const Tensor& output, TensorList input, con
   check_same_shape("reduce_scatter", input[static_cast<std::size_t>(rank_)], str("input[", rank_, "]"), output,
                    "the output");
   ATHANOR_REDUCES("reduce_scatter", op, output);
+  const SamePlace in_place{0, static_cast<std::size_t>(rank_)};
+  check_apart("reduce_scatter", rank_, {output, "the output", true}, {input, "input"}, &in_place);
   wrote(output);
   Call call = impl_->describe(OpType::ReduceScatter, &output, total(input), -1, op, where);
   for (const Tensor& part : input) Impl::agree_on(call, part.sizes());
@@ -297,6 +298,7 @@ WorkPtr ProcessGroup::all_to_all(TensorList output, TensorList input, bool async
   check_same_dtype("all_to_all", output[0], "the output", input[0], "the input");
   const auto own = static_cast<std::size_t>(rank_);
   check_same_shape("all_to_all", output[own], str("output[", rank_, "]"), input[own], "the input for this rank");
+  check_apart("all_to_all", rank_, {output, "output"}, {input, "input"});
   wrote(output);
   // Every pair of ranks may exchange another number of elements.
   Call call = impl_->describe(OpType::AllToAll, &input[0], 0, -1, ReduceOp(), where);
@@ -328,6 +330,7 @@ WorkPtr ProcessGroup::all_gather_into_tensor(const Tensor& output, const Tensor&
   check_same_dtype(op, output, "the output", input, "the input");
   ATHANOR_CHECK(output.numel() == input.numel() * size_, op, ": the output ", output, " should have ", size_,
                 " times the elements of the input ", input);
+  check_slot(op, rank_, size_, "the output", output, "the input", input);
   wrote(output);
   Call call = impl_->describe(OpType::AllGather, &input, output.numel(), -1, ReduceOp(), where);
   for (int r = 0; r < size_; ++r) Impl::agree_on(call, input.sizes());
@@ -351,6 +354,7 @@ WorkPtr ProcessGroup::reduce_scatter_tensor(const Tensor& output, const Tensor& 
   ATHANOR_CHECK(input.numel() == output.numel() * size_, name, ": the input ", input, " should have ", size_,
                 " times the elements of the output ", output);
   ATHANOR_REDUCES(name, op, output);
+  check_slot(name, rank_, size_, "the input", input, "the output", output);
   wrote(output);
   Call call = impl_->describe(OpType::ReduceScatter, &output, input.numel(), -1, op, where);
   for (int r = 0; r < size_; ++r) Impl::agree_on(call, output.sizes());
@@ -371,8 +375,7 @@ WorkPtr ProcessGroup::all_to_all_single(const Tensor& output, const Tensor& inpu
   check_written(op, "the output", output);
   check_tensor(op, "the input", input);
   check_same_dtype(op, output, "the output", input, "the input");
-  ATHANOR_CHECK(output.numel() == 0 || input.numel() == 0 || !output.is_alias_of(input), op,
-                ": output and input share memory; they should not");
+  check_apart(op, rank_, {output, "the output", true}, {input, "the input", true});
   auto to = elements("the output", output, output_split_sizes, size_);
   auto from = elements("the input", input, input_split_sizes, size_);
   wrote(output);

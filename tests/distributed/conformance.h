@@ -24,4 +24,7 @@ void run_all(ProcessGroup& group);
 /// Sums, maxima and an operator of the program's of millions of elements, for float, half and int8.
 void run_large(ProcessGroup& group);
 
+/// The calls whose input may be a part of the output, or the other way round.
+void run_in_place(ProcessGroup& group);
+
 }  // namespace athanor::distributed::conformance

@@ -64,6 +64,7 @@ ReduceOp sum() {
 TEST_F(MpiRank, RunsTheConformanceSuite) {
   const auto all = group();
   conformance::run_all(*all);
+  conformance::run_in_place(*all);
   all->shutdown();
 }
 
