@@ -19,7 +19,7 @@ run_tests = python3 tools/run_tests.py --jobs $$(( ($(JOBS) * 3 + 1) / 2 )) $(if
 # The programs that ops are compared with PyTorch by, where one may be there.
 parity = $(shell [[ -n "$$ATHANOR_PEER_PYTHON" ]] || python3 -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("torch"))' && echo parity)
 
-.PHONY: build python build-times test docs demo benchmarks bench format format-check lint check asan tsan debug install clean help dependencies
+.PHONY: build python build-times test thorough docs demo benchmarks bench format format-check lint check asan tsan debug install clean help dependencies
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -55,6 +55,12 @@ build-times: ## the slowest steps of the last build
 test: build/build.ninja ## build with the tests, then run every test; TESTS=regex for some
 	@$(call ninja,build all $(parity))
 	@$(call run_tests,build)
+
+thorough: build/build.ninja ## 200 random faults of each kind, and every case of the conformance suite with large tensors
+	@$(call ninja,build product test_distributed test_parallel)
+	@for program in test_distributed test_parallel; do \
+	  ATHANOR_FAULT_RUNS=200 build/bin/$$program --gtest_brief=1 --gtest_filter='Faults.*' || exit 1; done
+	@ATHANOR_CONFORMANCE_FULL=1 build/bin/test_distributed --gtest_brief=1 --gtest_filter='*Conformance*:*Mpi*'
 
 demo: build/build.ninja ## build what it takes, then train a network on MNIST on two ranks; DEMO="flags" for build/bin/mnist
 	@$(call ninja,build mnist)

@@ -356,7 +356,6 @@ inline Plan random_plan(unsigned seed, const std::vector<const char*>& phases) {
   plan.ranks = 2 + below(3);
   plan.victim = below(static_cast<std::size_t>(plan.ranks));
   plan.kill = below(3) != 0;
-  plan.raises_within = milliseconds(2000);
   plan.may_end = true;
   const int kind = below(3);
   for (int r = 0; r < plan.ranks; ++r)
