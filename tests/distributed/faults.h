@@ -361,6 +361,8 @@ inline Plan random_plan(unsigned seed, const std::vector<const char*>& phases) {
   for (int r = 0; r < plan.ranks; ++r)
     if (kind == 1 || (kind == 2 && below(2) == 0)) plan.apart.push_back(r);
   plan.victim_has_store = plan.kill && below(2) == 0;
+  // The others then tell each other what they were doing, which takes longer where sixteen ranks share two processors.
+  if (plan.victim_has_store) plan.raises_within = milliseconds(2000);
   if (below(2) == 0) {
     plan.after = milliseconds(below(120));
     return plan;
