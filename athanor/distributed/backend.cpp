@@ -57,19 +57,18 @@ BackendFactory find_factory(const std::string& name) {
   return found == table.factories.end() ? nullptr : found->second;
 }
 
-std::string joined(const std::vector<std::string>& names);
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += str(text.empty() ? "" : ", ", name);
+  return text;
+}
+
 // "tcp; as plug-ins: gloo, mpi".
 std::string what_is_here() {
   std::vector<std::string> files = found_plugins();
   const std::vector<std::string> names = backend_names();
   std::erase_if(files, [&](const auto& name) { return std::count(names.begin(), names.end(), name) != 0; });
   return joined(names) + (files.empty() ? "" : "; as plug-ins: " + joined(files));
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const auto& name : names) text += str(text.empty() ? "" : ", ", name);
-  return text;
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ void ProcessGroup::Impl::monitored(Call& call, std::chrono::milliseconds patienc
       what += str(what.empty() ? "" : "; ", "rank ", missing, " did not come within ", patience.count(), " ms");
     if (!what.empty())
       verdict =
-          str("monitored_barrier of group '", name, "': ", what, wait_all_ranks ? "" : " (the first that is missing)",
+          str("monitored_barrier of group '", name, "': ", what, wait_all_ranks ? "" : " (the first that was missed)",
               ", at ",
               std::string_view(call.where.file_name()).substr(std::string_view(call.where.file_name()).rfind('/') + 1),
               ":", call.where.line());
@@ -94,25 +94,23 @@ void ProcessGroup::Impl::monitored(Call& call, std::chrono::milliseconds patienc
                     came == Came::Gone ? "is gone" : str("did not come within ", patience.count(), " ms"));
   }
   if (verdict != "ok") {
-    if (told) let_all_read(key);
+    if (told) tell_that_read(key);
     throw DistError(verdict, ATHANOR_WHERE);
   }
   if (rank != 0) forget_barrier(key, here_key);
 }
 
 // The store may go with rank 0: those who came first read why.
-void ProcessGroup::Impl::let_all_read(const std::string& key) noexcept {
-  const Deadline grace = Deadline::after(std::chrono::seconds(1));
+void ProcessGroup::Impl::tell_that_read(const std::string& key) noexcept {
   try {
-    const StoreDeadline limit(grace);
     if (rank != 0) {
+      const StoreDeadline limit(Deadline::after(std::chrono::seconds(1)));
       store->add(key + "read", 1);
       return;
     }
-    int come = 0;
-    for (int r = 1; r < size; ++r) come += store->check({str(key, r)}) ? 1 : 0;
-    while (store->add(key + "read", 0) < come && !grace.expired())
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::vector<std::string> others;
+    for (int r = 1; r < size; ++r) others.push_back(str(key, r));
+    let_all_read(*store, others, key + "read");
   } catch (const std::exception&) {  // it is gone already
   }
 }

@@ -12,6 +12,7 @@
 /// functions that gradients flow through.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>

@@ -103,7 +103,7 @@ struct ProcessGroup::Impl {
   enum class Came : std::uint8_t;
   Came await(const std::string& key, int from, Deadline deadline);
   void monitored(Call& call, std::chrono::milliseconds patience, bool wait_all_ranks);
-  void let_all_read(const std::string& key) noexcept;
+  void tell_that_read(const std::string& key) noexcept;
   void forget_barrier(const std::string& key, const std::string& here_key) noexcept;
   void abort(const std::string& reason) noexcept;
   static std::uint64_t mix(std::uint64_t h, std::uint64_t value) {

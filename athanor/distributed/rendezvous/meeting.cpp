@@ -168,12 +168,28 @@ std::string judge(Store& store, std::int64_t meeting, int world_size, Deadline d
   store.set(verdict_key(meeting), verdict.empty() ? word : verdict);
   if (verdict.empty()) return word;
   // The store goes with this process: let those who came read why.
-  int come = 0;
-  for (int r = 1; r < world_size; ++r) come += store.check({rank_key(meeting, r)}) ? 1 : 0;
-  const Deadline grace = Deadline::after(std::chrono::seconds(1));
-  while (store.add(read_key(meeting), 0) < come && !grace.expired())
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::vector<std::string> others;
+  for (int r = 1; r < world_size; ++r) others.push_back(rank_key(meeting, r));
+  let_all_read(store, others, read_key(meeting));
   throw DistError(verdict, ATHANOR_WHERE);
+}
+
+// For RendezvousResult::ended, from what the store appends at the end of each rank's process.
+std::function<std::vector<int>()> ended_ranks(const std::shared_ptr<Store>& store, const meeting::Place& place,
+                                              int world_size) {
+  return [store, place, world_size] {
+    std::vector<int> found;
+    const std::string key = ended_key(place.meeting);
+    if (!store->check({key})) return found;
+    const std::string names = "\n" + store->get_text(key);
+    for (int r = 0; r < world_size; ++r) {
+      const std::string name = store->get_text(rank_key(place.meeting, r));
+      const bool left = name.ends_with(kLeft);
+      // One that died while ranks were awaited may have a successor.
+      if (left || names.find("\n" + name + "\n") != std::string::npos) found.push_back(r);
+    }
+    return found;
+  };
 }
 
 }  // namespace
@@ -225,23 +241,6 @@ std::function<void()> meeting::leaver(const std::shared_ptr<Store>& store, const
   };
 }
 
-std::function<std::vector<int>()> meeting::ended(const std::shared_ptr<Store>& store, const Place& place,
-                                                 int world_size) {
-  return [store, place, world_size] {
-    std::vector<int> found;
-    const std::string key = ended_key(place.meeting);
-    if (!store->check({key})) return found;
-    const std::string names = "\n" + store->get_text(key);
-    for (int r = 0; r < world_size; ++r) {
-      const std::string name = store->get_text(rank_key(place.meeting, r));
-      const bool left = name.ends_with(kLeft);
-      // One that died while ranks were awaited may have a successor.
-      if (left || names.find("\n" + name + "\n") != std::string::npos) found.push_back(r);
-    }
-    return found;
-  };
-}
-
 RendezvousResult meeting::meet_at(const std::string& host, const TCPStoreOptions& options, const std::string& prefix,
                                   int rank, int world_size, Deadline deadline, const std::string& how,
                                   bool our_server) {
@@ -272,7 +271,7 @@ RendezvousResult meeting::meet_at(const std::string& host, const TCPStoreOptions
     const std::string word = meet_all(*store, place, rank, world_size, deadline, how);
     // What a slow rank still says to the store of a meeting that is over must not be taken for this one's.
     return {std::make_shared<PrefixStore>(word, store), rank, world_size, std::move(leave),
-            our_server ? ended(store, place, world_size) : std::function<std::vector<int>()>()};
+            our_server ? ended_ranks(store, place, world_size) : std::function<std::vector<int>()>()};
   } catch (...) {
     try {
       const StoreDeadline limit(Deadline::after(kAfterthought));

@@ -85,11 +85,8 @@ std::string meet_all(Store& store, const Place& place, int rank, int world_size,
                      const std::string& how);
 /// For RendezvousResult::leave.
 std::function<void()> leaver(const std::shared_ptr<Store>& store, const Place& place, int rank);
-/// For RendezvousResult::ended, from what each rank's process has the store append at its end.
-std::function<std::vector<int>()> ended(const std::shared_ptr<Store>& store, const Place& place, int world_size);
 /// Both of the above at a TCPStore, of which rank 0 is the server if `options` says so; `our_server`: it is of this
-/// library. Waits for a new server while
-/// that of an earlier meeting is about to go.
+/// library. Waits for a new server while that of an earlier meeting is about to go.
 RendezvousResult meet_at(const std::string& host, const TCPStoreOptions& options, const std::string& prefix, int rank,
                          int world_size, Deadline deadline, const std::string& how, bool our_server);
 /// Where in a store the ranks of env:// meet, in that restart of the job, for the `number`th time (from 0).

@@ -2,6 +2,8 @@
 
 #include <poll.h>
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "athanor/base/env.h"
@@ -29,6 +31,13 @@ bool Store::wait_unless(const std::vector<std::string>& keys, int stop) {
     if (::poll(&entry, 1, kPauseMs) > 0) return false;
   }
   return true;
+}
+
+void let_all_read(Store& store, const std::vector<std::string>& keys, const std::string& counter) {
+  const Deadline grace = Deadline::after(std::chrono::seconds(1));
+  const StoreDeadline limit(grace);
+  const auto come = std::count_if(keys.begin(), keys.end(), [&](const std::string& key) { return store.check({key}); });
+  while (store.add(counter, 0) < come && !grace.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
 bool Store::append_at_end(const std::string& /*key*/, const Value& /*value*/) { return false; }

@@ -372,7 +372,10 @@ bool TCPStoreServer::answer(Connection& connection, Request& request) {
       std::string key = request.text(kMaxKey);
       std::string value = request.text(kMaxKey);
       if (!request.ready()) break;
-      if (connection.at_end.size() == kMostAtEnd) return false;
+      if (connection.at_end.size() == kMostAtEnd) {
+        refused("asked to be outlived by too much");
+        return false;
+      }
       connection.at_end.emplace_back(std::move(key), std::move(value));
       break;
     }

@@ -33,10 +33,14 @@ def _check_batch(input: Tensor, target: Tensor) -> None:
         raise ValueError(f"Expected input batch_size ({input.size(0)}) to match target batch_size ({target.size(0)}).")
 
 
-def _weighted(loss: Tensor, input: Tensor, weight: Tensor, reduction: int) -> Tensor:
+def _weighed(loss: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     if weight.size() != input.size():
         raise ValueError("Weights and input must have the same size.")
-    loss = loss * weight
+    return loss * weight
+
+
+def _weighted(loss: Tensor, input: Tensor, weight: Tensor, reduction: int) -> Tensor:
+    loss = _weighed(loss, input, weight)
     return loss.sum() / weight.sum() if reduction == 1 else _reduced(loss, reduction)
 
 
@@ -93,10 +97,8 @@ def huber_loss(
     number = get_enum(reduction)
     _warn_sizes(input, target)
     if weight is not None:
-        if weight.size() != input.size():
-            raise ValueError("Weights and input must have the same size.")
         # The mean is over the elements here, as in PyTorch, where the other losses divide by the sum of the weights.
-        return _reduced(_ops.huber_loss(input, target, 0, delta) * weight, number)
+        return _reduced(_weighed(_ops.huber_loss(input, target, 0, delta), input, weight), number)
     return _ops.huber_loss(input, target, number, delta)
 
 
