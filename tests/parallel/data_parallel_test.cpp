@@ -236,8 +236,13 @@ TEST_P(DataParallelOver, ReplicasOfLaterStepsTakeTheMemoryOfEarlierOnes) {
   for (int i = 0; i < 3; ++i) step();
   const auto reserved = memory_reserved(on(1));
   EXPECT_GT(reserved, 0);
-  for (int i = 0; i < 5; ++i) step();
-  EXPECT_EQ(memory_reserved(on(1)), reserved);
+  // How far a queue has come when memory is asked for again is a matter of time, and so is a block more or less.
+  // Replicas that found no memory of earlier ones would add themselves each time.
+  std::int64_t replica = 0;
+  for (const Tensor& parameter : net->parameters()) replica += static_cast<std::int64_t>(parameter.nbytes());
+  constexpr int kSteps = 40;
+  for (int i = 0; i < kSteps; ++i) step();
+  EXPECT_LT(memory_reserved(on(1)), reserved + kSteps * replica / 2) << "of replicas of " << replica << " bytes";
 }
 
 TEST_P(DataParallelOver, TiedWeightsGetTheGradientsOfAllTheirUses) {
