@@ -45,6 +45,11 @@ class ShiftedStage {
         for (const detail::Tap& column : columns_)
           for (std::int64_t f = 0; f < taps_.axis[1].phases; ++f) {
             const T* from = plane + (f * phases + column.phase) * rows_ * pitch + column.offset;
+            if (width == kVector<T>) {
+              for (std::int64_t q = 0; q < rows_; ++q, from += pitch, to += kVector<T>)
+                hn::StoreU(hn::LoadU(d, from), d, to);
+              continue;
+            }
             // What a row's last vector has too much, the next row overwrites.
             const hn::Half<decltype(d)> half;
             for (std::int64_t q = 0; q < rows_; ++q, from += pitch, to += width) {

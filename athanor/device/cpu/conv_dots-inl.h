@@ -15,8 +15,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
-/// Dot products kept in registers at once, in each direction.
-inline constexpr int kDots = HWY_MAX_BYTES >= 64 ? 5 : 3;
+/// Dot products kept in registers at once: rows of the source, channels of the gradient. A gradient's vector is loaded
+/// once for all rows, so that sixteen registers do for 3 × 4 sums.
+inline constexpr int kDotRows = HWY_MAX_BYTES >= 64 ? 5 : 3;
+inline constexpr int kDotCols = HWY_MAX_BYTES >= 64 ? 5 : 4;
 
 /// What the tiles of one unit have in common. Positions are padded to whole vectors in the packed gradient only.
 struct DotSpan {
@@ -49,14 +51,14 @@ HWY_NOINLINE void dot_positions(const DotSpan& s, const T* source, const std::in
     const T* y = grad + n * s.grad_image;
 #pragma GCC unroll 1
     for (std::int64_t p = 0; p < s.vectors * L; p += L) {
-      V col[kCols];
+      V x[kRows];
 #pragma GCC unroll 8
-      for (int j = 0; j < kCols; ++j) col[j] = hn::LoadU(d, y + j * s.grad_step + p);
+      for (int i = 0; i < kRows; ++i) x[i] = hn::LoadU(d, row[i] + p);
 #pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i) {
-        const V x = hn::LoadU(d, row[i] + p);
+      for (int j = 0; j < kCols; ++j) {
+        const V col = hn::LoadU(d, y + j * s.grad_step + p);
 #pragma GCC unroll 8
-        for (int j = 0; j < kCols; ++j) sum[i][j] = hn::MulAdd(x, col[j], sum[i][j]);
+        for (int i = 0; i < kRows; ++i) sum[i][j] = hn::MulAdd(x[i], col, sum[i][j]);
       }
     }
     if (s.tail == 0) continue;
@@ -79,14 +81,14 @@ using DotFn = void (*)(const DotSpan& s, const T* source, const std::int64_t* at
                        T* sums);
 template <class T, int... kAt>
 DotFn<T> pick_dots(int rows, int cols, std::integer_sequence<int, kAt...>) {
-  constexpr DotFn<T> table[] = {&dot_positions<T, kAt / kDots + 1, kAt % kDots + 1>...};
-  return table[(rows - 1) * kDots + cols - 1];
+  constexpr DotFn<T> table[] = {&dot_positions<T, kAt / kDotCols + 1, kAt % kDotCols + 1>...};
+  return table[(rows - 1) * kDotCols + cols - 1];
 }
 
-/// `size` things in even pieces of at most kDots.
+/// `size` things in even pieces of at most `most`.
 struct DotTiles {
   std::int64_t size, count;
-  explicit DotTiles(std::int64_t n) : size(n), count((n + kDots - 1) / kDots) {}
+  DotTiles(std::int64_t n, int most) : size(n), count((n + most - 1) / most) {}
   std::int64_t at(std::int64_t t) const { return t * size / count; }
   int length(std::int64_t t) const { return static_cast<int>(at(t + 1) - at(t)); }
 };
@@ -99,8 +101,8 @@ class DotWeight {
       : call_(call),
         taps_(taps),
         part_(by_column(parts_of(taps)[0])),
-        rows_(part_.inner),
-        cols_(taps.to),
+        rows_(part_.inner, kDotRows),
+        cols_(taps.to, kDotCols),
         units_(make_units<ShiftedStage<T>>(taps, taps.from, 1, false)) {}
 
   void run() {
@@ -169,7 +171,7 @@ class DotWeight {
       for (std::int64_t j = 0; j < cols_.count; ++j)
         for (std::int64_t i = 0; i < rows_.count; ++i) {
           const int m = rows_.length(i), n = cols_.length(j);
-          pick_dots<T>(m, n, std::make_integer_sequence<int, kDots * kDots>{})(
+          pick_dots<T>(m, n, std::make_integer_sequence<int, kDotRows * kDotCols>{})(
               s, stage.data(), at.data() + rows_.at(i), grad + cols_.at(j) * s.grad_step, tails + cols_.at(j) * L, to);
           to += m * n * L;
         }
@@ -191,13 +193,20 @@ class DotWeight {
   void add_bias(const DotSpan& s, const T* grad, const T* tails, T* sums) const {
     const hn::ScalableTag<T> d;
     for (std::int64_t k = 0; k < cols_.size; ++k) {
-      auto sum = hn::LoadU(d, sums + k * L);
+      auto sum = hn::LoadU(d, sums + k * L), second = hn::Zero(d), third = hn::Zero(d), fourth = hn::Zero(d);
       for (std::int64_t n = 0; n < s.images; ++n) {
         const T* y = grad + n * s.grad_image + k * s.grad_step;
-        for (std::int64_t p = 0; p < s.vectors * L; p += L) sum = hn::Add(sum, hn::LoadU(d, y + p));
+        std::int64_t v = 0;
+        for (; v + 4 <= s.vectors; v += 4, y += 4 * L) {
+          sum = hn::Add(sum, hn::LoadU(d, y));
+          second = hn::Add(second, hn::LoadU(d, y + L));
+          third = hn::Add(third, hn::LoadU(d, y + 2 * L));
+          fourth = hn::Add(fourth, hn::LoadU(d, y + 3 * L));
+        }
+        for (; v < s.vectors; ++v, y += L) sum = hn::Add(sum, hn::LoadU(d, y));
         if (s.tail > 0) sum = hn::Add(sum, hn::LoadU(d, tails + n * s.tails_image + k * L));
       }
-      hn::StoreU(sum, d, sums + k * L);
+      hn::StoreU(hn::Add(hn::Add(sum, second), hn::Add(third, fourth)), d, sums + k * L);
     }
   }
 
