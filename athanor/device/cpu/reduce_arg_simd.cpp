@@ -77,6 +77,11 @@ struct ArgFold {
     constexpr std::int64_t L = hn::MaxLanes(d);
     const auto v = hn::Set(d, value);
     std::int64_t i = 0;
+    if (!nan) {
+      const auto hit = [&](std::int64_t at) HWY_ATTR { return hn::Eq(hn::LoadU(d, p + at), v); };
+      for (; i + 4 * L <= n; i += 4 * L)
+        if (!hn::AllFalse(d, hn::Or(hn::Or(hit(i), hit(i + L)), hn::Or(hit(i + 2 * L), hit(i + 3 * L))))) break;
+    }
     for (; i + L <= n; i += L) {
       const auto x = hn::LoadU(d, p + i);
       auto hit = hn::Eq(x, v);

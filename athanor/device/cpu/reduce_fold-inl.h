@@ -52,15 +52,18 @@ HWY_INLINE hn::TFromD<D> across_lanes(D d, const Op& op, hn::Vec<D> v) {
 }
 
 /// Folds the first n / (8 L) * 8 L elements into eight accumulators. The hardware fetches ahead within a page only, so
-/// what lies a page ahead is asked for; in the second cache and beyond that gains a fifth to a half.
+/// what lies a page ahead is asked for; in the second cache and beyond that gains a fifth to a half. Not so on
+/// processors without AVX-512: AMD's Zen 3 reads 1e8 elements a quarter slower for it.
 template <class Op, class D>
 HWY_INLINE hn::Vec<D> fold_parts(D d, const Op& op, const hn::TFromD<D>* HWY_RESTRICT p, std::int64_t n) {
   using T = hn::TFromD<D>;
-  constexpr std::int64_t L = hn::MaxLanes(d), kPage = 4096 / sizeof(T), kLine = 64 / sizeof(T);
+  constexpr std::int64_t L = hn::MaxLanes(d);
+  [[maybe_unused]] constexpr std::int64_t kPage = 4096 / sizeof(T), kLine = 64 / sizeof(T);
   auto a0 = hn::Set(d, Op::identity());
   auto a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0;
   for (std::int64_t turns = n / (8 * L); turns > 0; --turns, p += 8 * L) {
-    for (std::int64_t i = 0; i < 8 * L; i += kLine) hwy::Prefetch(p + kPage + i);
+    if constexpr (hn::MaxLanes(d) * sizeof(T) >= 64)
+      for (std::int64_t i = 0; i < 8 * L; i += kLine) hwy::Prefetch(p + kPage + i);
     a0 = op.accumulate(d, a0, hn::LoadU(d, p));
     a1 = op.accumulate(d, a1, hn::LoadU(d, p + L));
     a2 = op.accumulate(d, a2, hn::LoadU(d, p + 2 * L));

@@ -171,9 +171,33 @@ HWY_INLINE V exp_of_rest(D d, V r) {
   return hn::MulAdd(hn::MulAdd(polynomial(d, r, kTail), r, one), r, one);
 }
 
+#if HWY_TARGET == HWY_AVX2
+/// e^x for -87 <= x <= 88 by a table of eight powers of 2; anything for other x.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_by_table(D d, V x) {
+  // x = n ln 2 + r with n a multiple of 1/8. The low bits of `shifted` are 8 n: the last three pick 2^fraction, less
+  // what they add to the mantissa when 8 n comes to the exponent.
+  const V magic = hn::Set(d, 0x1.8p+23F);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 11.541560327F), magic);
+  const V n = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.0866433978F), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.38081787e-10F), r);
+  const auto bits = _mm256_castps_si256(shifted.raw);
+  const auto fraction =
+      _mm256_permutevar8x32_epi32(_mm256_load_si256(reinterpret_cast<const __m256i*>(kEighths)), bits);
+  const V power = V{_mm256_castsi256_ps(_mm256_add_epi32(fraction, _mm256_slli_epi32(bits, 20)))};
+  V q = hn::MulAdd(hn::Set(d, 0.166681F), r, hn::Set(d, 0.50006478F));
+  q = hn::Mul(r, hn::MulAdd(q, r, hn::Set(d, 1.0F)));
+  return hn::MulAdd(power, q, power);
+}
+#endif
+
 /// e^x; `kBounded`: x <= 8 or NaN.
 template <bool kBounded, class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_float32(D d, V x) {
+#if HWY_TARGET == HWY_AVX2
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, 87.0F))))) return exp_by_table(d, x);
+#endif
   // Beyond these the result is 0 or infinity anyway. Min and Max return their second operand if one is NaN.
   x = hn::Max(hn::Set(d, -104.0F), x);
   if constexpr (!kBounded) x = hn::Min(hn::Set(d, 89.0F), x);
@@ -252,9 +276,12 @@ HWY_INLINE V vec_exp_nonpositive(D d, V x) {
     return exp_float64<true>(d, x);
 }
 
-/// e^x for float32 -88 <= x <= 88 or NaN, without a scaling instruction; 0 at the lower end.
+/// e^x for float32 -87 <= x <= 88 or NaN, without a scaling instruction.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_of_normal(D d, V x) {
+#if HWY_TARGET == HWY_AVX2
+  return exp_by_table(d, x);
+#else
   // x = n ln 2 + r; the low bits of `shifted` are n + 127, the exponent field of 2^n, or for n = -127 that of 0.
   const V magic = hn::Set(d, 0x1.8p+23F + 127);
   const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504F), magic);
@@ -263,14 +290,20 @@ HWY_INLINE V exp_of_normal(D d, V x) {
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4F), r);
   const hn::RebindToSigned<D> di;
   return hn::Mul(exp_of_rest(d, r), hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+#endif
 }
 
 /// The same where what is subnormal may become 0: faster still without a scaling instruction.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_exp_flushing(D d, V x) {
-#if HWY_TARGET != HWY_AVX3
-  if constexpr (is_float32_v<D>) return exp_of_normal(d, hn::Max(hn::Set(d, -88.0F), x));
+  if constexpr (is_float32_v<D>) {
+#if HWY_TARGET == HWY_AVX2
+    return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.0F)), exp_by_table(d, x));
+#elif HWY_TARGET != HWY_AVX3
+    // At -88 the exponent field is that of 0.
+    return exp_of_normal(d, hn::Max(hn::Set(d, -88.0F), x));
 #endif
+  }
   return vec_exp_nonpositive(d, x);
 }
 
@@ -308,7 +341,7 @@ HWY_INLINE V vec_tanh(D d, V x) {
     const V a = hn::Abs(x), t = hn::Mul(x, x), one = hn::Set(d, 1.0F);
     constexpr float kSmall[] = {-0.333332777F, 0.133313313F, -0.0537300073F, 0.0206061769F, -0.00566697726F};
     const V small = hn::MulAdd(hn::Mul(x, t), polynomial(d, t, kSmall), x);
-    const V e = vec_exp_flushing(d, hn::Mul(a, hn::Set(d, -2.0F)));
+    const V e = exp_of_normal(d, hn::Max(hn::Set(d, -87.0F), hn::Mul(a, hn::Set(d, -2.0F))));
     const V large = hn::Div(hn::Sub(one, e), hn::Add(one, e));
     return with_sign(d, hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625F)), small, large), x);
 #endif

@@ -2,6 +2,8 @@
 /// Coefficients of piecewise polynomials for simd_math.h: entry [k][i] multiplies r^k on the interval around
 /// i step, where r = t - i step and |r| <= step / 2. Minimax fits in the relative error, made in more than float64.
 
+#include <cstdint>
+
 namespace athanor::cpu {
 
 inline constexpr float kGeluStep = 0.25F, kTanhStep = 0.28125F;
@@ -306,5 +308,9 @@ inline constexpr float kTanh[6][32] = {
 inline constexpr float kPowersOf2[16] = {1.0F,        1.04427373F, 1.09050775F, 1.13878858F, 1.18920708F, 1.24185777F,
                                          1.29683959F, 1.35425556F, 1.41421354F, 1.47682619F, 1.54221082F, 1.61049032F,
                                          1.68179286F, 1.75625217F, 1.8340081F,  1.91520655F};
+
+/// The bits of 2^(i / 8), less i in the upper bits of the mantissa.
+alignas(32) inline constexpr std::int32_t kEighths[8] = {0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7,
+                                                         0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7};
 
 }  // namespace athanor::cpu
