@@ -93,8 +93,8 @@ struct ExtremeOp {
   }
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V combine(D, V a, V b) {
-    const auto better = kMax ? hn::Gt(b, a) : hn::Lt(b, a);
-    return hn::IfThenElse(hn::Or(better, hn::IsNaN(b)), b, a);
+    // Max and Min return their second operand if one is NaN.
+    return hn::IfThenElse(hn::IsNaN(b), b, kMax ? hn::Max(b, a) : hn::Min(b, a));
   }
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V accumulate(D d, V acc, V x) {
