@@ -12,7 +12,7 @@
 #include "athanor/device/cpu/gemm_amx.h"
 #include "athanor/device/cpu/gemm_block.h"
 #include "athanor/device/cpu/onednn.h"
-#include "hwy/targets.h"
+#include "athanor/device/cpu/wide_vectors.h"
 
 namespace athanor {
 namespace detail {
@@ -59,7 +59,7 @@ GemmPlan plan_gemm(const GemmProblem& g) {
   const bool crowded = g.n > 64 && g.k > 16 && apart * static_cast<std::int64_t>(item_size(g.dtype)) % 2048 == 0;
   // Packing pays once enough tiles read a panel; narrow vectors have more tiles in a row and, with few rows in each,
   // use only part of a cache line of columns of a.
-  static const bool wide = (hwy::SupportedTargets() & (HWY_AVX3 | HWY_AVX3_DL)) != 0;
+  const bool wide = cpu::vectors_fill_lines();
   const std::int64_t unpacked = !wide && g.a_row == 1 ? 128 : 256;
   plan.pack_a = narrow || !(g.a_row == 1 || g.a_col == 1) || g.n > unpacked || crowded;
   if (!floating) return plan;

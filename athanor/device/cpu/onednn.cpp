@@ -1,13 +1,13 @@
 #include "athanor/device/cpu/onednn.h"
 
 #include "athanor/device/cpu/onednn_cache.h"
+#include "athanor/device/cpu/wide_vectors.h"
 
 #ifndef ATHANOR_STD_THREAD_POOL
 #include <omp.h>
 #endif
 
 #include "athanor/base/parallel.h"
-#include "hwy/targets.h"
 
 namespace athanor::onednn {
 
@@ -48,7 +48,7 @@ bool sgemm([[maybe_unused]] const GemmProblem& g) {
   return false;  // for the thread sanitizer, which does not know OpenMP's barriers
 #else
   // Without AVX-512 ours is as fast, and much faster where oneDNN reads b unpacked (rows 2 KB apart: 1.3 to 2 times).
-  static const bool wide = (hwy::SupportedTargets() & (HWY_AVX3 | HWY_AVX3_DL)) != 0;
+  const bool wide = cpu::vectors_fill_lines();
   if (!wide) return false;
   constexpr double kLarge = 1 << 20;  // multiply-adds
   if (g.dtype != DType::Float || g.m < 32 || g.n < 32 || g.k < 32 || g.c_col != 1) return false;

@@ -9,6 +9,7 @@
 #include "athanor/device/cpu/copy_run.h"
 #include "athanor/device/cpu/strided_tiles.h"
 #include "athanor/device/cpu/walk_order.h"
+#include "athanor/device/cpu/wide_vectors.h"
 
 namespace athanor::cpu {
 namespace {
@@ -270,15 +271,17 @@ class Walk {
     std::int64_t left;
   };
   /// Lanes walked in step. The hardware fetches ahead within a page only, so that one lane after the other waits for
-  /// memory at the start of each page; two at once, and fetching the same pieces of the next two, keep it busy.
+  /// memory at the start of each page; two at once, and fetching the same pieces of the next two, keep it busy. Where a
+  /// line takes two stores, one lane in longer pieces is faster.
   static constexpr int kLanes = 2;
+  const int lanes_ = vectors_fill_lines() ? kLanes : 1;
 
   void run_stream(std::int64_t begin, std::int64_t end) {
     Lane lanes[kLanes];
     Position at(p_, begin);
     while (begin < end) {
       int count = 0;
-      for (; count < kLanes && begin < end; ++count) {
+      for (; count < lanes_ && begin < end; ++count) {
         Lane& lane = lanes[count];
         lane.left = std::min(end - begin, kBlock);
         if (rows_) lane.left = std::min(lane.left, p_.sizes[0] - at.at[0]);
@@ -298,13 +301,13 @@ class Walk {
     for (int i = 1; i < p_.operands; ++i)
       if (kind_[i] == Kind::Direct)
         for (std::int64_t at = 0; at < n * inner_[i]; at += 64)
-          __builtin_prefetch(lane.ptrs[i] + kLanes * kBlock * inner_[i] + at);
+          __builtin_prefetch(lane.ptrs[i] + lanes_ * kBlock * inner_[i] + at);
   }
 
   /// Little at a time: results leave while the next operands arrive.
   void stream_lanes(Lane* lanes, int count) {
-    constexpr std::int64_t kLine = 64, kPieceBytes = 512;
-    const std::int64_t size = size_[0], piece = std::max<std::int64_t>(kPieceBytes / size, 128);
+    constexpr std::int64_t kLine = 64;
+    const std::int64_t size = size_[0], piece = std::max<std::int64_t>((lanes_ == 1 ? 1024 : 512) / size, 128);
     for (bool more = true; more;) {
       more = false;
       for (int k = 0; k < count; ++k) {
