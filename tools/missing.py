@@ -46,7 +46,7 @@ REASONS = [
      "Memory of CUDA devices: with the CUDA backend"),
     (r"torch\.(Tensor\.)?(svd|geqrf|orgqr|ormqr|pinverse|lu|lu_solve|lu_unpack|cholesky_inverse|cholesky_solve|"
      r"triangular_solve|matrix_exp|pca_lowrank|svd_lowrank)|torch\.linalg\..*",
-     "Linear algebra beyond solve, inv, det, slogdet, cholesky, matrix_power, multi_dot, cross: asked for by "
+     "Linear algebra beyond solve, inv, det, slogdet, cholesky, norms, matrix_power, multi_dot, cross: asked for by "
      "nothing yet"),
     (r"torch\.special\..*|torch\.(Tensor\.)?(i0_?|igammac?|mvlgamma|frexp)",
      "Special functions beyond those of the tensor methods: asked for by nothing yet"),
