@@ -127,8 +127,8 @@ TEST(GridSample, TheIdentityGridReadsTheImage) {
 
 TEST(GridSample, NothingLiesAtNaN) {
   const Tensor grid = full({1, 1, 2, 2}, std::numeric_limits<double>::quiet_NaN());
-  for (const auto& options : {F::GridSampleFuncOptions(), F::GridSampleFuncOptions().mode(kNearest)})
-    EXPECT_EQ(list(F::grid_sample(squares(), grid, options)), (Doubles{0, 0}));
+  EXPECT_EQ(list(F::grid_sample(squares(), grid, F::GridSampleFuncOptions().mode(kNearest))), (Doubles{0, 0}));
+  for (const double v : list(F::grid_sample(squares(), grid))) EXPECT_TRUE(std::isnan(v));
 }
 
 TEST(GridSample, PlacesInALargeImageOfHalvesAreThoseOfFloats) {
