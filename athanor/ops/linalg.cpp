@@ -228,12 +228,14 @@ struct Svd {
                                sub(as_row(squares), as_column(squares)));
     const auto skew = [&](const Tensor& x) { return div(sub(x, flipped(x)), apart); };
     if (g.has(0)) {
-      const Tensor gu = g.grad(0), scaled = div(gu, as_row(S));
+      const Tensor& gu = g.grad(0);
+      const Tensor scaled = div(gu, as_row(S));
       add_to(inner, mul(skew(matmul(flipped(U), gu)), as_row(S)));
       if (U.size(-2) > k) add_to(result, matmul(sub(scaled, matmul(U, matmul(flipped(U), scaled))), Vh));
     }
     if (g.has(2)) {
-      const Tensor gv = g.grad(2), scaled = div(gv, as_column(S));
+      const Tensor& gv = g.grad(2);
+      const Tensor scaled = div(gv, as_column(S));
       add_to(inner, mul(as_column(S), skew(matmul(Vh, flipped(gv)))));
       if (Vh.size(-1) > k) add_to(result, matmul(U, sub(scaled, matmul(matmul(scaled, flipped(Vh)), Vh))));
     }
