@@ -116,7 +116,7 @@ TEST(MatrixNorm, TakesAnyTwoDims) {
   EXPECT_EQ(norms.sizes().vec(), (std::vector<std::int64_t>{1, 2, 1}));
   for (std::int64_t i = 0; i < 2; ++i)
     EXPECT_NEAR(norms[0][i][0].item<double>(), linalg_matrix_norm(a.select(1, i), "nuc").item<double>(), 1e-12);
-  EXPECT_EQ(linalg_norm(ones({2, 3}, kFloat), {}, {}, false, kDouble).dtype(), kDouble);
+  EXPECT_EQ(linalg_norm(ones({2, 3}, kFloat), std::nullopt, std::nullopt, false, kDouble).dtype(), kDouble);
 }
 
 TEST(Inverse, OfASingularMatrixNamesItself) {
