@@ -211,13 +211,38 @@ using athanor::profiler::RecordProfile;
 }  // namespace profiler
 }  // namespace autograd
 
+/// libtorch's names of what has others here.
+inline Tensor linalg_diagonal(const Tensor& x, std::int64_t offset = 0, std::int64_t dim1 = -2,
+                              std::int64_t dim2 = -1) {
+  return x.diagonal(offset, dim1, dim2);
+}
+inline Tensor linalg_matmul(const Tensor& a, const Tensor& b) { return matmul(a, b); }
+inline Tensor linalg_vecdot(const Tensor& a, const Tensor& b, std::int64_t dim = -1) { return (a * b).sum(dim); }
+
 namespace linalg {
 inline Tensor cholesky(const Tensor& x) { return linalg_cholesky(x); }
 inline Tensor cross(const Tensor& a, const Tensor& b, std::int64_t dim = -1) { return linalg_cross(a, b, dim); }
 inline Tensor det(const Tensor& x) { return linalg_det(x); }
 inline Tensor inv(const Tensor& x) { return linalg_inv(x); }
+inline Tensor& inv_out(Tensor& out, const Tensor& x) { return linalg_inv_out(out, x); }
+inline Tensor matrix_norm(const Tensor& x, const Scalar& ord, IntArrayRef dim = {-2, -1}, bool keepdim = false,
+                          std::optional<DType> dtype = {}) {
+  return linalg_matrix_norm(x, ord, dim, keepdim, dtype);
+}
+inline Tensor matrix_norm(const Tensor& x, std::string_view ord = "fro", IntArrayRef dim = {-2, -1},
+                          bool keepdim = false, std::optional<DType> dtype = {}) {
+  return linalg_matrix_norm(x, ord, dim, keepdim, dtype);
+}
 inline Tensor matrix_power(const Tensor& x, std::int64_t n) { return linalg_matrix_power(x, n); }
 inline Tensor multi_dot(TensorList tensors) { return linalg_multi_dot(tensors); }
+inline Tensor norm(const Tensor& x, const std::optional<Scalar>& ord = {}, OptionalIntArrayRef dim = {},
+                   bool keepdim = false, std::optional<DType> dtype = {}) {
+  return linalg_norm(x, ord, dim, keepdim, dtype);
+}
+inline Tensor norm(const Tensor& x, std::string_view ord, OptionalIntArrayRef dim = {}, bool keepdim = false,
+                   std::optional<DType> dtype = {}) {
+  return linalg_norm(x, ord, dim, keepdim, dtype);
+}
 inline std::tuple<Tensor, Tensor> slogdet(const Tensor& x) { return linalg_slogdet(x); }
 inline Tensor solve(const Tensor& a, const Tensor& b, bool left = true) { return linalg_solve(a, b, left); }
 inline Tensor vector_norm(const Tensor& x, const Scalar& ord = 2, OptionalIntArrayRef dim = {}, bool keepdim = false,
@@ -225,6 +250,18 @@ inline Tensor vector_norm(const Tensor& x, const Scalar& ord = 2, OptionalIntArr
   return linalg_vector_norm(x, ord, dim, keepdim, dtype);
 }
 }  // namespace linalg
+
+// Generators of one's own.
+struct CPUGeneratorImpl {};
+/// libtorch's way to make a generator.
+template <class Impl>
+requires std::is_same_v<Impl, CPUGeneratorImpl> Generator make_generator(std::uint64_t seed = 67280421310721) {
+  return Generator(seed);
+}
+namespace detail {
+inline Generator createCPUGenerator(std::uint64_t seed = 67280421310721) { return Generator(seed); }
+inline Generator getDefaultCPUGenerator() { return default_generator(); }
+}  // namespace detail
 
 namespace special {
 inline Tensor digamma(const Tensor& x) { return x.digamma(); }

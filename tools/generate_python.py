@@ -91,6 +91,7 @@ class Parameter:
         default = "" if self.required else "=" + {"{}": "None", "[]": "None"}.get(self.argument.default or "None",
                                                                                   self.argument.default or "None")
         default = default.replace("MemoryFormat::Contiguous", "contiguous_format").replace("{0, 1}", "(0, 1)")
+        default = default.replace("{-2, -1}", "(-2, -1)")
         return f"{types.get(self.base, self.base)} {name}{default}"
 
     def convert(self, at, makes_anew=False):
@@ -201,8 +202,9 @@ class Form:
             options = next((n for n, p in zip(names, self.parameters) if p.base == "TensorOptions"), None)
             like_out = f"    const TensorOptions like_out = options_for_out({options}, out);\n" if options else ""
             call = f"athanor::{self.op.name}({', '.join('like_out' if n == options else n for n in names)})"
+            keeps_shape = ", true" if "any_shape" in self.op.flags else ""
             lines.append(f"  if (given(v[{at}])) {{\n    const Tensor& out = to_tensor(v[{at}]);\n{like_out}"
-                         f"    run({long}, [&] {{ copy_to_out(\"{self.name}\", out, {call}); }});\n"
+                         f"    run({long}, [&] {{ copy_to_out(\"{self.name}\", out, {call}{keeps_shape}); }});\n"
                          f"    return Py_NewRef(v[{at}]);\n  }}")
         if self.kind == "out" and self.op.results > 1:
             call = f"athanor::{self.op.name}_out({', '.join([f'out[{i}]' for i in range(self.op.results)] + names)})"

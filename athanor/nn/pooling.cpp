@@ -1,5 +1,7 @@
 #include "athanor/nn/pooling.h"
 
+#include <cmath>
+
 namespace athanor::nn {
 
 namespace {
@@ -30,9 +32,24 @@ Tensor average(const Tensor& x, const AvgPoolOptions<3>& o) {
                              o.divisor_override());
 }
 
-/// (sum |x|^p)^(1/p), as the mean over the window times its size.
+Tensor greatest(const Tensor& x, const LPPoolOptions<1>& o) {
+  return athanor::max_pool1d(x, o.kernel_size(), o.stride(), 0, 1, o.ceil_mode());
+}
+Tensor greatest(const Tensor& x, const LPPoolOptions<2>& o) {
+  return athanor::max_pool2d(x, o.kernel_size(), o.stride(), 0, 1, o.ceil_mode());
+}
+Tensor greatest(const Tensor& x, const LPPoolOptions<3>& o) {
+  return athanor::max_pool3d(x, o.kernel_size(), o.stride(), 0, 1, o.ceil_mode());
+}
+
+/// (sum |x|^p)^(1/p), as the mean over the window times its size; the greatest (least) |x| of order inf (-inf).
 template <std::size_t D>
 Tensor lp_pool(const Tensor& input, const LPPoolOptions<D>& o) {
+  ATHANOR_CHECK_VALUE(o.norm_type() != 0, "lp_pool", D, "d: norm_type must be a non-zero value, but got 0");
+  if (std::isinf(o.norm_type())) {
+    const double sign = o.norm_type() > 0 ? 1 : -1;
+    return greatest(athanor::abs(input) * sign, o) * sign;
+  }
   double taps = 1;
   for (const auto k : *o.kernel_size()) taps *= static_cast<double>(k);
   const Tensor mean =

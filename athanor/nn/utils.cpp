@@ -36,6 +36,11 @@ std::vector<TensorBase> take_device(const std::vector<Tensor>& tensors, std::vec
 
 Tensor get_total_norm(const std::vector<Tensor>& gradients, double norm_type, bool error_if_nonfinite) {
   const NoGradGuard guard;
+  if (norm_type == 0) {  // the norm of the tensors' norms: how many are not all zero
+    double count = 0;
+    for (const Tensor& g : gradients) count += g.any().item<bool>();
+    return full({}, count, gradients.empty() ? TensorOptions() : gradients[0].options());
+  }
   std::vector<Tensor> filled;
   for (const Tensor& g : gradients) {
     ATHANOR_CHECK(g.numel() > 0 || norm_type >= 0, "clip_grad_norm_: an empty gradient has no norm of order ",
@@ -53,7 +58,7 @@ Tensor get_total_norm(const std::vector<Tensor>& gradients, double norm_type, bo
     norms.push_back(norm.to(TensorOptions(filled[0].device())));
   }
   Tensor total = norms[0];
-  if (norms.size() > 1) total = norm_type == 0 ? stack(norms).sum() : stack(norms).norm(norm_type);
+  if (norms.size() > 1) total = stack(norms).norm(norm_type);
   if (error_if_nonfinite) {
     const double value = total.item<double>();
     ATHANOR_CHECK(std::isfinite(value), "The total norm of order ", norm_type,

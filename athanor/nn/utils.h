@@ -6,7 +6,7 @@
 namespace athanor::nn::utils {
 
 /// The norm of the gradients of all parameters taken as one vector, computed in float64. Parameters without a gradient
-/// count nothing.
+/// count nothing. Of order 0, as in PyTorch: how many gradients are not all zero.
 Tensor get_total_norm(const std::vector<Tensor>& gradients, double norm_type = 2.0, bool error_if_nonfinite = false);
 /// Scales the gradients in place so that their common norm is at most max_norm; gives back the norm before. norm_type
 /// may be infinity. Throws Error for a norm that is not finite if `error_if_nonfinite`.

@@ -10,6 +10,14 @@
 
 namespace athanor::ops {
 
+namespace {
+
+void refuse_bool(const char* schema, const Tensor& a) {
+  if (a.defined() && a.dtype() == DType::Bool) fail_not_floating(schema, DType::Bool);
+}
+
+}  // namespace
+
 /// max(self, 0); NaN stays.
 struct Relu : UnaryOfResult<Relu, UnaryOp::Relu, ResultType::Promoted> {
   ATHANOR_OP("relu(Tensor self) -> Tensor | inplace");
@@ -136,15 +144,23 @@ struct LogSigmoid : UnaryOfInput<LogSigmoid, UnaryOp::LogSigmoid, ResultType::Fl
   Tensor slope(const Tensor& g, const Tensor& in) const { return log_sigmoid_backward(g, in); }
 };
 
-/// self / (1 + |self|).
-struct Softsign : UnaryOfInput<Softsign, UnaryOp::Softsign, ResultType::Floating> {
+/// self / (1 + |self|). Integers give the default float dtype.
+struct Softsign : UnaryOfInput<Softsign, UnaryOp::Softsign> {
   ATHANOR_OP("softsign(Tensor self) -> Tensor | function");
+  void prepare(Tensor& a) {
+    refuse_bool(schema, a);
+    UnaryPointwise::prepare(a);
+  }
   Tensor slope(const Tensor& g, const Tensor& in) const { return softsign_backward(g, in); }
 };
 
-/// self - tanh(self).
-struct Tanhshrink : UnaryOfInput<Tanhshrink, UnaryOp::Tanhshrink, ResultType::Floating> {
+/// self - tanh(self). Integers give the default float dtype.
+struct Tanhshrink : UnaryOfInput<Tanhshrink, UnaryOp::Tanhshrink> {
   ATHANOR_OP("tanhshrink(Tensor self) -> Tensor | function");
+  void prepare(Tensor& a) {
+    refuse_bool(schema, a);
+    UnaryPointwise::prepare(a);
+  }
   Tensor slope(const Tensor& g, const Tensor& in) const {
     const Tensor t = tanh(in);
     return mul(g, mul(t, t));
@@ -202,6 +218,7 @@ struct PreluKernel : BinaryPointwise<PreluKernel, BinaryOp::Prelu> {
 /// self where positive, else weight * self; weight has one element or one per channel (dim 1).
 ATHANOR_FUNCTION("prelu(Tensor self, Tensor weight) -> Tensor");
 Tensor prelu(const Tensor& self, const Tensor& weight) {
+  if (!is_floating_point(self.dtype())) fail_not_floating("prelu", self.dtype());
   if (weight.numel() == 1 && weight.dim() <= 1) return _prelu_kernel(self, reshape(weight, {}));
   const std::int64_t channels = self.dim() < 2 ? 1 : self.size(1);
   ATHANOR_CHECK(weight.dim() == 1 && weight.numel() == channels,
@@ -216,6 +233,7 @@ Tensor prelu(const Tensor& self, const Tensor& weight) {
 ATHANOR_FUNCTION("glu(Tensor self, int dim=-1) -> Tensor | function out");
 Tensor glu(const Tensor& self, std::int64_t dim) {
   ATHANOR_CHECK(self.dim() > 0, "glu does not support 0-dimensional tensors");
+  if (!is_floating_point(self.dtype())) fail_not_floating("glu", self.dtype());
   dim = wrap_dim(dim, self.dim(), "glu");
   const std::int64_t n = self.size(dim);
   ATHANOR_CHECK(n % 2 == 0, "glu: Halving dimension must be even, but dimension ", dim, " is size ", n,

@@ -12,6 +12,7 @@
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
 #include "athanor/ops/reduce.h"
+#include "athanor/ops/reduce_op.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/unary.h"
 #include "athanor/ops/view.h"
@@ -42,6 +43,30 @@ Tensor euclidean_by_product(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+/// The norm of order inf of the last dim, whose gradient goes to every greatest element in full, as PyTorch has it for
+/// distances of pairs. linalg_vector_norm shares it among them.
+struct GreatestDifference : Reduction {
+  ATHANOR_OP("_greatest_difference(Tensor self) -> Tensor | function");
+  static constexpr const char* grad_name = "CdistBackward0";
+  SavedTensor x, y;
+  Meta infer(const Tensor& self) { return reduced(schema, self, IntArrayRef{std::int64_t{-1}}, false, self.dtype()); }
+  void run(const Tensor& out, const Tensor& self) { launch_reduce(ReduceOp::Norm, out, self, INFINITY); }
+  void save(const Node&, const Tensor& self) { x.save(self); }
+  void save_results(Node* n, const Tensor& out) { y.save_result(out, n); }
+  void grad(GradCall& g) {
+    const Tensor t = g.get(x);
+    g.set(0, mul(where(eq(abs(t), restored(g.get(y))), sgn(t), Scalar(0)), restored(g.grad())));
+  }
+};
+
+namespace {
+
+Tensor pair_distance(const Tensor& difference, double p) {
+  return std::isinf(p) && difference.size(-1) > 0 ? _greatest_difference(difference) : last_norm(difference, p);
+}
+
+}  // namespace
+
 /// Distances of order p between the rows of x1 (…, P, M) and those of x2 (…, R, M), as (…, P, R). compute_mode: 0 (or
 /// none) uses a matrix product for p = 2 and more than 25 rows, 1 always, 2 never.
 ATHANOR_FUNCTION("cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor");
@@ -66,7 +91,7 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p, std::optional<std::in
   }
   if (p == 2 && (mode == 1 || (mode == 0 && (x1.size(-2) > 25 || x2.size(-2) > 25))))
     return euclidean_by_product(x1, x2);
-  return last_norm(sub(unsqueeze(x1, -2), unsqueeze(x2, -3)), p);
+  return pair_distance(sub(unsqueeze(x1, -2), unsqueeze(x2, -3)), p);
 }
 
 /// Distances of order p between all pairs of rows of a matrix, the upper triangle of cdist(self, self) row by row.
@@ -77,7 +102,7 @@ Tensor pdist(const Tensor& self, double p) {
   ATHANOR_CHECK(p >= 0, "pdist only supports non-negative p values, got ", p);
   const Tensor pairs = triu_indices(self.size(0), self.size(0), 1, TensorOptions(self.device()));
   auto rows = [&](std::int64_t side) { return index_select(self, 0, select(pairs, 0, side)); };
-  return last_norm(sub(rows(0), rows(1)), p);
+  return pair_distance(sub(rows(0), rows(1)), p);
 }
 
 /// The norm of order p of x1 - x2 + eps over the last dim.

@@ -128,7 +128,7 @@ struct Axis {
     const auto n = static_cast<double>(size);
     if (padding == kZeros) return x;
     if (padding == kReflection) x = align_corners ? reflected(x, 0, n - 1) : reflected(x, -0.5, n - 0.5);
-    return clamp(x, 0, n - 1);
+    return clamp(where(isnan(x), Scalar(0), x), 0, n - 1);
   }
   /// Whether an integer place lies in the input.
   Tensor inside(const Tensor& at) const { return logical_and(ge(at, 0), le(at, size - 1)); }
@@ -191,7 +191,8 @@ void check_sampler(const char* op, const Tensor& input, const Tensor& grid, std:
 
 /// input (N, C, H, W) or (N, C, D, H, W) read at the points of grid (N, H', W', 2) or (N, D', H', W', 3), coordinates
 /// (x, y[, z]) of which -1 … 1 spans the input. interpolation_mode: 0 linear, 1 nearest, 2 bicubic; padding_mode: 0
-/// zeros, 1 border, 2 reflection.
+/// zeros, 1 border, 2 reflection. A coordinate that is NaN counts as -1 with border and reflection; with zeros its
+/// point is NaN in two dims (nearest, and three dims: 0), as it is with bicubic.
 ATHANOR_FUNCTION(
     "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor");
 Tensor grid_sampler(const Tensor& input, const Tensor& grid, std::int64_t interpolation_mode, std::int64_t padding_mode,

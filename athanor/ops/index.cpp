@@ -185,9 +185,8 @@ struct IndexAdd {
     const std::int64_t have = source.dim() ? source.size(dim) : 1;
     ATHANOR_CHECK(i.numel() == have, "index_add(): Number of indices (", i.numel(),
                   ") should be equal to source.size(dim): (", have, "), for dim: ", dim);
-    bool fits = self.dim() == source.dim() || (self.dim() <= 1 && source.dim() <= 1);
-    for (std::int64_t d = 0; fits && d < self.dim(); ++d)
-      fits = d == dim || (source.dim() == self.dim() && self.size(d) == source.size(d));
+    bool fits = self.dim() == source.dim();
+    for (std::int64_t d = 0; fits && d < self.dim(); ++d) fits = d == dim || self.size(d) == source.size(d);
     ATHANOR_CHECK(fits,
                   "index_add(): source tensor shape must match self tensor shape, excluding the specified dimension. "
                   "Got self.shape = ",
@@ -208,6 +207,26 @@ struct IndexAdd {
   }
 };
 
+namespace {
+
+void check_copied(const char* op, const Tensor& self, std::int64_t dim, const Tensor& index, const Tensor& source) {
+  ATHANOR_CHECK_INDEX(index.dim() <= 1, op, "(): Index should have dimension 1 or 0, got shape ", index.sizes());
+  ATHANOR_CHECK_INDEX(self.dim() == source.dim() || self.dim() == 0 || source.dim() == 0, op,
+                      "(): When source and destination are not scalars, their dimensionality must match. Source "
+                      "dimensionality (",
+                      source.dim(), "), destination dimensionality (", self.dim(), ")");
+  const std::int64_t have = source.dim() ? source.size(dim) : 1;
+  ATHANOR_CHECK_INDEX(index.numel() == have, op, "(): Number of indices (", index.numel(),
+                      ") should be equal to source.size(dim) (", have, "), for dim: ", dim);
+  bool fits = self.dim() == source.dim() || (self.dim() <= 1 && source.dim() <= 1);
+  for (std::int64_t d = 0; fits && d < self.dim(); ++d)
+    fits = d == dim || source.dim() == 0 || self.size(d) == source.size(d);
+  ATHANOR_CHECK(fits, op, "(): Source/destination tensor must have same slice shapes, got ", source.sizes(), " for ",
+                self.sizes(), " along dim ", dim);
+}
+
+}  // namespace
+
 /// self with the entries of dim named by index replaced by source's.
 struct IndexCopy {
   ATHANOR_OP("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor | inplace out");
@@ -218,6 +237,7 @@ struct IndexCopy {
     dim = wrap_dim(dim, self.dim(), "index_copy");
     check_index_dtype("index_copy", i);
     check_same_dtype("index_copy", self, source);
+    check_copied("index_copy", self, dim, i, source);
     return like(self);
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& i, const Tensor& source) {

@@ -1,15 +1,22 @@
-// Small dense linear algebra on batches of square matrices: solve, inverse, determinant, Cholesky factor.
+// Small dense linear algebra on batches of matrices: solve, inverse, determinant, Cholesky factor.
 #include "athanor/ops/linalg.h"
 
+#include <cmath>
+
+#include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
+#include "athanor/ops/diagonal.h"
 #include "athanor/ops/join.h"
 #include "athanor/ops/kernels/linalg.h"
 #include "athanor/ops/matmul.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
+#include "athanor/ops/promote.h"
 #include "athanor/ops/reduce.h"
+#include "athanor/ops/reduce_extreme.h"
 #include "athanor/ops/reshape.h"
+#include "athanor/ops/ternary.h"
 #include "athanor/ops/unary.h"
 #include "athanor/ops/view.h"
 
@@ -29,21 +36,23 @@ DimVector batch_sizes(const Tensor& a) { return DimVector(a.sizes().slice(0, a.s
 
 Tensor flipped(const Tensor& a) { return transpose(a, -2, -1); }
 
+/// A number per matrix, made to broadcast against the matrices.
+Tensor for_matrices(const Tensor& t) { return unsqueeze(unsqueeze(t, -1), -1); }
+
 }  // namespace
 
 /// a⁻¹ b for matrices (…, n, n) and (…, n, m) of the same batch dims.
 struct Solve {
-  ATHANOR_OP("_solve(Tensor self, Tensor b) -> Tensor | function");
+  ATHANOR_OP("_solve(Tensor self, Tensor b, bool inverts=False) -> Tensor | function");
   static constexpr const char* grad_name = "LinalgSolveExBackward0";
+  bool inverts;  // b is the identity, for errors to tell
   SavedTensor a, x;
   Meta infer(const Tensor& self, const Tensor& b) { return {DimVector(b.sizes()), self.dtype(), self.device(), {}}; }
-  void run(const Tensor& out, const Tensor& self, const Tensor& b) {
-    launch(solve_kernel, out, self, b, static_cast<const char*>("linalg.solve"));
-  }
+  void run(const Tensor& out, const Tensor& self, const Tensor& b) { launch(solve_kernel, out, self, b, inverts); }
   void save(const Node&, const Tensor& self, const Tensor&) { a.save(self); }
   void save_results(Node* n, const Tensor& out) { x.save_result(out, n); }
   void grad(GradCall& g) {
-    const Tensor gb = _solve(flipped(g.get(a)), g.grad());
+    const Tensor gb = _solve(flipped(g.get(a)), g.grad(), inverts);
     if (g.needs(0)) g.set(0, neg(matmul(gb, flipped(g.get(x)))));
     if (g.needs(1)) g.set(1, gb);
   }
@@ -81,7 +90,7 @@ Tensor linalg_solve(const Tensor& A, const Tensor& B, bool left) {
 ATHANOR_FUNCTION("linalg_inv(Tensor A) -> Tensor | out");
 Tensor linalg_inv(const Tensor& A) {
   check_square("linalg.inv", A);
-  return _solve(A, expand(eye(A.size(-1), A.options()), A.sizes()));
+  return _solve(A, expand(eye(A.size(-1), A.options()), A.sizes()), true);
 }
 /// The inverse of each matrix, (*, n, n). Throws LinAlgError if there is none.
 ATHANOR_FUNCTION("inverse(Tensor self) -> Tensor | out");
@@ -101,19 +110,33 @@ struct SlogDet {
   void save(const Node&, const Tensor& A) { a.save(A); }
   void grad(GradCall& g) {
     // The sign is constant in pieces.
-    if (g.has(1)) g.set(0, mul(unsqueeze(unsqueeze(g.grad(1), -1), -1), flipped(linalg_inv(g.get(a)))));
+    if (g.has(1)) g.set(0, mul(for_matrices(g.grad(1)), flipped(linalg_inv(g.get(a)))));
   }
 };
 /// The sign of the determinant of each matrix, (*, n, n), and the logarithm of its size.
 ATHANOR_FUNCTION("slogdet(Tensor self) -> (Tensor, Tensor) | out");
 std::tuple<Tensor, Tensor> slogdet(const Tensor& self) { return linalg_slogdet(self); }
 
-/// Determinants. Their gradient needs the inverse: it throws LinAlgError for a singular matrix.
-ATHANOR_FUNCTION("linalg_det(Tensor A) -> Tensor | out");
-Tensor linalg_det(const Tensor& A) {
-  const auto [sign, logabs] = linalg_slogdet(A);
-  return mul(sign, exp(logabs));
-}
+/// Determinants. The gradient is right for singular matrices too; that of their third order takes what svd's takes.
+struct Det {
+  ATHANOR_OP("linalg_det(Tensor A) -> Tensor | out");
+  static constexpr const char* grad_name = "LinalgDetBackward0";
+  SavedTensor a, d;
+  Meta infer(const Tensor& A) {
+    check_square("linalg.det", A);
+    return {batch_sizes(A), A.dtype(), A.device(), {}};
+  }
+  void run(const Tensor& out, const Tensor& A) { launch(slogdet_kernel, out, Tensor(), A); }
+  void save(const Node&, const Tensor& A) { a.save(A); }
+  void save_results(Node* n, const Tensor& out) { d.save_result(out, n); }
+  void grad(GradCall& g) {
+    const Tensor m = g.get(a), det = g.get(d), singular = for_matrices(eq(det, 0)), up = for_matrices(g.grad());
+    const auto cofactors_by_inverse = [&](const Tensor& of) { return mul(for_matrices(det), flipped(linalg_inv(of))); };
+    if (!any(singular).item().toBool()) return g.set(0, mul(up, cofactors_by_inverse(m)));
+    const Tensor regular = where(singular, eye(m.size(-1), m.options()), m);
+    g.set(0, mul(up, where(singular, _cofactors(m), cofactors_by_inverse(regular))));
+  }
+};
 /// The determinant of each matrix, (*, n, n).
 ATHANOR_FUNCTION("det(Tensor self) -> Tensor");
 Tensor det(const Tensor& self) { return linalg_det(self); }
@@ -159,6 +182,213 @@ Tensor linalg_cholesky(const Tensor& self, bool upper) {
 /// Throws LinAlgError for others.
 ATHANOR_FUNCTION("cholesky(Tensor self, bool upper=False) -> Tensor");
 Tensor cholesky(const Tensor& self, bool upper) { return linalg_cholesky(self, upper); }
+
+// Singular values, and what follows from them.
+
+namespace {
+
+Tensor as_row(const Tensor& s) { return unsqueeze(s, -2); }
+Tensor as_column(const Tensor& s) { return unsqueeze(s, -1); }
+
+}  // namespace
+
+/// self (…, m, n) = U diag(S) Vh with k = min(m, n) singular values, the greatest first. The gradient of U and Vh is
+/// infinite where singular values meet. Throws LinAlgError for what is not finite.
+struct Svd {
+  ATHANOR_OP("_svd(Tensor self) -> (Tensor, Tensor, Tensor) | function");
+  static constexpr const char* grad_name = "LinalgSvdBackward0";
+  SavedTensor u, s, vh;
+  std::array<Meta, 3> infer(const Tensor& self) {
+    ATHANOR_CHECK_TYPE(NotImplementedError, self.dtype() == DType::Float || self.dtype() == DType::Double,
+                       "linalg.svd: Expected a float32 or float64 tensor, got ", self.dtype(),
+                       "; convert it with .to()");
+    const std::int64_t m = self.size(-2), n = self.size(-1), k = std::min(m, n);
+    const auto meta = [&](std::initializer_list<std::int64_t> last) {
+      DimVector sizes(self.sizes().slice(0, self.sizes().size() - 2));
+      for (const std::int64_t size : last) sizes.push_back(size);
+      return Meta{sizes, self.dtype(), self.device(), {}};
+    };
+    return {meta({m, k}), meta({k}), meta({k, n})};
+  }
+  void run(const Tensor& left, const Tensor& values, const Tensor& right, const Tensor& self) {
+    launch<3>(svd_kernel, left, values, right, self);
+  }
+  void save_results(Node* n, const Tensor& left, const Tensor& values, const Tensor& right) {
+    u.save_result(left, n), s.save_result(values, n), vh.save_result(right, n);
+  }
+  void grad(GradCall& g) {
+    // Townsend, "Differentiating the singular value decomposition", 2016.
+    const Tensor U = g.get(u), S = g.get(s), Vh = g.get(vh);
+    const std::int64_t k = S.size(-1);
+    Tensor inner = g.has(1) ? diag_embed(g.grad(1)) : Tensor(), result;
+    const auto add_to = [](Tensor& sum, const Tensor& t) { sum = sum.defined() ? add(sum, t) : t; };
+    // Xᵀ - X is divided by differences of squares; on its diagonal it is 0.
+    const Tensor squares = mul(S, S);
+    const Tensor apart = where(eye(k, TensorOptions(DType::Bool).device(S.device())), Scalar(1),
+                               sub(as_row(squares), as_column(squares)));
+    const auto skew = [&](const Tensor& x) { return div(sub(x, flipped(x)), apart); };
+    if (g.has(0)) {
+      const Tensor& gu = g.grad(0);
+      const Tensor scaled = div(gu, as_row(S));
+      add_to(inner, mul(skew(matmul(flipped(U), gu)), as_row(S)));
+      if (U.size(-2) > k) add_to(result, matmul(sub(scaled, matmul(U, matmul(flipped(U), scaled))), Vh));
+    }
+    if (g.has(2)) {
+      const Tensor& gv = g.grad(2);
+      const Tensor scaled = div(gv, as_column(S));
+      add_to(inner, mul(as_column(S), skew(matmul(Vh, flipped(gv)))));
+      if (Vh.size(-1) > k) add_to(result, matmul(U, sub(scaled, matmul(matmul(scaled, flipped(Vh)), Vh))));
+    }
+    if (inner.defined()) add_to(result, matmul(matmul(U, inner), Vh));
+    g.set(0, result);
+  }
+};
+
+namespace {
+
+/// The products of all s (…, k) but those that `left_out` (…, k, …), broadcast against s, names.
+Tensor products_without(const Tensor& s, const Tensor& left_out) {
+  return prod(where(left_out, Scalar(1), s), -1, false, std::nullopt);
+}
+
+struct Factors {
+  Tensor u, s, vh, sign;
+  explicit Factors(const Tensor& a) {
+    std::tie(u, s, vh) = _svd(a);
+    sign = for_matrices(round(mul(linalg_det(u), linalg_det(vh))));
+  }
+  Tensor same() const { return eye(s.size(-1), TensorOptions(DType::Bool).device(s.device())); }
+};
+
+}  // namespace
+
+/// The matrix of cofactors, det(self) self⁻ᵀ where there is an inverse: the gradient of the determinant.
+struct Cofactors {
+  ATHANOR_OP("_cofactors(Tensor self) -> Tensor | function");
+  SavedTensor a;
+  Meta infer(const Tensor& self) { return {DimVector(self.sizes()), self.dtype(), self.device(), {}}; }
+  void run(const Tensor& out, const Tensor& self) {
+    const NoGradGuard off;
+    const Factors f(detach(self));
+    const Tensor others = products_without(as_row(f.s), f.same());
+    copy_(out, matmul(mul(mul(f.u, f.sign), as_row(others)), f.vh));
+  }
+  void save(const Node&, const Tensor& self) { a.save(self); }
+  void grad(GradCall& g) {
+    // Of a diagonal matrix the cofactors change by J, which is symmetric: J(E)_ii = Σ_k P_ik E_kk, J(E)_ij = -P_ij E_ji
+    // with P_ij the product of all entries but i and j. Nothing is divided by what may be 0.
+    const Factors f(g.get(a));
+    const Tensor same = f.same();
+    const Tensor left_out = logical_or(unsqueeze(same, 1), unsqueeze(same, 0));
+    const Tensor others = where(same, Scalar(0), products_without(as_row(as_row(f.s)), left_out));
+    const Tensor e = matmul(matmul(flipped(f.u), g.grad()), flipped(f.vh));
+    const Tensor diagonals = squeeze(matmul(others, as_column(diagonal(e, 0, -2, -1))), -1);
+    const Tensor j = sub(diag_embed(diagonals), mul(others, flipped(e)));
+    g.set(0, matmul(mul(matmul(f.u, j), f.sign), f.vh));
+  }
+};
+
+namespace {
+
+/// The two dims of matrices, counted from the front.
+std::pair<std::int64_t, std::int64_t> matrix_dims(const Tensor& a, IntArrayRef dim) {
+  ATHANOR_CHECK(a.defined() && a.dim() >= 2,
+                "linalg.matrix_norm: The input tensor A must have at least 2 dimensions, got ",
+                a.defined() ? a.dim() : 0);
+  ATHANOR_CHECK(dim.size() == 2, "linalg.matrix_norm: dim must be a 2-tuple. Got ", dim);
+  const std::int64_t rows = wrap_dim(dim[0], a.dim(), "linalg.matrix_norm"),
+                     columns = wrap_dim(dim[1], a.dim(), "linalg.matrix_norm");
+  ATHANOR_CHECK(rows != columns, "linalg.matrix_norm: dims must be different. Got ", dim);
+  return {rows, columns};
+}
+
+Tensor with_norm_dtype(const Tensor& a, std::optional<DType> dtype) {
+  ATHANOR_CHECK_TYPE(NotImplementedError, is_floating_point(a.dtype()),
+                     "linalg.matrix_norm: Expected a floating point tensor as input. Got ",
+                     dtype_libtorch_name(a.dtype()), "; convert it with .to(kFloat)");
+  if (!dtype) return a;
+  ATHANOR_CHECK(is_floating_point(*dtype), "linalg.matrix_norm: dtype should be a floating one, got ", *dtype);
+  return cast(a, *dtype);
+}
+
+/// The greatest or least along dim; the greatest of none is 0, as the norm of nothing is.
+Tensor extreme_of(const Tensor& t, std::int64_t dim, bool greatest) {
+  if (!greatest) return amin(t, IntArrayRef(dim), true);
+  return t.size(dim) == 0 ? sum(t, IntArrayRef(dim), true, std::nullopt) : amax(t, IntArrayRef(dim), true);
+}
+
+/// Along `dims`, whose sizes become 1, or go.
+Tensor without_dims(const Tensor& self, const Tensor& norm, std::pair<std::int64_t, std::int64_t> dims, bool keepdim) {
+  DimVector sizes;
+  for (std::int64_t d = 0; d < self.dim(); ++d) {
+    const bool gone = d == dims.first || d == dims.second;
+    if (!gone || keepdim) sizes.push_back(gone ? 1 : self.size(d));
+  }
+  return reshape(norm, sizes);
+}
+
+Tensor singular_values(const Tensor& a, std::pair<std::int64_t, std::int64_t> dims) {
+  return std::get<1>(_svd(movedim(a, IntArrayRef{dims.first, dims.second}, IntArrayRef{-2, -1})));
+}
+
+}  // namespace
+
+/// Norms of the matrices along two dims. ord: 2 (-2) the greatest (least) singular value, 1 (-1) the greatest (least)
+/// sum of the absolute values of a column, inf (-inf) of a row.
+ATHANOR_FUNCTION(
+    "linalg_matrix_norm(Tensor self, Scalar ord, int[] dim={-2, -1}, bool keepdim=False, *, ScalarType? dtype=None) -> "
+    "Tensor | function out");
+Tensor linalg_matrix_norm(const Tensor& self, const Scalar& ord, IntArrayRef dim, bool keepdim,
+                          std::optional<DType> dtype) {
+  const auto dims = matrix_dims(self, dim);
+  const double p = ord.toDouble();
+  ATHANOR_CHECK(std::abs(p) == 1 || std::abs(p) == 2 || std::isinf(p), "linalg.matrix_norm: Order ", p,
+                " not supported. Expected 'fro', 'nuc', 1, 2, inf or their negatives");
+  const Tensor a = with_norm_dtype(self, dtype);
+  if (std::abs(p) == 2) return without_dims(a, extreme_of(singular_values(a, dims), -1, p > 0), dims, keepdim);
+  const bool by_columns = std::abs(p) == 1;
+  const Tensor sums = sum(abs(a), IntArrayRef(by_columns ? dims.first : dims.second), true, std::nullopt);
+  return without_dims(a, extreme_of(sums, by_columns ? dims.second : dims.first, p > 0), dims, keepdim);
+}
+/// ord: "fro", the root of the sum of squares, or "nuc", the sum of the singular values.
+ATHANOR_FUNCTION(
+    "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim={-2, -1}, bool keepdim=False, *, ScalarType? "
+    "dtype=None) -> Tensor | function out");
+Tensor linalg_matrix_norm(const Tensor& self, std::string_view ord, IntArrayRef dim, bool keepdim,
+                          std::optional<DType> dtype) {
+  const auto dims = matrix_dims(self, dim);
+  ATHANOR_CHECK(ord == "fro" || ord == "nuc", "linalg.matrix_norm: Order ", ord,
+                " not supported. Expected 'fro', 'nuc', 1, 2, inf or their negatives");
+  const Tensor a = with_norm_dtype(self, dtype);
+  if (ord == "fro") return linalg_vector_norm(a, 2, IntArrayRef{dims.first, dims.second}, keepdim, std::nullopt);
+  return without_dims(a, sum(singular_values(a, dims), IntArrayRef{std::int64_t{-1}}, false, std::nullopt), dims,
+                      keepdim);
+}
+
+/// The norm of all elements or along dim: a vector norm, or for two dims (or a matrix) and an ord as matrix_norm.
+ATHANOR_FUNCTION(
+    "linalg_norm(Tensor self, Scalar? ord=None, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> "
+    "Tensor | function out");
+Tensor linalg_norm(const Tensor& self, const std::optional<Scalar>& ord, OptionalIntArrayRef dim, bool keepdim,
+                   std::optional<DType> dtype) {
+  ATHANOR_CHECK(!dim.has_value() || dim->size() == 1 || dim->size() == 2 || (!ord && dim->empty()),
+                "linalg.norm: If dim is specified, it must be of length 1 or 2. Got ", *dim);
+  if (!ord) return linalg_vector_norm(self, 2, dim, keepdim, dtype);
+  ATHANOR_CHECK(dim.has_value() || self.dim() == 1 || self.dim() == 2,
+                "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got ", self.dim(), "D.");
+  if (dim.has_value() ? dim->size() == 2 : self.dim() == 2)
+    return linalg_matrix_norm(self, *ord, dim.has_value() ? *dim : IntArrayRef{-2, -1}, keepdim, dtype);
+  return linalg_vector_norm(self, *ord, dim, keepdim, dtype);
+}
+ATHANOR_FUNCTION(
+    "linalg_norm.ord_str(Tensor self, str ord, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> "
+    "Tensor | function out");
+Tensor linalg_norm(const Tensor& self, std::string_view ord, OptionalIntArrayRef dim, bool keepdim,
+                   std::optional<DType> dtype) {
+  ATHANOR_CHECK(dim.has_value() ? dim->size() == 2 : self.dim() == 2, "linalg.norm: order ", ord,
+                " is one of matrices; expected two dims of a tensor, got a tensor of shape ", self.sizes());
+  return linalg_matrix_norm(self, ord, dim.has_value() ? *dim : IntArrayRef{-2, -1}, keepdim, dtype);
+}
 
 }  // namespace athanor::ops
 

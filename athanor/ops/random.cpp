@@ -11,6 +11,7 @@
 #include "athanor/ops/kernels/random.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
+#include "athanor/ops/pointwise_op.h"
 #include "athanor/ops/promote.h"
 #include "athanor/ops/reduce_extreme.h"
 #include "athanor/ops/ternary.h"
@@ -496,6 +497,7 @@ ATHANOR_FUNCTION(
     "Generator? generator=None) -> Tensor | inplace function");
 Tensor rrelu(const Tensor& self, const Scalar& lower, const Scalar& upper, bool training,
              std::optional<Generator> generator) {
+  if (!is_floating_point(self.dtype())) fail_not_floating("rrelu", self.dtype());
   const double low = lower.toDouble(), high = upper.toDouble();
   ATHANOR_CHECK(low <= high, "rrelu: Lower bound should be less than or equal to the upper bound, got ", low, " and ",
                 high);

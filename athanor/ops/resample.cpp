@@ -10,8 +10,11 @@
 #include "athanor/ops/kept_strides.h"
 #include "athanor/ops/kernels/resample.h"
 #include "athanor/ops/op.h"
+#include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
 #include "athanor/ops/spatial.h"
+#include "athanor/ops/ternary.h"
+#include "athanor/ops/unary.h"
 
 namespace athanor::ops {
 
@@ -20,6 +23,8 @@ namespace {
 /// The interpolation to make a table for: `mode` as the op's schema has it.
 struct Filter {
   enum Kind { Linear = 0, Cubic = 1, LinearAntialias = 2, CubicAntialias = 3 };
+  /// Added to a kind: weights of as many bits as PyTorch's for bytes.
+  static constexpr std::int64_t kOfBytes = 4;
 };
 
 /// Catmull-Rom-like cubic of Keys, "Cubic convolution interpolation", 1981, with parameter a.
@@ -52,7 +57,29 @@ void add_antialiased(ResampleTable& t, std::int64_t o, double step, bool is_cubi
     for (std::size_t k = start; k < t.weight.size(); ++k) t.weight[k] /= total;
 }
 
+/// The table with the weights that fall on one source added up, as multiples of a power of two of which the greatest is
+/// a number of 16 bits.
+ResampleTable rounded_to_bits(const ResampleTable& exact) {
+  ResampleTable t;
+  t.sources = exact.sources;
+  for (std::size_t r = 0; r + 1 < exact.begin.size(); ++r) {
+    for (auto k = static_cast<std::size_t>(exact.begin[r]); k < static_cast<std::size_t>(exact.begin[r + 1]); ++k)
+      if (k > static_cast<std::size_t>(exact.begin[r]) && exact.at[k] == t.at.back())
+        t.weight.back() += exact.weight[k];
+      else
+        add_entry(t, exact.at[k], exact.weight[k]);
+    t.begin.push_back(static_cast<std::int64_t>(t.at.size()));
+  }
+  const double greatest = *std::max_element(t.weight.begin(), t.weight.end());
+  int precision = 0;
+  while (precision < 22 && std::floor(0.5 + std::ldexp(greatest, precision + 1)) < 1 << 15) ++precision;
+  for (double& w : t.weight) w = std::ldexp(std::round(std::ldexp(w, precision)), -precision);
+  return t;
+}
+
 ResampleTable make_table(std::int64_t in, std::int64_t out, std::int64_t filter, bool align_corners, double scale) {
+  if (filter >= Filter::kOfBytes)
+    return rounded_to_bits(make_table(in, out, filter - Filter::kOfBytes, align_corners, scale));
   ResampleTable t;
   t.sources = in;
   // Distance in the source from one result to the next.
@@ -155,9 +182,27 @@ DimVector cheapest_order(const Tensor& self, IntArrayRef output_size) {
   return order;
 }
 
+/// Bytes are rounded after each dim, columns first, as PyTorch does: sums of them and of weights of 16 bits are exact.
+Tensor interpolated_bytes(Tensor x, IntArrayRef output_size, std::int64_t filter, bool align_corners,
+                          const Scales& scales) {
+  for (const std::int64_t d : {1, 0}) {
+    const auto u = static_cast<std::size_t>(d);
+    const std::int64_t n = x.size(d + 2), m = output_size[u];
+    if (n == m) continue;
+    const Tensor sums = _resample_dim(cast(x, DType::Float), d + 2, n, m, filter + Filter::kOfBytes, align_corners,
+                                      scales[u].value_or(0), false);
+    x = cast(clamp(floor(add(sums, 0.5)), 0, 255), DType::Byte);
+  }
+  return x;
+}
+
 Tensor interpolated(const char* op, const Tensor& self, IntArrayRef output_size, std::size_t spatial,
                     std::int64_t filter, bool align_corners, const Scales& scales) {
   check_input(op, self, output_size, spatial);
+  if (self.dtype() == DType::Byte && spatial == 2) {
+    const Tensor x = interpolated_bytes(self, output_size, filter, align_corners, scales);
+    return x.is_same(self) ? clone(x) : x;
+  }
   ATHANOR_CHECK_TYPE(NotImplementedError, is_floating_point(self.dtype()), op, ": not implemented for '",
                      dtype_libtorch_name(self.dtype()), "'; convert the input to a floating dtype");
   // Half types are rounded once.

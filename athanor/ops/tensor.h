@@ -91,6 +91,21 @@ class Tensor : public TensorBase {
   }
   template <class T, std::size_t N>
   TensorAccessor<T, N> accessor() && = delete;
+  /// libtorch's names for accessors that kernels take by value; here they are accessors. Of 2³¹ elements at most.
+  template <class T, std::size_t N>
+  PackedTensorAccessor32<T, N> packed_accessor32() const& {
+    ATHANOR_CHECK(numel() <= INT32_MAX, "packed_accessor32: numel needs to be smaller than 2^31, got ", numel(),
+                  "; use packed_accessor64");
+    return accessor<T, N>();
+  }
+  template <class T, std::size_t N>
+  PackedTensorAccessor32<T, N> packed_accessor32() && = delete;
+  template <class T, std::size_t N>
+  PackedTensorAccessor64<T, N> packed_accessor64() const& {
+    return accessor<T, N>();
+  }
+  template <class T, std::size_t N>
+  PackedTensorAccessor64<T, N> packed_accessor64() && = delete;
 
   // Autograd.
   bool is_leaf() const { return athanor::is_leaf(*this); }

@@ -123,7 +123,9 @@ Tensor isin(const Tensor& elements, const Tensor& test_elements, bool /*assume_u
   if (n == 0) return full(elements.sizes(), invert, TensorOptions(elements.device()).dtype(DType::Bool));
   const DType t = Promotion().add(elements).add(test_elements).type();
   const Tensor all = std::get<0>(sort(cast(reshape(test_elements, {n}), t), 0, false)), wanted = cast(elements, t);
-  const Tensor place = clamp_max(searchsorted(all, wanted, false, false, std::nullopt, Tensor()), Scalar(n - 1));
+  // NaN comes last; searches need an order.
+  const Tensor keys = is_floating_point(t) ? where(isnan(all), Scalar(INFINITY), all) : all;
+  const Tensor place = clamp_max(searchsorted(keys, wanted, false, false, std::nullopt, Tensor()), Scalar(n - 1));
   const Tensor found = take(all, place);
   return invert ? ne(found, wanted) : eq(found, wanted);
 }

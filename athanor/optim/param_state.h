@@ -1,11 +1,13 @@
 #pragma once
-/// What an optimizer keeps of each parameter, with libtorch's names and, but for LBFGS, its accessors.
+/// What an optimizer keeps of each parameter, with libtorch's names and accessors.
 
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "athanor/ops/tensor.h"
 
@@ -105,8 +107,7 @@ class RMSpropParamState : public OptimizerCloneableParamState<RMSpropParamState>
   ATHANOR_STATE_TENSOR(grad_avg)
 };
 
-/// Of the first parameter, for all of them. Unlike libtorch's: H_diag is a number, old_dirs and old_stps are given by
-/// value and cannot be set, ro is in `numbers` (ro.0, ro.1, …), and al is not kept.
+/// Of the first parameter, for all of them. Unlike libtorch's: H_diag is a number, and histories are given by value.
 class LBFGSParamState : public OptimizerCloneableParamState<LBFGSParamState> {
  public:
   ATHANOR_STATE_NUMBER(std::int64_t, func_evals)
@@ -116,9 +117,20 @@ class LBFGSParamState : public OptimizerCloneableParamState<LBFGSParamState> {
   ATHANOR_STATE_NUMBER(double, H_diag)
   ATHANOR_STATE_TENSOR(d)
   ATHANOR_STATE_TENSOR(prev_flat_grad)
-  /// Copies of the last differences of gradients and of parameters, oldest first.
+  /// Copies of the last differences of gradients and of parameters, oldest first, and one over their products, as 0-d
+  /// tensors. Set all three, of one length, to give LBFGS another history.
   std::deque<Tensor> old_dirs() const { return numbered("old_dirs"); }
   std::deque<Tensor> old_stps() const { return numbered("old_stps"); }
+  std::deque<Tensor> ro() const;
+  LBFGSParamState& old_dirs(const std::deque<Tensor>& v) { return set_numbered("old_dirs", v); }
+  LBFGSParamState& old_stps(const std::deque<Tensor>& v) { return set_numbered("old_stps", v); }
+  LBFGSParamState& ro(const std::deque<Tensor>& v);
+  /// The factors of the last direction; LBFGS itself makes them anew at each step, and keeps none.
+  std::optional<std::vector<Tensor>> al() const;
+  LBFGSParamState& al(const std::optional<std::vector<Tensor>>& v);
+
+ private:
+  LBFGSParamState& set_numbered(const char* name, const std::deque<Tensor>& v);
 };
 
 }  // namespace athanor::optim

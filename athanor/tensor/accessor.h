@@ -26,4 +26,9 @@ class TensorAccessor {
   const std::int64_t *sizes_, *strides_;
 };
 
+template <class T, std::size_t N>
+using PackedTensorAccessor32 = TensorAccessor<T, N>;
+template <class T, std::size_t N>
+using PackedTensorAccessor64 = TensorAccessor<T, N>;
+
 }  // namespace athanor

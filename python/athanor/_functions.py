@@ -201,7 +201,7 @@ def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devic
     count = builtins.int((end - start) / step) + 1
     values = _ops.arange(count, dtype=_C.float64) * step + start
     if out is not None:
-        return out.resize_(values.shape).copy_(values)
+        return out.copy_(values.reshape(out.shape)) if out.numel() == count else out.resize_(values.shape).copy_(values)
     return values.to(dtype=dtype or _C.get_default_dtype(), device=device).requires_grad_(requires_grad)
 
 
@@ -363,10 +363,14 @@ def _written(result: Tensor, out) -> Tensor:
 
 @_public
 def norm(input: Tensor, p="fro", dim=None, keepdim=False, out=None, dtype=None) -> Tensor:
-    """The p-norm (p a number, inf, -inf or "fro") of all elements or along dim."""
+    """The p-norm (p a number, inf, -inf or "fro") of all elements or along dim; with "nuc" that of matrices, the sum of
+    their singular values."""
     _check_tensor("norm", input)
+    if p == "nuc":
+        dims = tuple(builtins.range(input.dim())) if dim is None else dim
+        return _written(_ops.linalg_matrix_norm(input, p, dims, keepdim, dtype=dtype), out)
     if isinstance(p, str) and p != "fro":
-        raise RuntimeError(f"norm: p should be a number, inf, -inf or 'fro', got '{p}'")
+        raise RuntimeError(f"norm: p should be a number, inf, -inf, 'fro' or 'nuc', got '{p}'")
     order = 2.0 if p is None or p == "fro" else p
     if dim is not None and isinstance(dim, builtins.int):
         dim = [dim]

@@ -457,8 +457,8 @@ TensorOptions options_for_out(const TensorOptions& asked, const Tensor& out) {
   return asked.dtype(out.scalar_type()).device(out.device());
 }
 
-void copy_to_out(const char* op, const Tensor& out, const Tensor& value) {
-  athanor::ops::composite_out(op, out, value);
+void copy_to_out(const char* op, const Tensor& out, const Tensor& value, bool keeps_shape) {
+  (keeps_shape ? athanor::ops::filling_out(op, out, value) : athanor::ops::composite_out(op, out, value));
 }
 
 std::vector<Tensor> to_outs(const char* op, PyObject* v, std::size_t count) {

@@ -94,7 +94,7 @@ TensorOptions to_factory_options(PyObject* const* v);
 /// Options of what is to be copied to `out`: its dtype and device. Raises Error if another dtype was asked for.
 TensorOptions options_for_out(const TensorOptions& asked, const Tensor& out);
 /// Gives `out` the shape and the values, as ops with out= do.
-void copy_to_out(const char* op, const Tensor& out, const Tensor& value);
+void copy_to_out(const char* op, const Tensor& out, const Tensor& value, bool keeps_shape = false);
 /// The tensors of an out= that takes `count` of them; raises TypeError if there are others.
 std::vector<Tensor> to_outs(const char* op, PyObject* v, std::size_t count);
 /// Where set_default_device and `with torch.device(...)` want such tensors in this thread; the host to begin with.

@@ -91,6 +91,35 @@ TEST(OptimizerState, OfLbfgsHasItsCountsAndHistory) {
   EXPECT_EQ(state.prev_flat_grad().numel(), 2);
   EXPECT_EQ(state.old_dirs().size(), state.old_stps().size());
   EXPECT_EQ(state.old_dirs().size(), 3U);
+  ASSERT_EQ(state.ro().size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_NEAR(state.ro()[i].item<double>() * state.old_dirs()[i].dot(state.old_stps()[i]).item<double>(), 1, 1e-9);
+  EXPECT_FALSE(state.al().has_value());
+}
+
+TEST(OptimizerState, OfLbfgsTakesAnotherHistory) {
+  torch::Tensor x = torch::tensor({3.0, -2.0}, torch::kFloat64).requires_grad_();
+  const auto closure = [&](torch::optim::LBFGS& lbfgs) {
+    return [&] {
+      lbfgs.zero_grad();
+      const torch::Tensor loss = (x.pow(4) + x.pow(2)).sum();
+      loss.backward();
+      return loss;
+    };
+  };
+  optim::LBFGS lbfgs({x}, optim::LBFGSOptions(0.5).max_iter(4));
+  lbfgs.step(closure(lbfgs));
+  auto& state = static_cast<optim::LBFGSParamState&>(*lbfgs.state().at(x.unsafeGetTensorImpl()));
+  state.old_dirs({state.old_dirs().back()}).old_stps({state.old_stps().back()}).ro({state.ro().back()});
+  EXPECT_EQ(state.old_dirs().size(), 1U);
+  EXPECT_EQ(state.ro().size(), 1U);
+  state.al(std::vector<torch::Tensor>{torch::ones({})});
+  EXPECT_EQ(state.al()->size(), 1U);
+  state.al(std::nullopt);
+  EXPECT_FALSE(state.al().has_value());
+  lbfgs.step(closure(lbfgs));
+  EXPECT_EQ(state.old_dirs().size(), state.ro().size());
+  EXPECT_GT(state.ro().size(), 1U);
 }
 
 TEST(OptimizerState, IsClonedComparedSavedAndLoaded) {

@@ -240,6 +240,23 @@ TEST(PortedNames, RangesCountAndTextsJoin) {
   EXPECT_THAT(c10::str(torch::nn::Linear(1, 2)), HasSubstr("torch::nn::Linear"));
 }
 
+TEST(PortedNames, AccessorsComePackedToo) {
+  const torch::Tensor x = torch::arange(6, torch::kFloat).view({2, 3});
+  const at::PackedTensorAccessor32<float, 2> narrow = x.packed_accessor32<float, 2>();
+  EXPECT_EQ(narrow[1][2], 5);
+  const auto wide = x.packed_accessor64<float, 2>();
+  wide[0][1] = 7;
+  EXPECT_EQ(x[0][1].item<float>(), 7);
+  EXPECT_THROW((x.packed_accessor32<float, 3>()), c10::Error);
+}
+
+TEST(PortedNames, GeneratorsAreMadeOfTheirSeeds) {
+  at::Generator a = at::detail::createCPUGenerator(5), b = at::make_generator<at::CPUGeneratorImpl>(5);
+  EXPECT_TRUE(torch::equal(torch::rand({4}, a), torch::rand({4}, b)));
+  EXPECT_FALSE(torch::equal(torch::rand({4}, at::make_generator<at::CPUGeneratorImpl>(6)), torch::rand({4}, b)));
+  EXPECT_EQ(at::detail::createCPUGenerator().current_seed(), 67280421310721U);
+}
+
 TEST(PortedNames, DtypesAreTheirOwnTypeMeta) {
   const torch::Tensor x = torch::ones({2}, torch::kInt);
   EXPECT_EQ(c10::typeMetaToScalarType(x.dtype()), torch::kInt);
@@ -254,6 +271,15 @@ TEST(PortedNames, NamespacesOfFunctionsAreThere) {
   EXPECT_EQ(torch::linalg::det(m).item<float>(), 8);
   EXPECT_EQ(torch::linalg::inv(m)[0][0].item<float>(), 0.5F);
   EXPECT_EQ(torch::linalg::vector_norm(torch::tensor({3., 4.})).item<float>(), 5);
+  EXPECT_NEAR(torch::linalg::norm(m, "nuc").item<float>(), 6, 1e-5);
+  EXPECT_NEAR(torch::linalg::norm(m, 2).item<float>(), 2, 1e-6);
+  EXPECT_EQ(torch::linalg::norm(m, c10::nullopt, {0}).size(0), 3);
+  EXPECT_NEAR(torch::linalg::matrix_norm(m, -2, {0, 1}, true).item<float>(), 2, 1e-6);
+  EXPECT_EQ(torch::linalg::matrix_norm(m, 1).item<float>(), torch::linalg_matrix_norm(m, 1).item<float>());
+  EXPECT_EQ(torch::linalg_vecdot(m, m).sum().item<float>(), 12);
+  EXPECT_EQ(torch::linalg_matmul(m, m).sum().item<float>(), 12);
+  EXPECT_EQ(torch::linalg_diagonal(m.unsqueeze(0)).sum().item<float>(), 6);
+  EXPECT_EQ(torch::linalg_norm(m).item<float>(), torch::linalg::matrix_norm(m).item<float>());
   EXPECT_TRUE(torch::allclose(torch::special::gammaln(m.diagonal()), torch::zeros({3})));
   EXPECT_EQ(torch::special::expit(torch::zeros({1})).item<float>(), 0.5F);
   torch::set_num_interop_threads(2);

@@ -98,10 +98,14 @@ void add_simple() {
                      elementwise(+[](double x) { return x / (1 + std::fabs(x)); }),
                      {},
                      {}});
+  r.refuses_others = false;
+  r.refusals = {{"bools", [] { softsign(ones({2}, kBool)); }, "not implemented for 'Bool'"}};
   add_row(r);
 
   r = floats("tanhshrink");
   r.absolute = 2;
+  r.refuses_others = false;
+  r.refusals = {{"bools", [] { tanhshrink(ones({2}, kBool)); }, "not implemented for 'Bool'"}};
   r.cases.push_back({"", samples(), call(tanhshrink), elementwise(+[](double x) { return x - std::tanh(x); }), {}, {}});
   add_row(r);
 
@@ -260,7 +264,12 @@ void add_two_inputs() {
                      }),
                      {},
                      {}});
-  r.refusals = {{"a wrong number of weights", [] { prelu(ones({2, 3}), ones({2})); }, "Mismatch of parameter numbers"}};
+  r.refusals = {{"a wrong number of weights",
+                 [] {
+                   prelu(ones({2, 3}), ones({2}));
+                 },
+                 "Mismatch of parameter numbers"},
+                {"integers", [] { prelu(ones({2}, kLong), ones({1})); }, "not implemented for 'Long'"}};
   r.refuses_others = false;
   add_row(r);
 
@@ -292,7 +301,8 @@ void add_two_inputs() {
                    glu(ones({2, 3}));
                  },
                  "Halving dimension must be even"},
-                {"0 dims", [] { glu(ones({})); }, "does not support 0-dimensional"}};
+                {"0 dims", [] { glu(ones({})); }, "does not support 0-dimensional"},
+                {"integers", [] { glu(ones({2}, kLong)); }, "not implemented for 'Long'"}};
   add_row(r);
 }
 

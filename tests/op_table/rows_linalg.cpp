@@ -1,4 +1,7 @@
 // Solving, inverses, determinants, Cholesky factors.
+#include <algorithm>
+#include <numeric>
+
 #include "op_table/rows.h"
 
 namespace athanor::op_table {
@@ -154,11 +157,16 @@ void add_determinants() {
                                        {{regular({9, 9})}, false},
                                        {{Array({2, 2}, Values{1, 2, 2, 4})}, false},
                                        {{Array({2, 2}, Values{0, 1, 1, 0})}}};
+  std::vector<Sample> with_singular = samples;
+  with_singular.push_back({{Array({2, 3, 3}, Values{1, 2, 3, 2, 4, 6, 1, 0, 1, 3, 1, 0, 0, 2, 1, 1, 0, 2})}});
+  with_singular.push_back({{Array({3, 3}, Values{1, 1, 1, 1, 1, 1, 1, 1, 1})}});
+  with_singular.push_back({{Array({2, 2}, Values{0, 0, 0, 0})}});
+  with_singular.push_back({{Array({1, 1}, Values{0})}});
   for (const bool alias : {false, true}) {
     auto call = [=](const Tensor& a) { return alias ? det(a) : linalg_det(a); };
     Row r = matrix_row(alias ? "det" : "linalg_det");
     r.cases = {case_of(
-        "", samples, [=](const Tensors& x) { return call(x[0]); },
+        "", with_singular, [=](const Tensors& x) { return call(x[0]); },
         [](const Arrays& in) { return determinants(in[0]); })};
     r.refusals = {not_square(call)};
     add_row(r);
@@ -240,7 +248,118 @@ void add_cholesky() {
   }
 }
 
+/// Singular values, the greatest first: the sizes of the rows (or columns, if those are fewer) once rotations have made
+/// them orthogonal.
+Values singular_values(const Values& a, std::int64_t m, std::int64_t n) {
+  const std::int64_t k = std::min(m, n), length = std::max(m, n);
+  std::vector<Values> rows(static_cast<std::size_t>(k));
+  for (std::int64_t i = 0; i < k; ++i)
+    for (std::int64_t l = 0; l < length; ++l)
+      rows[static_cast<std::size_t>(i)].push_back(a[static_cast<std::size_t>(m <= n ? i * n + l : l * n + i)]);
+  const auto dot = [](const Values& x, const Values& y) {
+    return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
+  };
+  for (int sweep = 0; sweep < 30; ++sweep)
+    for (std::size_t p = 0; p < rows.size(); ++p)
+      for (std::size_t q = p + 1; q < rows.size(); ++q) {
+        Values &x = rows[p], &y = rows[q];
+        const double angle = 0.5 * std::atan2(2 * dot(x, y), dot(y, y) - dot(x, x));
+        const double c = std::cos(angle), s = std::sin(angle);
+        for (std::size_t l = 0; l < x.size(); ++l) {
+          const double u = x[l], v = y[l];
+          x[l] = c * u - s * v, y[l] = s * u + c * v;
+        }
+      }
+  Values out;
+  for (const Values& row : rows) out.push_back(std::sqrt(dot(row, row)));
+  std::sort(out.rbegin(), out.rend());
+  return out;
+}
+
+double matrix_norm_of(const Values& a, std::int64_t m, std::int64_t n, const std::string& order) {
+  double total = 0;
+  if (order == "fro") {
+    for (const double x : a) total += x * x;
+    return std::sqrt(total);
+  }
+  if (order == "2" || order == "-2" || order == "nuc") {
+    const Values s = singular_values(a, m, n);
+    if (s.empty()) return 0;
+    return order == "nuc" ? std::accumulate(s.begin(), s.end(), 0.0) : order == "2" ? s.front() : s.back();
+  }
+  const bool columns = order == "1" || order == "-1", least = order[0] == '-';
+  for (std::int64_t i = 0; i < (columns ? n : m); ++i) {
+    double sum = 0;
+    for (std::int64_t j = 0; j < (columns ? m : n); ++j)
+      sum += std::abs(a[static_cast<std::size_t>(columns ? j * n + i : i * n + j)]);
+    total = i == 0 ? sum : least ? std::min(total, sum) : std::max(total, sum);
+  }
+  return total;
+}
+
+Array matrix_norms_of(const Array& a, const std::string& order) {
+  const std::int64_t m = a.shape[a.shape.size() - 2], n = a.shape.back();
+  Array out(Shape(a.shape.begin(), a.shape.end() - 2));
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    out[i] = matrix_norm_of(Values(a.values.begin() + i * m * n, a.values.begin() + (i + 1) * m * n), m, n, order);
+  return out;
+}
+
+void add_matrix_norms() {
+  const double inf = INFINITY;
+  const std::vector<std::pair<const char*, double>> orders = {{"2", 2},   {"-2", -2},   {"1", 1},
+                                                              {"-1", -1}, {"inf", inf}, {"-inf", -inf}};
+  const std::vector<Sample> samples = {{{uniform({3, 2}, -1, 1, 3)}},
+                                       {{uniform({2, 4}, -1, 1, 5)}},
+                                       {{regular({3, 3})}},
+                                       {{uniform({40, 23}, -1, 1, 7)}, false}};
+  std::vector<Sample> batches = samples, with_empty = samples;
+  with_empty.push_back({{Array({0, 2})}, false});
+  batches.push_back({{uniform({2, 3, 2}, -1, 1, 9)}});
+  batches.push_back({{uniform({0, 3, 2}, -1, 1, 9)}, false});
+  for (const bool named : {false, true})
+    for (const bool any : {false, true}) {
+      Row r = matrix_row(any ? "linalg_norm" : "linalg_matrix_norm");
+      r.overload = !named ? "" : any ? "ord_str" : "str_ord";
+      r.refuses_others = !any && !named;  // "fro" takes halves
+      const auto add = [&](const std::string& order, const auto& ord) {
+        r.cases.push_back(case_of(
+            order,
+            !any              ? batches
+            : order[0] == '-' ? samples
+                              : with_empty,
+            [=](const Tensors& x) { return any ? linalg_norm(x[0], ord) : linalg_matrix_norm(x[0], ord); },
+            [=](const Arrays& in) { return matrix_norms_of(in[0], order); }));
+        r.cases.back().out = [=](Tensor& o, const Tensors& x) {
+          any ? linalg_norm_out(o, x[0], ord) : linalg_matrix_norm_out(o, x[0], ord);
+        };
+      };
+      if (named) {
+        add("fro", std::string_view("fro"));
+        add("nuc", std::string_view("nuc"));
+      } else {
+        for (const auto& [name, ord] : orders) add(name, Scalar(ord));
+      }
+      const auto call = [=](const Tensor& a) { named ? linalg_matrix_norm(a, "nuc") : linalg_matrix_norm(a, 2); };
+      if (!any)
+        r.refusals = {{"a vector", [=] { call(ones({2})); }, "at least 2 dimensions"},
+                      {"an infinite matrix",
+                       [=] {
+                         call(full({2, 2}, INFINITY));
+                       },
+                       "non-finite"}};
+      else
+        r.refusals = {{"a cube",
+                       [=] {
+                         named ? linalg_norm(ones({2, 2, 2}), "nuc") : linalg_norm(ones({2, 2, 2}), Scalar(2));
+                       },
+                       "linalg.norm"}};
+      add_row(r);
+    }
+}
+
 const bool added_linalg = [] {
+  add_matrix_norms();
   add_solve();
   add_determinants();
   add_cholesky();

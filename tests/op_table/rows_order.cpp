@@ -323,11 +323,10 @@ void add_selections() {
   r.gradient = true;
   const PlacesFn most_frequent = [](const Values& v) {
     const Places p = ordered(v);
-    const auto same = [&](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
     std::size_t best = 0, length = 0;
     for (std::size_t i = 0; i < p.size();) {
-      std::size_t e = i;
-      while (e < p.size() && same(v[p[e]], v[p[i]])) ++e;
+      std::size_t e = i + 1;  // no NaN equals another
+      while (e < p.size() && v[p[e]] == v[p[i]]) ++e;
       if (e - i > length) {
         length = e - i;
         best = p[e - 1];

@@ -406,7 +406,8 @@ void add_dropouts() {
                      [](const Arrays& in) { return Arrays{Array(in[0].shape, 1)}; },
                      {},
                      {}});
-  r.refusals = {{"bounds in the wrong order", [] { rrelu(ones({2}), 0.5, 0.25); }, "less than or equal to the upper"}};
+  r.refusals = {{"bounds in the wrong order", [] { rrelu(ones({2}), 0.5, 0.25); }, "less than or equal to the upper"},
+                {"integers", [] { rrelu(ones({2}, kLong)); }, "not implemented for 'Long'"}};
   add_row(r);
 }
 

@@ -151,16 +151,21 @@ void add_membership() {
   add_row(r);
 }
 
-/// The number of leading elements of the last dim's line that are less (or not greater) than each value.
+/// The number of leading elements of the last dim's line that are less (or not greater) than each value, as bisection
+/// finds it to which a NaN on either side is less.
 Array places_of(const Array& sequence, const Array& values, bool right) {
   const std::int64_t n = sequence.shape.back();
   const std::int64_t row = sequence.dim() > 1 ? values.shape.back() : std::max<std::int64_t>(1, values.numel());
   Array out(values.shape);
-  for (std::int64_t i = 0; i < values.numel(); ++i)
-    for (std::int64_t k = 0; k < n; ++k) {
-      const double s = sequence[i / row * n + k], v = values[i];
-      out[i] += s < v || (right && s == v) || (std::isnan(v) && (right || !std::isnan(s)));
+  for (std::int64_t i = 0; i < values.numel(); ++i) {
+    std::int64_t begin = 0, end = n;
+    while (begin < end) {
+      const std::int64_t middle = (begin + end) / 2;
+      const double s = sequence[i / row * n + middle], v = values[i];
+      (right ? s > v : s >= v) ? end = middle : begin = middle + 1;
     }
+    out[i] = static_cast<double>(begin);
+  }
   return out;
 }
 
@@ -172,13 +177,14 @@ Array ascending(const Shape& shape, unsigned seed) {
 }
 
 void add_searches() {
-  std::vector<Sample> s = {
-      {{integers({3, 4}, -4, 4), ascending({7}, 2)}},
-      {{integers({}, -4, 4), ascending({7}, 3)}},
-      {{integers({5}, -4, 4), Array({0})}},
-      {{Array({0}), ascending({3}, 2)}},
-      {{uniform({5000}, -4, 4), ascending({300}, 2)}},
-      {{Array({4}, {NAN, INFINITY, -INFINITY, 0}), Array({4}, {-1, 0, NAN, NAN})}, false, kFloats}};
+  std::vector<Sample> s = {{{integers({3, 4}, -4, 4), ascending({7}, 2)}},
+                           {{integers({}, -4, 4), ascending({7}, 3)}},
+                           {{integers({5}, -4, 4), Array({0})}},
+                           {{Array({0}), ascending({3}, 2)}},
+                           {{uniform({5000}, -4, 4), ascending({300}, 2)}},
+                           {{Array({4}, {NAN, INFINITY, -INFINITY, 0}), Array({4}, {-1, 0, NAN, NAN})}, false, kFloats},
+                           {{Array({4}, {NAN, INFINITY, -INFINITY, 0}), Array({3}, {NAN, 0, 1})}, false, kFloats},
+                           {{Array({4}, {NAN, INFINITY, -INFINITY, 0}), Array({3}, {-1, 0, 1})}, false, kFloats}};
   DTypes signed_types = kFloats + kSigned;
   Row r{"bucketize", "Tensor", signed_types, long_type};
   r.refuses_others = false;

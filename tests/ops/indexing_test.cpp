@@ -88,6 +88,30 @@ TEST(Indexing, ScatteredNumbersGetTheirGradients) {
   EXPECT_EQ(value.grad().item<double>(), 2.0);
 }
 
+TEST(Indexing, SourcesOfAddedAndCopiedSlicesHaveTheirShape) {
+  const Tensor x = zeros({3, 2}), two = zeros({2}, kLong);
+  for (const auto& shape : {std::vector<std::int64_t>{2, 3}, {2, 1}, {2, 0}, {1, 2}, {3, 2}, {2}, {2, 2, 1}}) {
+    EXPECT_THROW(x.index_copy(0, two, ones(shape)), Error);
+    EXPECT_THROW(x.clone().index_copy_(0, two, ones(shape)), Error);
+    EXPECT_THROW(x.index_add(0, two, ones(shape)), Error);
+  }
+  EXPECT_THROW(x.index_copy(0, zeros({1, 2}, kLong), ones({2, 2})), IndexError);
+  EXPECT_THROW(zeros({3}).index_add(0, zeros({1}, kLong), ones({})), Error);
+  EXPECT_EQ(zeros({3}).index_copy(0, ones({1}, kLong), ones({})).sum().item<float>(), 1);
+  EXPECT_EQ(x.index_copy(1, two, ones({3, 2})).sum().item<float>(), 3);
+}
+
+TEST(Distance, OfTheGreatestDifferenceGivesTiesTheWholeGradient) {
+  const Tensor x = tensor({0., 1., 3., 1., 1., 1.}, kDouble).view({2, 3}).requires_grad_(true);
+  const Tensor y = tensor({1., 0., 2.}, kDouble).view({1, 3});
+  const double inf = std::numeric_limits<double>::infinity();
+  cdist(x, y, inf).sum().backward();
+  EXPECT_TRUE(equal(x.grad(), tensor({-1., 1., 1., 0., 1., -1.}, kDouble).view({2, 3})));
+  const Tensor z = tensor({0., 1., 2., 0.}, kDouble).view({2, 2}).requires_grad_(true);
+  pdist(cat({z, z.slice(0, 0, 1)}), inf).sum().backward();
+  EXPECT_TRUE(equal(z.grad(), tensor({-2., 0., 2., 0.}, kDouble).view({2, 2})));
+}
+
 TEST(Indexing, BadIndicesAreNamed) {
   const Tensor x = counting();
   EXPECT_THROW(x.index({0, 0, 0}), IndexError);

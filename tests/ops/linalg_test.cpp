@@ -51,6 +51,85 @@ TEST(Det, IsTheProductOfTheDiagonalsOfAProductOfTriangles) {
   }
 }
 
+TEST(Det, HasTheCofactorsForItsGradientWhereTheMatrixIsSingular) {
+  const auto gradient = [](const Tensor& a) {
+    const Tensor x = a.clone().requires_grad_(true);
+    linalg_det(x).sum().backward();
+    return x.grad();
+  };
+  expect_close(gradient(tensor({1., 2., 2., 4.}, kDouble).view({2, 2})),
+               tensor({4., -2., -2., 1.}, kDouble).view({2, 2}), 1e-12, 1e-12);
+  EXPECT_TRUE(equal(gradient(zeros({3, 3}, kDouble)), zeros({3, 3}, kDouble)));
+  EXPECT_EQ(gradient(zeros({1, 1}, kDouble)).item<double>(), 1);
+  // Of a batch, regular matrices keep the gradient that they have alone.
+  const Tensor a = regular(3, 1), singular = ones({3, 3}, kDouble).triu();
+  singular.select(0, 2).zero_();
+  const Tensor both = gradient(stack({a, singular}));
+  expect_close(both[0], linalg_det(a) * linalg_inv(a).t(), 1e-10, 1e-10);
+  EXPECT_NEAR(both[1][2][2].item<double>(), 1, 1e-12);
+  EXPECT_NEAR(both[1][0][0].item<double>(), 0, 1e-12);
+}
+
+TEST(Det, HasSecondDerivativesOfSingularMatricesWhoseSingularValuesMeet) {
+  const Tensor x = zeros({2, 2}, kDouble).requires_grad_(true);
+  const Tensor first = autograd::grad({linalg_det(x)}, {x}, {}, true, true)[0];
+  const Tensor second = autograd::grad({first[0][0]}, {x})[0];
+  EXPECT_TRUE(equal(second, tensor({0., 0., 0., 1.}, kDouble).view({2, 2})));
+}
+
+TEST(Det, IsAProductInTheDtypeOfTheMatrix) {
+  // A logarithm in float32 would lose the last digits.
+  EXPECT_EQ(linalg_det(tensor({3.F, 0.F, 0.F, 7.F}).view({2, 2})).item<float>(), 21);
+  EXPECT_EQ(linalg_det(eye(20) * 10).item<float>(), 1e20F);
+  EXPECT_EQ(linalg_det(full({1, 1}, -5.F)).item<float>(), -5);
+  const Tensor mixed = cat({full({5}, 1e30F), full({5}, 1e-30F)});
+  EXPECT_NEAR(linalg_det(diag(mixed)).item<float>(), 1, 1e-5);  // although a part of the product overflows
+}
+
+TEST(MatrixNorm, OfSingularValuesHoldsForWideTallAndDependentMatrices) {
+  for (const auto& [m, n] : {std::pair{5, 3}, {3, 5}, {40, 40}, {1, 7}}) {
+    const Tensor a = values({m, n}, kDouble, 3);
+    const double nuclear = linalg_matrix_norm(a, "nuc").item<double>(), two = linalg_matrix_norm(a, 2).item<double>();
+    EXPECT_NEAR(linalg_matrix_norm(a.t(), "nuc").item<double>(), nuclear, 1e-10);
+    EXPECT_NEAR(linalg_matrix_norm(a * 1e-200, 2).item<double>(), two * 1e-200, two * 1e-210);
+    EXPECT_NEAR(linalg_matrix_norm(a * 1e200, 2).item<double>(), two * 1e200, two * 1e190);
+    // U Vᵀ, of which the singular values are 1.
+    const Tensor x = a.clone().requires_grad_(true);
+    linalg_matrix_norm(x, "nuc").backward();
+    const Tensor g = m <= n ? x.grad().mm(x.grad().t()) : x.grad().t().mm(x.grad());
+    expect_close(g, eye(std::min(m, n), kDouble), 1e-10, 1e-10);
+  }
+  const Tensor column = values({6, 1}, kDouble, 1), dependent = column.mm(values({1, 4}, kDouble, 2));
+  EXPECT_NEAR(linalg_matrix_norm(dependent, "nuc").item<double>(), linalg_matrix_norm(dependent, "fro").item<double>(),
+              1e-12);
+  EXPECT_NEAR(linalg_matrix_norm(dependent, -2).item<double>(), 0, 1e-14);
+  const Tensor x = dependent.clone().requires_grad_(true);
+  linalg_matrix_norm(x, "nuc").backward();
+  expect_close(x.grad().t().mm(x.grad()), eye(4, kDouble), 1e-10, 1e-10);
+  EXPECT_EQ(linalg_matrix_norm(zeros({3, 3}), "nuc").item<float>(), 0);
+  EXPECT_EQ(linalg_matrix_norm(zeros({0, 3}), 2).item<float>(), 0);
+}
+
+TEST(MatrixNorm, TakesAnyTwoDims) {
+  const Tensor a = values({3, 2, 4}, kDouble, 3);
+  const Tensor norms = linalg_matrix_norm(a, "nuc", {2, 0}, true);
+  EXPECT_EQ(norms.sizes().vec(), (std::vector<std::int64_t>{1, 2, 1}));
+  for (std::int64_t i = 0; i < 2; ++i)
+    EXPECT_NEAR(norms[0][i][0].item<double>(), linalg_matrix_norm(a.select(1, i), "nuc").item<double>(), 1e-12);
+  EXPECT_EQ(linalg_norm(ones({2, 3}, kFloat), std::nullopt, std::nullopt, false, kDouble).dtype(), kDouble);
+}
+
+TEST(Inverse, OfASingularMatrixNamesItself) {
+  try {
+    linalg_inv(zeros({2, 2}));
+    FAIL() << "no error";
+  } catch (const LinAlgError& e) {
+    EXPECT_NE(std::string(e.what()).find("linalg.inv: The diagonal element 1 is zero, the inversion"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
 TEST(Cholesky, FactorsAnySizeAndReadsOneTriangleOnly) {
   for (const std::int64_t n : kSizes) {
     const Tensor r = values({n, n}, kDouble, 1), a = r.mm(r.t()).add(eye(n, kDouble));

@@ -203,6 +203,10 @@ TEST(ClipGradNorm, ScalesAllGradientsByOneFactor) {
   EXPECT_TRUE(equal(a.grad(), full({3}, 0.25)));
   EXPECT_TRUE(equal(b.grad(), full({2, 2}, -0.25)));
   EXPECT_EQ(nn::utils::clip_grad_norm_({c}, 1.0), 0.0);
+  // Of order 0: how many gradients are not all zero.
+  const Tensor zero = zeros({2}).requires_grad_();
+  zero.mutable_grad() = zeros({2});
+  EXPECT_EQ(nn::utils::clip_grad_norm_({a, b, zero, c}, 100.0, 0.0), 2.0);
   a.mutable_grad() = full({3}, std::numeric_limits<double>::quiet_NaN());
   EXPECT_THROW(nn::utils::clip_grad_norm_({a}, 1.0, 2.0, true), Error);
 }

@@ -36,7 +36,6 @@ KNOWN = [
      r"got \(Tensor, out=", "out= with a tensor that cannot take the result: refused by another class, or not offered"),
     (r"kthvalue|aminmax", r"accepted.*(refer to a single memory location|must not overlap)",
      "out= that shares memory with the input or another result: written when all results are there"),
-    (r"(linalg\.)?(norm|matrix_norm)", r"nuc|order|only 'fro'", "matrix norms of singular values are not here"),
     (r"(linalg\.)?matrix_power", r"does not require grad", "the identity does not depend on the matrix; PyTorch gives zeros"),
     (r"linspace|logspace", r"must be Number, not Tensor", "tensors of more than one element are no numbers: TypeError"),
     (r"amax|amin", r"error class IndexError", "an empty dim: IndexError, as argmax has it"),

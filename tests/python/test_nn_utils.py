@@ -29,6 +29,7 @@ class Clipping(unittest.TestCase):
         self.assertAlmostEqual(float(nn.utils.clip_grad_norm_(ps, 10.0)), 1.0, places=4)
         self.assertAlmostEqual(float(nn.utils.clip_grad_norm_(iter(ps), 10.0, math.inf)), 0.8, places=4)
         self.assertAlmostEqual(float(nn.utils.clip_grad_norm_(ps, 10.0, norm_type=1)), 1.4, places=4)
+        self.assertEqual(float(nn.utils.clip_grad_norm_(ps, 10.0, norm_type=0)), float(sum(bool(p.grad.any()) for p in ps)))
         self.assertIsInstance(nn.utils.clip_grad_norm_(ps[0], 1.0), torch.Tensor)
 
     def test_nothing_to_clip(self) -> None:

@@ -215,6 +215,10 @@ class Behaviour(unittest.TestCase):
 
     def test_a_rate_may_be_a_tensor(self) -> None:
         p = parameter(1.0)
+        for kind in (optim.Adam, optim.AdamW):
+            with self.assertRaisesRegex(ValueError, "lr as a Tensor is not supported for capturable=False and foreach=True"):
+                kind([p], lr=athanor.tensor(0.5), foreach=True)
+            kind([p], lr=athanor.tensor(0.5))
         optimizer = optim.SGD([p], lr=athanor.tensor(0.5))
         set_gradient(p, 1.0)
         scheduler = optim.lr_scheduler.ExponentialLR(optimizer, 0.5)

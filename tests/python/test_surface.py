@@ -107,6 +107,10 @@ class Construction(unittest.TestCase):
             self.assertIs(make(out), out)
             self.assertEqual((out.shape, out.dtype), (shape, torch.float32))
         self.assertEqual(torch.arange(3, out=out).tolist(), [0, 1, 2])
+        for fill in (lambda out: torch.arange(6, out=out), lambda out: torch.linspace(0, 5, 6, out=out)):
+            self.assertEqual(fill(torch.zeros(2, 3)).tolist(), [[0, 1, 2], [3, 4, 5]])  # as many: the shape stays
+            self.assertEqual(fill(torch.zeros(3, 2).t()).tolist(), [[0, 1, 2], [3, 4, 5]])
+            self.assertEqual(fill(torch.zeros(5).resize_(0)).tolist(), [0, 1, 2, 3, 4, 5])
         torch.zeros(2, 3, out=memory)
         self.assertEqual(memory.tolist(), [[0] * 3] * 2)
         with self.assertRaisesRegex(RuntimeError, "does not match dtype of out"):

@@ -34,6 +34,23 @@ void search(const KeyAt& key_at, std::int64_t n, const Key* wanted, std::int64_t
   for (std::int64_t i = 0; i < m; ++i) places[i] += key_at(places[i]) < wanted[i];
 }
 
+/// The place of one key among n that begin or end with NaN: PyTorch's bisection, to which a NaN is not less than
+/// anything, nor anything than a NaN.
+template <class Key, class KeyAt>
+std::int64_t search_past_nan(const KeyAt& key_at, std::int64_t n, Key wanted, bool right) {
+  constexpr Key kNan = static_cast<Key>(~Key{0});
+  std::int64_t begin = 0;
+  for (std::int64_t end = n; begin < end;) {
+    const std::int64_t middle = begin + (end - begin) / 2;
+    const Key key = key_at(middle);
+    if (wanted != kNan && key != kNan && (right ? key > wanted : key >= wanted))
+      end = middle;
+    else
+      begin = middle + 1;
+  }
+  return begin;
+}
+
 /// The places of `values` among keys; keys_of_row(r)(i): the i-th of the n keys of row r.
 template <class T, class KeysOfRow>
 void search_values(const View& out, const View& values, const KeysOfRow& keys_of_row, std::int64_t n, std::int64_t row,
@@ -48,8 +65,16 @@ void search_values(const View& out, const View& values, const KeysOfRow& keys_of
       for (std::int64_t i = 0; i < m;) {
         const std::int64_t at = first + i, count = std::min({m - i, kTogether, row - at % row});
         // Not greater than a key is less than the next key; what is not greater than the last key is all.
+        const auto key_at = keys_of_row(at / row);
+        constexpr auto kNan = static_cast<KeyOf<T>>(~KeyOf<T>{0});
+        if (is_floating_v<T> && n > 0 && (key_at(0) == kNan || key_at(n - 1) == kNan)) {
+          for (std::int64_t k = 0; k < count; ++k)
+            places[i + k] = search_past_nan(key_at, n, order_key(piece[i + k]), right);
+          i += count;
+          continue;
+        }
         for (std::int64_t k = 0; k < count; ++k) wanted[k] = static_cast<KeyOf<T>>(order_key(piece[i + k]) + right);
-        search(keys_of_row(at / row), n, wanted, count, places + i);
+        search(key_at, n, wanted, count, places + i);
         for (std::int64_t k = 0; k < count; ++k)
           if (right && wanted[k] == 0) places[i + k] = n;
         i += count;

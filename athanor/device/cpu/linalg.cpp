@@ -193,8 +193,15 @@ void solve_factored(const T* lu, const std::vector<std::int64_t>& pivots, T* b, 
   }
 }
 
+[[noreturn, gnu::cold]] void fail_singular(bool inverts, std::int64_t element, std::int64_t pivot) {
+  ATHANOR_THROW(LinAlgError, inverts ? "linalg.inv" : "linalg.solve", element >= 0 ? ": (Batch element " : "",
+                element >= 0 ? std::to_string(element) + ")" : "", ": The diagonal element ", pivot + 1,
+                " is zero, the ", inverts ? "inversion" : "solve",
+                " could not be completed because the input matrix is singular.");
+}
+
 template <class T>
-void solve(const View& out, const View& a, const View& b, const char* op) {
+void solve(const View& out, const View& a, const View& b, bool inverts) {
   const std::int64_t n = a.size(-1), m = b.size(-1), batch = batch_of(out);
   parallel_for(0, batch, 1 + kGrain / (n * n * (n + m) + 1), [&](std::int64_t first, std::int64_t last) {
     std::vector<T> lu, x;
@@ -204,15 +211,14 @@ void solve(const View& out, const View& a, const View& b, const char* op) {
       load(x, b, i);
       std::int64_t singular = -1;
       factor_lu(lu.data(), n, pivots, singular);
-      ATHANOR_CHECK_TYPE(LinAlgError, singular<0, op, batch> 1 ? ": (Batch element " : "",
-                         batch > 1 ? std::to_string(i) + ")" : "", ": The diagonal element ", singular + 1,
-                         " is zero, the solve could not be completed because the input matrix is singular.");
+      if (singular >= 0) fail_singular(inverts, batch > 1 ? i : -1, singular);
       solve_factored(lu.data(), pivots, x.data(), n, m);
       store(out, i, x);
     }
   });
 }
 
+/// Without `logabs`, `sign` is the determinants themselves.
 template <class T>
 void slogdet(const View& sign, const View& logabs, const View& a) {
   const std::int64_t n = a.size(-1), batch = batch_of(a);
@@ -223,10 +229,18 @@ void slogdet(const View& sign, const View& logabs, const View& a) {
       load(lu, a, i);
       std::int64_t singular = -1;
       T s = static_cast<T>(factor_lu(lu.data(), n, pivots, singular)), total = 0;
+      double product = static_cast<double>(s);  // of more range than float: a part of it may overflow
       for (std::int64_t k = 0; k < n; ++k) {
         const T u = lu[static_cast<std::size_t>(k * n + k)];
         if (u < 0) s = -s;
-        total += std::log(std::abs(u));
+        if (logabs.defined())
+          total += std::log(std::abs(u));
+        else
+          product *= static_cast<double>(u);
+      }
+      if (!logabs.defined()) {
+        sign.ptr<T>()[i] = singular >= 0 && !std::isnan(product) ? T(0) : static_cast<T>(product);
+        continue;
       }
       if (singular >= 0) {
         s = 0;
@@ -272,8 +286,8 @@ void cholesky(const View& out, const View& a, const char* op) {
   });
 }
 
-void solve_cpu(const View& out, const View& a, const View& b, const char* op) {
-  out.dtype == DType::Float ? solve<float>(out, a, b, op) : solve<double>(out, a, b, op);
+void solve_cpu(const View& out, const View& a, const View& b, bool inverts) {
+  out.dtype == DType::Float ? solve<float>(out, a, b, inverts) : solve<double>(out, a, b, inverts);
 }
 void slogdet_cpu(const View& sign, const View& logabs, const View& a) {
   a.dtype == DType::Float ? slogdet<float>(sign, logabs, a) : slogdet<double>(sign, logabs, a);

@@ -56,7 +56,10 @@ void gather_line(T* to, const T* from, const std::int64_t* at, const T* weight, 
     Sum<T> sum = 0;
     for (std::int64_t k = 0; k < (K > 0 ? K : taps); ++k) {
       const std::int64_t tap = k * stride + p, mask = mask_of(at[tap]);
-      sum += masked(weight, tap, mask) * masked(from, at[tap] & mask, mask);
+      // Of four taps one that is outside counts if its weight is NaN, as PyTorch has it in two dims; of eight it does
+      // not.
+      const Sum<T> w = K == 8 ? masked(weight, tap, mask) : static_cast<Sum<T>>(weight[tap]);
+      sum += w * masked(from, at[tap] & mask, mask);
     }
     to[p] = static_cast<T>(sum);
   }

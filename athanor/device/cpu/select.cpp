@@ -291,7 +291,7 @@ void median_cpu(const View& values, const View& indices, const View& in, std::in
                   [&](const auto* line, auto* v, std::int64_t* i) { median_of_line(line, n, ignore_nan, v, i); });
 }
 
-/// The longest run of equals in the sorted line.
+/// The longest run of equals in the sorted line. No NaN equals another.
 template <class T>
 void mode_of_line(const T* in, std::int64_t n, T* value, std::int64_t* index) {
   const HostBuffer<T> sorted(n);
@@ -301,7 +301,8 @@ void mode_of_line(const T* in, std::int64_t n, T* value, std::int64_t* index) {
   for (std::int64_t i = 0; i < n;) {
     const auto key = order_key(sorted[i]);
     std::int64_t e = i + 1;
-    while (e < n && order_key(sorted[e]) == key) ++e;
+    if (!is_nan_element(sorted[i]))
+      while (e < n && order_key(sorted[e]) == key) ++e;
     if (e - i > longest) {
       longest = e - i;
       end = e;

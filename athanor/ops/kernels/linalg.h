@@ -7,12 +7,17 @@
 
 namespace athanor {
 
-/// out (n, m) = a⁻¹ b for a (n, n), by LU with partial pivoting. Throws Error naming the first zero pivot.
-extern Kernel<void(const View& out, const View& a, const View& b, const char* op)> solve_kernel;
-/// sign and log of the absolute value of the determinants of a (n, n), by LU; 0 and -inf where singular.
+/// out (n, m) = a⁻¹ b for a (n, n), by LU with partial pivoting. Throws LinAlgError naming the first zero pivot;
+/// `inverts` says that the caller wants an inverse.
+extern Kernel<void(const View& out, const View& a, const View& b, bool inverts)> solve_kernel;
+/// sign and log of the absolute value of the determinants of a (n, n), by LU; 0 and -inf where singular. Without
+/// `logabs`, `sign` is the determinants.
 extern Kernel<void(const View& sign, const View& logabs, const View& a)> slogdet_kernel;
 /// out (n, n) = the lower factor L with L Lᵀ = a, zeros above. Only a's lower triangle is read. Throws Error for a
 /// matrix that is not positive-definite.
 extern Kernel<void(const View& out, const View& a, const char* op)> cholesky_kernel;
+/// a (m, n) = u diag(s) vh with k = min(m, n) singular values, the greatest first; u (m, k) and vh (k, n) have
+/// orthonormal columns and rows. Throws LinAlgError for what is not finite. The outputs are contiguous.
+extern Kernel<void(const View& u, const View& s, const View& vh, const View& a)> svd_kernel;
 
 }  // namespace athanor

@@ -44,6 +44,8 @@ class Adam(FusedOptimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         check_options(lr, eps, weight_decay, betas)
+        if isinstance(lr, Tensor) and foreach and not capturable:
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
         super().__init__(
             params,
             dict(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Optional
 
 import athanor
@@ -190,6 +191,11 @@ def adaptive_max_pool3d_with_indices(input: Tensor, output_size: Any, return_ind
 
 def _lp_pool(n: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
     kernel = _spread(kernel_size, n)
+    if norm_type == 0:
+        raise ValueError(f"norm_type must be a non-zero value, but got {norm_type}")
+    if math.isinf(norm_type):
+        sign = 1 if norm_type > 0 else -1
+        return _max_pool[n](input.abs() * sign, kernel, () if stride is None else stride, 0, 1, ceil_mode) * sign
     taps = 1
     for k in kernel:
         taps *= k
@@ -198,7 +204,7 @@ def _lp_pool(n: int, input: Tensor, norm_type: float, kernel_size: Any, stride: 
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
-    """(sum of x^norm_type)^(1 / norm_type) of every window of (N, C, L) or (C, L)."""
+    """(sum of x^norm_type)^(1 / norm_type) of every window of (N, C, L) or (C, L); the greatest |x| for inf."""
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 

@@ -1,0 +1,69 @@
+#include <limits>
+
+#include "numeric.h"
+
+namespace athanor::interpolate_test {
+
+using test::list;
+
+/// The values that PyTorch 2 gives for these bytes.
+TEST(InterpolateBytes, AreRoundedAsPyTorchRoundsThem) {
+  const Tensor x = arange(35, kLong).mul(37).add(11).remainder(256).to(kByte).view({1, 1, 5, 7});
+  const auto row = [](const Tensor& t, std::int64_t i) { return list(t[0][0][i]); };
+  using Row = std::vector<double>;
+  const Tensor linear = upsample_bilinear2d(x, {9, 4}, false);
+  EXPECT_EQ(linear.dtype(), kByte);
+  EXPECT_EQ(row(linear, 0), (Row{25, 90, 154, 219}));
+  EXPECT_EQ(row(linear, 6), (Row{34, 99, 163, 228}));
+  EXPECT_EQ(row(upsample_bicubic2d(x, {9, 4}, false), 5), (Row{30, 99, 161, 230}));
+  EXPECT_EQ(row(upsample_bicubic2d(x, {9, 4}, true), 3), (Row{16, 90, 164, 238}));
+  EXPECT_EQ(row(upsample_bilinear2d(x, {9, 4}, true), 6), (Row{20, 94, 168, 242}));
+  EXPECT_EQ(row(_upsample_bilinear2d_aa(x, {3, 4}, false), 1), (Row{36, 94, 162, 220}));
+  EXPECT_EQ(row(_upsample_bicubic2d_aa(x, {3, 4}, false), 2), (Row{37, 99, 167, 229}));
+}
+
+TEST(InterpolateBytes, AreClippedWhereCubicsOvershoot) {
+  const Tensor step = tensor({0, 0, 0, 255, 255, 255}, kByte).view({1, 1, 1, 6});
+  for (const double v : list(upsample_bicubic2d(step, {1, 24}, false))) {
+    EXPECT_GE(v, 0);
+    EXPECT_LE(v, 255);
+  }
+  EXPECT_EQ(list(upsample_bicubic2d(step, {1, 24}, false))[0], 0);
+  EXPECT_TRUE(equal(upsample_bilinear2d(step, {1, 6}, true), step));
+}
+
+TEST(InterpolateBytes, HaveTwoSpatialDims) {
+  EXPECT_THROW(upsample_linear1d(ones({1, 1, 4}, kByte), {2}, false), NotImplementedError);
+  EXPECT_THROW(upsample_bilinear2d(ones({1, 1, 4, 4}, kInt), {2, 2}, false), NotImplementedError);
+}
+
+Tensor sampled(const std::vector<double>& points, std::int64_t mode, std::int64_t padding, const Tensor& image) {
+  const auto n = static_cast<std::int64_t>(points.size()) / 2;
+  return grid_sampler(image, tensor(points, kDouble).view({1, 1, n, 2}), mode, padding, false).view({n});
+}
+
+TEST(GridSampleOfNan, CountsAsMinusOneInsideBorders) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor image = arange(1, 13, kDouble).view({1, 1, 3, 4});
+  for (const std::int64_t padding : {1, 2}) {
+    for (const std::int64_t mode : {0, 1})
+      EXPECT_EQ(list(sampled({nan, 0, nan, nan}, mode, padding, image)), (std::vector<double>{5, 1})) << mode;
+    for (const double v : list(sampled({nan, 0, 0, nan}, 2, padding, image))) EXPECT_TRUE(std::isnan(v));
+  }
+}
+
+TEST(GridSampleOfNan, IsNanAmongZerosButReadsAndAddsNothing) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor image = arange(1, 13, kDouble).view({1, 1, 3, 4}).requires_grad_(true);
+  for (const std::int64_t mode : {0, 2}) {
+    const auto out = list(sampled({nan, 0, 0, nan, .5, -.5}, mode, 0, image));
+    EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[1]) && std::isfinite(out[2]));
+  }
+  EXPECT_EQ(list(sampled({nan, 0, 0, nan}, 1, 0, image)), (std::vector<double>{0, 0}));
+  sampled({nan, 0, .5, -.5}, 0, 0, image).sum().backward();
+  EXPECT_EQ(image.grad().sum().item<double>(), 1);  // the weights of the one point
+  const Tensor box = ones({1, 1, 2, 2, 2}, kDouble), point = full({1, 1, 1, 1, 3}, nan, kDouble);
+  EXPECT_EQ(grid_sampler(box, point, 0, 0, false).item<double>(), 0);
+}
+
+}  // namespace athanor::interpolate_test
