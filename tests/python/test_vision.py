@@ -367,6 +367,27 @@ class Grids(unittest.TestCase):
             self.assertEqual(os.listdir(folder), ["image.png"])
         self.assertEqual(back.tolist(), (image * 255 + 0.5).byte().tolist())
 
+    def test_images_are_read_with_the_channels_asked_for(self) -> None:
+        from athanor.vision.io import ImageReadMode, read_image
+
+        image = athanor.rand(3, 5, 7)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "image.png")
+            utils.save_image(image, path)
+            whole = read_image(path)
+            channels = dict(UNCHANGED=3, GRAY=1, GRAY_ALPHA=2, RGB=3, RGB_ALPHA=4)
+            self.assertEqual([m.name for m in ImageReadMode], list(channels))
+            for name, count in channels.items():
+                for mode in (name, name.lower(), ImageReadMode[name]):
+                    read = read_image(path, mode)
+                    self.assertEqual(tuple(read.shape), (count, 5, 7), mode)
+                self.assertEqual(read[:3].equal(whole), count >= 3)
+                if count in (2, 4):
+                    self.assertTrue((read[-1] == 255).all())
+            for mode in ("L", "BGR", "", None, 3):
+                with self.assertRaisesRegex(ValueError, "read_image: mode .*expected one of UNCHANGED, GRAY"):
+                    read_image(path, mode)
+
 
 class ResNets(unittest.TestCase):
     def setUp(self) -> None:
