@@ -1,5 +1,6 @@
 #pragma once
-/// How sizes, dtypes, devices and options look in a stream, as libtorch prints them: `std::cout << x.sizes() << x.dtype()`.
+/// How sizes, dtypes, devices and options look in a stream, as libtorch prints them: `std::cout << x.sizes() <<
+/// x.dtype()`.
 
 #include <ostream>
 
