@@ -169,7 +169,7 @@ void SummaryWriter::add_scalar(const std::string& tag, double value, std::int64_
 
 void SummaryWriter::add_scalars(const std::string& main_tag, const std::map<std::string, double>& values,
                                 std::int64_t step) {
-  for (const auto& [name, value] : values) add_scalar(main_tag + "/" + name, value, step);
+  for (const auto& [name, value] : values) add_scalar(athanor::detail::str(main_tag, "/", name), value, step);
 }
 
 void SummaryWriter::add_histogram(const std::string& tag, const Tensor& values, std::int64_t step, int bins) {
