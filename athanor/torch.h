@@ -14,7 +14,6 @@
 #include "athanor/base/warning.h"
 #include "athanor/data/chunk_dataset.h"
 #include "athanor/io/pt.h"
-#include "athanor/profiler/profiler.h"
 #include "athanor/tape/anomaly.h"
 
 namespace athanor {
@@ -28,31 +27,6 @@ using string_view = std::string_view;
 using Dtype = DType;
 template <class T>
 using intrusive_ptr = IntrusivePtr<T>;
-
-// Stream forms.
-/// "[2, 3]", as libtorch prints sizes.
-template <class T>
-std::ostream& operator<<(std::ostream& out, ArrayRef<T> values) {
-  out << "[";
-  for (std::size_t i = 0; i < values.size(); ++i) out << (i ? ", " : "") << values[i];
-  return out << "]";
-}
-inline std::ostream& operator<<(std::ostream& out, DType t) { return out << dtype_libtorch_name(t); }
-inline std::ostream& operator<<(std::ostream& out, Device d) { return out << d.str(); }
-inline std::ostream& operator<<(std::ostream& out, DeviceType t) { return out << Device(t).str(); }
-inline std::ostream& operator<<(std::ostream& out, Layout) { return out << "Strided"; }
-inline std::ostream& operator<<(std::ostream& out, MemoryFormat f) {
-  constexpr const char* kNames[] = {"Contiguous", "Preserve", "ChannelsLast", "ChannelsLast3d"};
-  return out << kNames[static_cast<int>(f)];
-}
-inline std::ostream& operator<<(std::ostream& out, const Scalar& s) {
-  if (s.isFloatingPoint()) return out << s.toDouble();
-  return s.isBoolean() ? out << (s.toBool() ? "true" : "false") : out << s.toLong();
-}
-inline std::ostream& operator<<(std::ostream& out, const TensorOptions& o) {
-  return out << "TensorOptions(dtype=" << o.dtype() << ", device=" << o.device() << ", layout=" << o.layout()
-             << ", requires_grad=" << (o.requires_grad() ? "true" : "false") << ")";
-}
 
 /// Its arguments one after the other, each as a stream shows it.
 template <class... Args>

@@ -71,6 +71,10 @@ CommandLine::CommandLine(const std::string& description, const std::string& name
 template <class T>
 Flag CommandLine::add(const std::string& name, T& value, const std::string& help) {
   CLI::Option* option = app_->add_option(name, value, help);
+  // As argparse does: a script's settings may be followed by others. A list goes on where it is given again.
+  if constexpr (!std::is_same_v<T, std::vector<std::string>> && !std::is_same_v<T, std::vector<int>> &&
+                !std::is_same_v<T, std::vector<std::int64_t>>)
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   if constexpr (std::is_same_v<T, std::uint64_t>) option->check(fits_in_64_bits);
   return Flag(option);
 }
@@ -84,7 +88,7 @@ template Flag CommandLine::add(const std::string&, std::vector<int>&, const std:
 template Flag CommandLine::add(const std::string&, std::vector<std::int64_t>&, const std::string&);
 
 Flag CommandLine::add_flag(const std::string& name, bool& value, const std::string& help) {
-  return Flag(app_->add_flag(name, value, help));
+  return Flag(app_->add_flag(name, value, help)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast));
 }
 
 CommandLine CommandLine::command(const std::string& name, const std::string& help) {

@@ -47,7 +47,7 @@ class CommandLine {
   explicit CommandLine(const std::string& description, const std::string& name = "");
 
   /// The variable gets what is given, and stays as it is otherwise: std::string, int, std::int64_t, std::uint64_t,
-  /// double, or a vector of the first three.
+  /// double, or a vector of the first three. Of a flag given several times the last counts; a vector gets all of them.
   template <class T>
   Flag add(const std::string& name, T& value, const std::string& help);
   Flag add_flag(const std::string& name, bool& value, const std::string& help);

@@ -164,9 +164,11 @@ struct ToNormalizedFloat : data::transforms::BatchTransform<Batch, Batch> {
   }
 };
 
+std::int64_t limited(std::int64_t count, std::int64_t limit) { return limit > 0 ? std::min(limit, count) : count; }
+
 /// One of `parts` consecutive parts of the images.
 auto make_dataset(const data::MnistSplit& split, std::int64_t limit, int part = 0, int parts = 1) {
-  const std::int64_t total = limit > 0 ? std::min(limit, split.count()) : split.count();
+  const std::int64_t total = limited(split.count(), limit);
   const std::int64_t begin = total * part / parts, n = total * (part + 1) / parts - begin;
   Tensor images = empty({n, 1, 28, 28}, kByte), labels = empty({n}, kLong);
   std::copy_n(split.images.begin() + begin * 784, n * 784, images.data_ptr<std::uint8_t>());
@@ -243,6 +245,10 @@ class Trainer {
         net_(flags, world),
         optimizer_(make_optimizer(flags, net_.module())),
         scheduler_(*optimizer_, 1, flags.gamma),
+        images_(limited(data.train.count(), flags.limit)),
+        digits_(flags.synthetic                               ? "generated of seed " + std::to_string(flags.seed)
+                : data.source == data::MnistSource::Generator ? "generated"
+                                                              : "MNIST"),
         train_(make_train_loader(data.train)),
         test_(data::make_data_loader<data::samplers::SequentialSampler>(
             make_dataset(data.test, flags.limit, world.rank, world.size), options(flags.test_batch_size))),
@@ -377,6 +383,8 @@ class Trainer {
     c.set("net", flags_.net);
     c.set("optimizer_name", flags_.optimizer);
     c.set("batch_size", flags_.batch_size);
+    c.set("images", images_);
+    c.set("digits", digits_);
     c.set("epoch", epoch);
     c.set("step", inside ? step_ : std::int64_t{0});
     c.set("inside_epoch", static_cast<std::int64_t>(inside != nullptr));
@@ -417,6 +425,9 @@ class Trainer {
     expect("net", flags_.net);
     expect("optimizer_name", flags_.optimizer);
     expect("batch_size", std::to_string(flags_.batch_size));
+    // An epoch of other images, or of another number of them, does not go on where this one was left.
+    expect("images", std::to_string(images_));
+    expect("digits", digits_);
     if (c.has("seed") && !world_.alone()) expect("seed", std::to_string(flags_.seed));
     c.load_module("model", net_.module());
     c.load_optimizer("optimizer", *optimizer_);
@@ -457,6 +468,8 @@ class Trainer {
   Net net_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::StepLR scheduler_;
+  std::int64_t images_;  // of the training set, on all ranks
+  std::string digits_;
   std::unique_ptr<data::DataLoader<Dataset, Sampler>> train_;
   std::unique_ptr<data::DataLoader<Dataset, data::samplers::SequentialSampler>> test_;
   io::Progress progress_;

@@ -48,7 +48,7 @@ REASONS = [
      r"triangular_solve|matrix_exp|pca_lowrank|svd_lowrank)|torch\.linalg\..*",
      "Linear algebra beyond solve, inv, det, slogdet, cholesky, norms, matrix_power, multi_dot, cross: asked for by "
      "nothing yet"),
-    (r"torch\.special\..*|torch\.(Tensor\.)?(i0_?|igammac?|mvlgamma|frexp)",
+    (r"torch\.special\..*|torch\.(Tensor\.)?(i0_?|igammac?_?|mvlgamma_?|frexp)",
      "Special functions beyond those of the tensor methods: asked for by nothing yet"),
     (r"torch\.from_file|torch\.Tensor\.grad_dtype|torch\.(Tensor\.)?(cov|corrcoef|gradient|quantile|nanquantile|histogram|histogramdd|nonzero_static|range|poisson|"
      r"segment_reduce|unravel_index|hash_tensor)",
@@ -68,30 +68,62 @@ REASONS = [
      "by modules of one's own, are in Python only"),
     (r"torch\.nn\.utils\..*",
      "Fusion of layers, their memory formats, calls with other parameters: asked for by nothing yet in C++"),
+    (r"torch\.Tensor\.(apply_|map_|map2_|share_memory_)",
+     "A function of Python's for every element, memory that Python's processes share: C++ has loops and threads"),
+    (r"torch\.autograd\.(no_grad|enable_grad|inference_mode|set_grad_enabled|detect_anomaly|set_detect_anomaly)",
+     "Modes: guards in C++, NoGradGuard, AutoGradMode, InferenceMode, autograd::DetectAnomalyGuard"),
+    (r"torch\.autograd\.(NestedIOFunction|Variable|variable|enforce_grad_layout_policy|set_multithreading_enabled)",
+     "Old names and settings of PyTorch's own engine: tensors are variables, backward runs in the thread that calls it"),
+    (r"torch\.func\.(debug_unwrap|functionalize|linearize|rearrange|replace_all_batch_norm_modules_|vmap)",
+     "Transforms of functions that need a tensor of many at once or a trace: not planned"),
+    (r"torch\.func\..*",
+     "Functional forms of autograd: in Python only; C++ has autograd::grad, with create_graph"),
+    (r"torch\.distributions\..*",
+     "Distributions and their transforms: in Python only, the usual ones; others asked for by nothing yet"),
+    (r"torch\.utils\.data\.(\w*DataPipe|\w*datapipes?\w*|DataChunk|argument_validation|non_deterministic|"
+     r"runtime_validation\w*)",
+     "Data pipes: not planned"),
+    (r"torch\.utils\.data\..*",
+     "Iterable data, collation and workers as Python has them: in C++ as in libtorch, stateful datasets and data::transforms"),
+    (r"torch\.optim\.swa_utils\..*",
+     "How weights are averaged: in C++ options of nn::AveragedModel"),
     (r"torch\.optim\..*",
      "Optimizers asked for by nothing yet"),
 ]
 
 # Those that the Python package has, written in Python or as names of what is here.
 IN_PYTHON = frozenset(f"torch.{name}" for name in """
-Tensor.H Tensor.as_subclass Tensor.bfloat16 Tensor.bool Tensor.byte Tensor.char Tensor.coalesce Tensor.conj
-Tensor.corrcoef Tensor.cov Tensor.double Tensor.float Tensor.frexp Tensor.half Tensor.histogram Tensor.i0 Tensor.int
-Tensor.is_coalesced Tensor.is_complex Tensor.is_conj Tensor.is_meta Tensor.is_mps Tensor.is_neg Tensor.is_pinned
-Tensor.is_quantized Tensor.is_sparse Tensor.is_sparse_csr Tensor.is_xla Tensor.is_xpu Tensor.isreal Tensor.long
-Tensor.mH Tensor.mvlgamma Tensor.nanquantile Tensor.ndim Tensor.new_tensor Tensor.nonzero_static Tensor.numpy
-Tensor.pin_memory Tensor.quantile Tensor.real Tensor.resolve_conj Tensor.resolve_neg Tensor.shape Tensor.short
-Tensor.to_dense Tensor.tolist Tensor.type Tensor.untyped_storage as_tensor asarray conj corrcoef cov frexp from_numpy
-frombuffer gradient histogram histogramdd i0 i0_ is_complex is_conj is_grad_enabled is_inference_mode_enabled isreal
-mvlgamma nanquantile nn.Container nn.LazyBatchNorm1d nn.LazyBatchNorm2d
+Tensor.H Tensor.apply_ Tensor.as_subclass Tensor.bfloat16 Tensor.bool Tensor.byte Tensor.char Tensor.coalesce
+Tensor.conj Tensor.corrcoef Tensor.cov Tensor.double Tensor.float Tensor.frexp Tensor.half Tensor.histogram Tensor.i0
+Tensor.i0_ Tensor.int Tensor.is_coalesced Tensor.is_complex Tensor.is_conj Tensor.is_meta Tensor.is_mps Tensor.is_neg
+Tensor.is_pinned Tensor.is_quantized Tensor.is_sparse Tensor.is_sparse_csr Tensor.is_xla Tensor.is_xpu Tensor.isreal
+Tensor.long Tensor.mH Tensor.map_ Tensor.mvlgamma Tensor.mvlgamma_ Tensor.nanquantile Tensor.ndim Tensor.new_tensor
+Tensor.nonzero_static Tensor.numpy Tensor.pin_memory Tensor.quantile Tensor.real Tensor.resolve_conj
+Tensor.resolve_neg Tensor.shape Tensor.share_memory_ Tensor.short Tensor.to_dense Tensor.tolist Tensor.type
+Tensor.untyped_storage as_tensor asarray autograd.Variable autograd.detect_anomaly autograd.enable_grad
+autograd.inference_mode autograd.no_grad autograd.set_detect_anomaly autograd.set_grad_enabled conj corrcoef cov
+distributions.AffineTransform distributions.Bernoulli distributions.Categorical distributions.Cauchy
+distributions.ComposeTransform distributions.Distribution distributions.ExpTransform distributions.Exponential
+distributions.ExponentialFamily distributions.Geometric distributions.Gumbel distributions.HalfNormal
+distributions.Independent distributions.Laplace distributions.LogNormal distributions.MultivariateNormal
+distributions.Normal distributions.OneHotCategorical distributions.OneHotCategoricalStraightThrough
+distributions.PowerTransform distributions.SigmoidTransform distributions.TanhTransform distributions.Transform
+distributions.TransformedDistribution distributions.Uniform distributions.kl_divergence distributions.register_kl
+frexp from_numpy frombuffer func.functional_call func.grad func.grad_and_value func.hessian func.jacfwd func.jacrev
+func.jvp func.stack_module_state func.vjp gradient histogram histogramdd i0 i0_ is_complex is_conj is_grad_enabled
+is_inference_mode_enabled isreal mvlgamma nanquantile nn.Container nn.LazyBatchNorm1d nn.LazyBatchNorm2d
 nn.LazyBatchNorm3d nn.LazyConv1d nn.LazyConv2d nn.LazyConv3d nn.LazyConvTranspose1d nn.LazyConvTranspose2d
 nn.LazyConvTranspose3d nn.LazyInstanceNorm1d nn.LazyInstanceNorm2d nn.LazyInstanceNorm3d nn.LazyLinear nn.NLLLoss2d
 nn.RNNBase nn.RNNCellBase nn.UpsamplingBilinear2d nn.UpsamplingNearest2d nn.functional.native_channel_shuffle
 nn.functional.upsample nn.functional.upsample_bilinear nn.functional.upsample_nearest nn.utils.clip_grad_norm
 nn.utils.clip_grads_with_norm_ nn.utils.fuse_conv_bn_eval nn.utils.fuse_conv_bn_weights nn.utils.fuse_linear_bn_eval
 nn.utils.fuse_linear_bn_weights nn.utils.parametrizations nn.utils.parametrize nn.utils.skip_init nn.utils.stateless
-nonzero_static optim.Adafactor poisson quantile range real resolve_conj resolve_neg set_flush_denormal special.entr
-special.erfcx special.i0 special.i0e special.i1 special.i1e special.log_ndtr special.multigammaln special.ndtr
-special.ndtri special.xlog1py trapz unravel_index
+nonzero_static optim.Adafactor optim.swa_utils.get_ema_avg_fn optim.swa_utils.get_ema_multi_avg_fn
+optim.swa_utils.get_swa_avg_fn optim.swa_utils.get_swa_multi_avg_fn poisson quantile range real resolve_conj
+resolve_neg set_flush_denormal special.entr special.erfcx special.i0 special.i0e special.i1 special.i1e
+special.log_ndtr special.multigammaln special.ndtr special.ndtri special.xlog1py trapz unravel_index
+utils.data.ChainDataset utils.data.IterableDataset utils.data.StackDataset utils.data.default_collate
+utils.data.default_convert utils.data.get_worker_info
 """.split())
 
 # Scope of the classes of a place, and what they derive from.
@@ -103,6 +135,13 @@ BASES = {
 
 # How ops of a place are called, as in libtorch: linalg_inv.
 PREFIXES = {"torch.linalg": "linalg_", "torch.special": "special_", "torch.fft": "fft_"}
+
+
+# Where libtorch, and this library after it, has what Python has elsewhere.
+ELSEWHERE = {
+    "torch.utils.data": ("athanor::data", "athanor::data::datasets", "athanor::data::samplers"),
+    "torch.optim.swa_utils": ("athanor::nn", "athanor::optim"),
+}
 
 
 class Library:
@@ -124,6 +163,8 @@ class Library:
             return name in self.names.classes(scope) and self.names.is_a(scope, name, bases)
         scope = place.replace(".", "::").replace("torch", "athanor", 1)
         if name in self.names.functions(scope) or f"{scope}::{name}" in self.names.scopes:
+            return True
+        if any(name in self.names.functions(s) or f"{s}::{name}" in self.names.scopes for s in ELSEWHERE.get(place, ())):
             return True
         if place == "torch.nn.functional":
             return name in functions
@@ -150,7 +191,9 @@ def entries(library=None):
 
 def page(found, total, absent):
     out = ["# What PyTorch has and this library has not", "",
-           f"Written by `tools/missing.py` from the names of PyTorch's reference: {total} names, {absent} of them not "
+           "Written by `tools/missing.py` from the names of PyTorch's reference of `torch`, `Tensor` with its methods in place, "
+           "`autograd`, `distributions`, `fft`, `func`, `linalg`, `nn`, `nn.functional`, `nn.utils`, `optim`, `special` and "
+           f"`utils.data`: {total} names, {absent} of them not "
            f"here. A function and a method of one name count twice. The Python package has the {len(IN_PYTHON)} that end in °.", ""]
     merged = {}
     for why, names in found:

@@ -9,7 +9,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-HEADERS = ("athanor/torch.h", "athanor/nn/nn.h", "athanor/optim/*.h", "athanor/parallel/*.h")
+HEADERS = ("athanor/torch.h", "athanor/nn/nn.h", "athanor/optim/*.h", "athanor/parallel/*.h",
+           "athanor/nn/averaged_model.h", "athanor/autograd/gradcheck.h")
 
 TOKEN = re.compile(r'R"(\w*)\((?:.|\n)*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|::|->|&&|[A-Za-z_]\w*|'
                    r"[0-9](?:[\w.']|(?<=[eEpP])[+-])*|\S")

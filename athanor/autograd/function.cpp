@@ -142,6 +142,11 @@ class CheckpointNode final : public Node {
     released_ = true;
   }
 
+  /// What the forward gave, which the recomputation is to give again.
+  void note_results(const variable_list& results) {
+    for (const Tensor& t : results) results_.emplace_back(t.defined() ? DimVector(t.sizes()) : DimVector());
+  }
+
   void apply(const GradList& in, GradList& out) override {
     ATHANOR_CHECK(!released_,
                   "checkpoint: Trying to backward through the graph a second time. Specify retain_graph=True");
@@ -156,6 +161,7 @@ class CheckpointNode final : public Node {
       starts.push_back(t);
     }
     const variable_list results = recompute(starts);
+    check_as_before(results);
     std::vector<Edge> roots, own;
     std::vector<TensorBase> grads;
     for (std::size_t i = 0; i < results.size() && i < in.size(); ++i) {
@@ -183,8 +189,19 @@ class CheckpointNode final : public Node {
     default_generator().set_state(*rng_);
     return fn_(starts);
   }
+  void check_as_before(const variable_list& results) const {
+    constexpr const char* kWhy =
+        "; the function should do the same both times: what it reads beside its inputs has changed";
+    ATHANOR_CHECK(results.size() == results_.size(), "checkpoint: the forward gave ", results_.size(),
+                  " tensors, computed again for backward it gives ", results.size(), kWhy);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      ATHANOR_CHECK(!results[i].defined() || results[i].sizes() == IntArrayRef(results_[i]), "checkpoint: result ", i,
+                    " of the forward had shape ", IntArrayRef(results_[i]), ", computed again for backward it has ",
+                    results[i].sizes(), kWhy);
+  }
   Fn fn_;
   std::optional<PhiloxState> rng_;
+  std::vector<DimVector> results_;
   autocast::State autocast_ = autocast::state();
   std::vector<SavedTensor> inputs_;
   bool released_ = false;
@@ -204,6 +221,7 @@ variable_list checkpoint(std::function<variable_list(const variable_list&)> fn, 
   }
   if (!GradMode::is_enabled()) return outputs;
   auto node = IntrusivePtr<Node>(new CheckpointNode(std::move(fn), inputs, rng));
+  static_cast<CheckpointNode&>(*node).note_results(outputs);
   for (Tensor& t : outputs) {
     if (!t.defined() || !t.is_floating_point()) {
       if (t.defined()) node->add_output(t);

@@ -45,7 +45,9 @@ Tensor adjust_contrast(const Tensor& image, double factor);
 Tensor adjust_saturation(const Tensor& image, double factor);
 /// The hue turned by `factor` of a full circle, -0.5 to 0.5.
 Tensor adjust_hue(const Tensor& image, double factor);
-/// Counter-clockwise by `degrees` about the middle. With `expand` the result holds the whole turned image.
+/// Counter-clockwise by `degrees` about the middle. With `expand` the result holds the whole turned image. Where a
+/// bilinear pixel reaches beyond the image, `fill` counts with the share that lies there; torchvision's RandomRotation
+/// takes the image's part times its share once more, so that its edges are darker.
 Tensor rotate(const Tensor& image, double degrees, Interpolation interpolation = Interpolation::Nearest,
               bool expand = false, double fill = 0);
 /// A copy with a rectangle set to `value`: one number, or one per channel.

@@ -24,7 +24,9 @@ std::string message_of(const std::exception_ptr& e) {
 }
 
 std::string describe_failure(const std::exception_ptr& e, ArrayRef<std::size_t> indices) {
-  std::string what = message_of(e) + "\nwhile loading the batch of samples [";
+  std::string what = message_of(e) + "\nwhile loading ";
+  if (const auto failed = datasets::detail::take_failed_sample()) what += "sample " + std::to_string(*failed) + " of ";
+  what += "the batch of samples [";
   for (std::size_t i = 0; i < indices.size() && i < 8; ++i) what += (i ? ", " : "") + std::to_string(indices[i]);
   return what + (indices.size() > 8 ? ", ...]" : "]");
 }

@@ -43,7 +43,7 @@ class DataLoaderOptions {
   ATHANOR_OPTIM_ARG(std::function<void(std::size_t worker)>, worker_init, nullptr);
 };
 
-/// An exception from a worker; what() names the batch's indices.
+/// An exception from a worker; what() names the batch's indices, and the sample for which get() threw.
 class WorkerException : public Error {
  public:
   WorkerException(std::exception_ptr original, ArrayRef<std::size_t> indices);
@@ -237,6 +237,7 @@ class DataLoader {
                       PhiloxState randomness) {
     Result r{std::nullopt, nullptr, after};
     const detail::BatchRandomness own(randomness, after.position);
+    datasets::detail::take_failed_sample();  // of an exception that a dataset caught itself
     try {
       r.batch = dataset.get_batch(request);
     } catch (...) {

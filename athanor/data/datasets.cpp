@@ -1,5 +1,7 @@
 #include <cmath>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "athanor/base/parallel.h"
 #include "athanor/data/datasets.h"
@@ -10,6 +12,13 @@ namespace athanor::data {
 namespace datasets {
 
 namespace detail {
+
+namespace {
+thread_local std::optional<std::size_t> failed_sample;
+}  // namespace
+
+void note_failed_sample(std::size_t index) { failed_sample = index; }
+std::optional<std::size_t> take_failed_sample() { return std::exchange(failed_sample, std::nullopt); }
 
 Tensor to_floats(const Tensor& bytes) { return bytes.to(kFloat).div_(255); }
 

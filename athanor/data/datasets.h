@@ -43,6 +43,12 @@ class BatchDataset {
   }
 };
 
+namespace detail {
+/// Of this thread: which example a dataset could not give, for the loader's message. Taken, it is forgotten.
+void note_failed_sample(std::size_t index);
+std::optional<std::size_t> take_failed_sample();
+}  // namespace detail
+
 /// Base of datasets that yield one example per index.
 template <class Self, class SingleExample = Example<>>
 class Dataset : public BatchDataset<Self, std::vector<SingleExample>> {
@@ -52,7 +58,14 @@ class Dataset : public BatchDataset<Self, std::vector<SingleExample>> {
   std::vector<ExampleType> get_batch(ArrayRef<std::size_t> indices) override {
     std::vector<ExampleType> batch;
     batch.reserve(indices.size());
-    for (const std::size_t i : indices) batch.push_back(get(i));
+    for (const std::size_t i : indices) {
+      try {
+        batch.push_back(get(i));
+      } catch (...) {
+        detail::note_failed_sample(i);
+        throw;
+      }
+    }
     return batch;
   }
 };

@@ -4,37 +4,18 @@
 #include <set>
 
 #include "athanor/io/file.h"
+#include "athanor/io/utf8.h"
 
 namespace athanor::data::datasets {
 
 namespace {
-
-// Bytes of the UTF-8 character at `at`; 0 if there is none.
-std::size_t character_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(at);
-  const std::size_t length = first < 0x80   ? 1
-                             : first < 0xc2 ? 0
-                             : first < 0xe0 ? 2
-                             : first < 0xf0 ? 3
-                             : first < 0xf5 ? 4
-                                            : 0;
-  if (length == 0 || text.size() - at < length) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  // Longer forms of shorter ones, halves of UTF-16's pairs, and what is beyond the last plane.
-  const unsigned second = length > 1 ? byte(at + 1) : 0;
-  const bool bad = (first == 0xe0 && second < 0xa0) || (first == 0xed && second >= 0xa0) ||
-                   (first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90);
-  return bad ? 0 : length;
-}
 
 /// Calls take for one character after the other; returns where the text is not UTF-8, or its length.
 template <class F>
 std::size_t for_characters(std::string_view text, F&& take) {
   std::size_t at = 0;
   for (std::size_t length = 0; at < text.size(); at += length) {
-    length = character_length(text, at);
+    length = io::utf8_length(text, at);
     if (length == 0) break;
     take(text.substr(at, length));
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -56,6 +57,13 @@ struct Jpeg {
   }
 };
 
+// The coarsest coding of a component still spends a bit on a block, and one component has a block per 128 pixels.
+constexpr std::uint64_t kMaxPixelsPerByte = 1024;
+// Encoders make about ten scans. Each by itself refines blocks by at least a bit or two; ten of a picture without any
+// detail come to 2560 pixels of a scan per byte.
+constexpr std::uint64_t kUsualScans = 12;
+constexpr std::uint64_t kMaxScannedPerByte = 4096;
+
 // libjpeg leaves by longjmp: the functions that call it hold nothing with a destructor.
 struct Decoding {
   const Jpeg* jpeg;
@@ -65,6 +73,7 @@ struct Decoding {
   jmp_buf jump{};
   char message[JMSG_LENGTH_MAX] = "";
   bool created = false;
+  std::size_t bytes = 0;
 
   explicit Decoding(const Jpeg& j) : jpeg(&j) {
     state.err = jpeg->std_error(&errors);
@@ -89,17 +98,22 @@ struct Decoding {
     if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE)) on_error(state);
   }
   // Many passes over a large picture are a way to keep a reader busy with few bytes.
-  static void on_progress(j_common_ptr state) {
-    constexpr int kMaxScans = 500;
-    if (reinterpret_cast<j_decompress_ptr>(state)->input_scan_number <= kMaxScans) return;
-    std::snprintf(of(state)->message, sizeof of(state)->message, "more than %d scans", kMaxScans);
-    std::longjmp(of(state)->jump, 1);
+  static void on_progress(j_common_ptr common) {
+    const auto* state = reinterpret_cast<j_decompress_ptr>(common);
+    Decoding* decoding = of(common);
+    const auto scans = static_cast<std::uint64_t>(std::max(state->input_scan_number, 0));
+    const std::uint64_t pixels = std::uint64_t{state->image_width} * state->image_height;
+    if (scans <= kUsualScans || scans * pixels <= kMaxScannedPerByte * decoding->bytes) return;
+    std::snprintf(decoding->message, sizeof decoding->message, "%d scans of %u x %u pixels in %zu bytes",
+                  state->input_scan_number, state->image_width, state->image_height, decoding->bytes);
+    std::longjmp(decoding->jump, 1);
   }
 
   bool begin(Bytes content) {
     if (setjmp(jump)) return false;
     jpeg->create(&state, JPEG_LIB_VERSION, sizeof state);
     created = true;
+    bytes = content.size();
     state.client_data = this;
     state.progress = &progress;
     jpeg->mem_src(&state, reinterpret_cast<const unsigned char*>(content.data()), content.size());
@@ -147,8 +161,7 @@ Pixels decode_jpeg(Bytes content, const std::string& name) {
   Pixels pixels;
   pixels.width = decoding.state.image_width;
   pixels.height = decoding.state.image_height;
-  // The coarsest coding of a component still spends a bit on a block, and one component has a block per 128 pixels.
-  check_image(pixels.width, pixels.height, 1024, content.size(), name);
+  check_image(pixels.width, pixels.height, kMaxPixelsPerByte, content.size(), name);
   want(decoding.start());
   pixels.channels = decoding.state.output_components;
   ATHANOR_CHECK_TYPE(IoError, pixels.channels == 1 || pixels.channels == 3 || pixels.channels == 4, name,

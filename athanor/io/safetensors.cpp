@@ -6,6 +6,8 @@
 #include <optional>
 #include <set>
 
+#include "athanor/io/utf8.h"
+
 namespace athanor::io {
 
 namespace {
@@ -13,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
+constexpr std::size_t kMaxDims = 64;
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct FormatType {
@@ -144,7 +147,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool boolean(bool /*value*/) override { unexpected("a boolean"); }
   bool binary(binary_t& /*value*/) override { unexpected("binary data"); }
   bool parse_error(std::size_t position, const std::string& /*token*/, const json::exception& error) override {
-    fail("is not valid JSON at byte ", position, ": ", error.what());
+    fail("is not valid JSON at byte ", position, ": ", readable(error.what()));
   }
 
  private:
@@ -227,6 +230,8 @@ void check_entry(SafetensorsEntry& entry, const std::string& file) {
   ATHANOR_CHECK_TYPE(IoError, type != std::end(kTypes), file, ": safetensors tensor '", entry.name,
                      "' has the unknown dtype '", entry.type, "'");
   entry.dtype = type->dtype;
+  ATHANOR_CHECK_TYPE(IoError, entry.sizes.size() <= kMaxDims, file, ": safetensors tensor '", entry.name, "' has ",
+                     entry.sizes.size(), " dimensions, tensors have at most ", kMaxDims);
   // Counting in bits: the smallest types share bytes.
   std::uint64_t bits = 0;
   ATHANOR_CHECK_TYPE(IoError, dense_bytes(entry.sizes, static_cast<std::size_t>(type->bits), &bits), file,
@@ -239,24 +244,21 @@ void check_entry(SafetensorsEntry& entry, const std::string& file) {
 }
 
 // Writes one JSON string; refuses what JSON cannot hold.
-void append_json(std::string& out, const std::string& text, const char* what) {
-  try {
-    out += json(text).dump();
-  } catch (const json::exception&) {
-    ATHANOR_THROW(ValueError, "write_safetensors: ", what, " is not valid UTF-8");
-  }
+void append_json(std::string& out, const std::string& text, const char* what, const std::string& where) {
+  ATHANOR_CHECK_VALUE(is_utf8(text), where, ": ", what, " is not valid UTF-8: '", readable(text), "'");
+  out += json(text).dump();
 }
 
 std::string header_of(const std::vector<const std::pair<std::string, Array>*>& tensors,
-                      const std::map<std::string, std::string>& metadata) {
+                      const std::map<std::string, std::string>& metadata, const std::string& where) {
   std::string header = "{";
   if (!metadata.empty()) {
     header += "\"__metadata__\":{";
     for (const auto& [key, value] : metadata) {
       if (header.back() != '{') header += ',';
-      append_json(header, key, "a metadata key");
+      append_json(header, key, "a metadata key", where);
       header += ':';
-      append_json(header, value, "a metadata value");
+      append_json(header, value, "a metadata value", where);
     }
     header += '}';
   }
@@ -264,7 +266,7 @@ std::string header_of(const std::vector<const std::pair<std::string, Array>*>& t
   for (const auto* item : tensors) {
     const auto& [name, array] = *item;
     if (header.size() > 1) header += ',';
-    append_json(header, name, "a tensor's name");
+    append_json(header, name, "a tensor's name", where);
     athanor::detail::append(header, ":{\"dtype\":\"");
     athanor::detail::append(header, type_of(array.dtype).name);
     header += "\",\"shape\":[";
@@ -275,8 +277,8 @@ std::string header_of(const std::vector<const std::pair<std::string, Array>*>& t
   }
   header += '}';
   header.append((8 - header.size() % 8) % 8, ' ');
-  ATHANOR_CHECK_VALUE(header.size() <= kMaxHeader, "write_safetensors: header of ", header.size(),
-                      " bytes, the format allows ", kMaxHeader);
+  ATHANOR_CHECK_VALUE(header.size() <= kMaxHeader, where, ": header of ", header.size(), " bytes, the format allows ",
+                      kMaxHeader);
   return header;
 }
 
@@ -363,12 +365,12 @@ namespace {
 // Hands the file's pieces to put(address, size).
 template <class Put>
 void put_safetensors(const std::vector<std::pair<std::string, Array>>& tensors,
-                     const std::map<std::string, std::string>& metadata, Put put) {
+                     const std::map<std::string, std::string>& metadata, const std::string& where, Put put) {
   std::vector<const std::pair<std::string, Array>*> order;
   std::set<std::string_view> names;
   for (const auto& item : tensors) {
-    ATHANOR_CHECK_VALUE(item.first != kMetadata, "write_safetensors: a tensor may not be named ", kMetadata);
-    ATHANOR_CHECK_VALUE(names.insert(item.first).second, "write_safetensors: two tensors are named '", item.first, "'");
+    ATHANOR_CHECK_VALUE(item.first != kMetadata, where, ": a tensor may not be named ", kMetadata);
+    ATHANOR_CHECK_VALUE(names.insert(item.first).second, where, ": two tensors are named '", readable(item.first), "'");
     order.push_back(&item);
   }
   std::ranges::sort(order, [](const auto* a, const auto* b) {
@@ -376,7 +378,7 @@ void put_safetensors(const std::vector<std::pair<std::string, Array>>& tensors,
     const auto* type_b = &type_of(b->second.dtype);
     return type_a != type_b ? type_a > type_b : a->first < b->first;
   });
-  const std::string header = header_of(order, metadata);
+  const std::string header = header_of(order, metadata, where);
   const std::uint64_t length = header.size();
   put(&length, sizeof length);
   put(header.data(), header.size());
@@ -391,7 +393,8 @@ void put_safetensors(const std::vector<std::pair<std::string, Array>>& tensors,
 void write_safetensors(const std::string& path, const std::vector<std::pair<std::string, Array>>& tensors,
                        const std::map<std::string, std::string>& metadata) {
   std::optional<AtomicFile> file;
-  put_safetensors(tensors, metadata, [&](const void* data, std::size_t size) {
+  const std::string where = athanor::detail::str("write_safetensors: '", path, "'");
+  put_safetensors(tensors, metadata, where, [&](const void* data, std::size_t size) {
     // Opened at the first byte: names are checked by then.
     if (!file) file.emplace(path);
     file->write(data, size);
@@ -402,7 +405,7 @@ void write_safetensors(const std::string& path, const std::vector<std::pair<std:
 std::vector<std::byte> safetensors_bytes(const std::vector<std::pair<std::string, Array>>& tensors,
                                          const std::map<std::string, std::string>& metadata) {
   std::vector<std::byte> bytes;
-  put_safetensors(tensors, metadata, [&](const void* data, std::size_t size) {
+  put_safetensors(tensors, metadata, "write_safetensors", [&](const void* data, std::size_t size) {
     const auto* from = static_cast<const std::byte*>(data);
     if (size > 0) bytes.insert(bytes.end(), from, from + size);
   });

@@ -11,10 +11,12 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "athanor/io/event_record.h"
 #include "athanor/io/file.h"
+#include "athanor/io/utf8.h"
 
 namespace athanor::io {
 namespace {
@@ -38,6 +40,11 @@ class AppendFile {
     ATHANOR_CHECK(file_, "the writer of '", path_, "' is closed");
     const bool good = std::fwrite(bytes.data(), 1, bytes.size(), file_) == bytes.size() && std::fflush(file_) == 0;
     ATHANOR_CHECK_TYPE(IoError, good, "cannot write to '", path_, "': ", std::strerror(errno));
+  }
+  /// Cuts the file to its first `size` bytes.
+  void truncate(std::size_t size) {
+    ATHANOR_CHECK_TYPE(IoError, ::ftruncate(::fileno(file_), static_cast<::off_t>(size)) == 0, "cannot shorten '",
+                       path_, "': ", std::strerror(errno));
   }
   void close() {
     if (file_ && std::fclose(std::exchange(file_, nullptr)) != 0)
@@ -162,7 +169,7 @@ void SummaryWriter::add_scalar(const std::string& tag, double value, std::int64_
 
 void SummaryWriter::add_scalars(const std::string& main_tag, const std::map<std::string, double>& values,
                                 std::int64_t step) {
-  for (const auto& [name, value] : values) add_scalar(main_tag + "/" + name, value, step);
+  for (const auto& [name, value] : values) add_scalar(athanor::detail::str(main_tag, "/", name), value, step);
 }
 
 void SummaryWriter::add_histogram(const std::string& tag, const Tensor& values, std::int64_t step, int bins) {
@@ -205,7 +212,8 @@ struct MetricsWriter::Impl {
   explicit Impl(const std::string& path) : csv(path.ends_with(".csv")), file(path) {}
   std::mutex mutex;
   bool csv;
-  std::string header;  ///< of CSV, once it is known
+  std::string header;      ///< of CSV, once it is known
+  std::string end = "\n";  ///< of a line
   AppendFile file;
 };
 
@@ -245,17 +253,46 @@ std::string json_string(const std::string& text) {
   return out + "\"";
 }
 
+/// Where the line that begins at `at` ends: at its '\n' outside of quotes, or with the text.
+std::size_t csv_line_end(const std::string& text, std::size_t at) {
+  for (bool quoted = false; at < text.size(); ++at) {
+    if (text[at] == '"') quoted = !quoted;
+    if (text[at] == '\n' && !quoted) break;
+  }
+  return at;
+}
+
+/// Whether a line without its end is whole all the same: a number of CSV may lack digits, an object has its brace.
+bool is_whole_json(const std::string& line) { return nlohmann::json::accept(line); }
+
 }  // namespace
 
 MetricsWriter::MetricsWriter(const std::string& path) : impl_(std::make_unique<Impl>(path)) {
-  if (!impl_->csv) return;
   const std::string before = read_text(path);
-  impl_->header = before.substr(0, before.find('\n'));
+  std::size_t whole = before.rfind('\n') + 1;  // 0 if there is none
+  if (impl_->csv) {
+    const std::size_t header = csv_line_end(before, 0);
+    if (header >= before.size()) whole = 0;  // a header of which a part was written, if any
+    if (whole > 0) {
+      const bool carriage = header > 0 && before[header - 1] == '\r';
+      if (carriage) impl_->end = "\r\n";
+      impl_->header = before.substr(0, header - (carriage ? 1 : 0));
+    }
+  }
+  // A process that ended while it wrote has left a part of a line, to which the next would be joined.
+  if (whole == before.size()) return;
+  if (!impl_->csv && is_whole_json(before.substr(whole)))
+    impl_->file.write("\n");
+  else
+    impl_->file.truncate(whole);
 }
 MetricsWriter::~MetricsWriter() = default;
 
 void MetricsWriter::write(std::int64_t step, const std::vector<std::pair<std::string, double>>& values) {
   const std::lock_guard lock(impl_->mutex);
+  for (const auto& [name, value] : values)
+    ATHANOR_CHECK_VALUE(is_utf8(name), "MetricsWriter: '", impl_->file.path(), "': the name '", readable(name),
+                        "' is not UTF-8");
   std::string line;
   if (impl_->csv) {
     std::string header = "step";
@@ -266,7 +303,7 @@ void MetricsWriter::write(std::int64_t step, const std::vector<std::pair<std::st
     }
     ATHANOR_CHECK_VALUE(impl_->header.empty() || impl_->header == header, "MetricsWriter: '", impl_->file.path(),
                         "' has the columns ", impl_->header, ", got ", header);
-    if (impl_->header.empty()) line = header + "\n" + line;
+    if (impl_->header.empty()) line = header + impl_->end + line;
     impl_->header = header;
   } else {
     line = "{\"step\": " + std::to_string(step);
@@ -274,7 +311,7 @@ void MetricsWriter::write(std::int64_t step, const std::vector<std::pair<std::st
       line += ", " + json_string(name) + ": " + (std::isfinite(value) ? exact(value) : "null");
     line += "}";
   }
-  impl_->file.write(line + "\n");
+  impl_->file.write(line + impl_->end);
 }
 
 }  // namespace athanor::io

@@ -46,15 +46,15 @@ class SummaryWriter {
 };
 
 /// One line per call: as CSV, with a header line, if the path ends in ".csv", else as JSON. Appends to a file that
-/// exists; one of CSV must have the same columns. Numbers are written so that they read back exactly; in JSON, what is
-/// not finite becomes null.
+/// exists; one of CSV must have the same columns. A last line that a process left unfinished is cut off. Numbers are
+/// written so that they read back exactly; in JSON, what is not finite becomes null.
 class MetricsWriter {
  public:
   explicit MetricsWriter(const std::string& path);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
-  /// All calls must name the same columns in CSV; throws ValueError otherwise.
+  /// Names are UTF-8, and in CSV the same columns in all calls; throws ValueError otherwise.
   void write(std::int64_t step, const std::vector<std::pair<std::string, double>>& values);
 
  private:

@@ -169,6 +169,15 @@ Tensor GPTImpl::generate(const Tensor& tokens, std::int64_t count, const GPTSamp
   return cat(pieces, 1);
 }
 
+namespace {
+
+bool same_values(const Tensor& a, const Tensor& b) {
+  const NoGradGuard off;
+  return a.sizes() == b.sizes() && a.to(b.options()).equal(b);
+}
+
+}  // namespace
+
 void GPTImpl::load_gpt2(const StateDict& state) {
   const auto ends_with = [](const std::string& name, const std::string& end) {
     return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
@@ -180,6 +189,11 @@ void GPTImpl::load_gpt2(const StateDict& state) {
     if (ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias") || name == "lm_head.weight") continue;
     own.insert(name, item.value());
   }
+  const Tensor *head = state.find("lm_head.weight"), *embedding = own.find("wte.weight");
+  ATHANOR_CHECK_VALUE(
+      !head || !embedding || same_values(*head, *embedding),
+      "GPT: load_gpt2: 'lm_head.weight' is another matrix than 'wte.weight', but this model has one for "
+      "both; a model whose head was trained on its own does not fit it");
   load_state_dict(own);
 }
 

@@ -100,8 +100,8 @@ class GPTImpl : public nn::Cloneable<GPTImpl> {
   /// half of what the model looks at. In evaluation mode unless the caller trains; random draws from the default
   /// generator.
   Tensor generate(const Tensor& tokens, std::int64_t count, const GPTSampling& sampling = {});
-  /// Copies the parameters of a Hugging Face GPT-2: names with or without "transformer.", masks (attn.bias) and
-  /// lm_head, which is wte's weight, left out. Throws Error listing what is missing or does not fit.
+  /// Copies the parameters of a Hugging Face GPT-2: names with or without "transformer.", masks (attn.bias)
+  /// left out. Throws Error listing what is missing or does not fit, ValueError where lm_head is not wte's weight.
   void load_gpt2(const StateDict& state);
 
   GPTOptions options;

@@ -1,7 +1,7 @@
 """save and load: PyTorch's files, a ZIP archive of a pickle and of the values of storages; and pickling of tensors.
 
-``load`` runs nothing of what a file asks for: of the names in its pickle it knows those that state_dicts, tensors and
-NumPy's arrays need, and refuses a file with others unless told that the file is trusted.
+``load`` runs nothing of what a file asks for: it reads the pickle itself (``_weights_pickle``), knows the names that
+state_dicts, tensors and NumPy's arrays of numbers need, and refuses a file with others unless told that it is trusted.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from typing import Any, BinaryIO, Callable, Dict, List, Optional, Tuple, Union
 import athanor
 from athanor import Tensor
 from athanor._C import _io
-from athanor._unpickling import STORAGES, LoadedStorage, Unpickler
+from athanor._unpickling import STORAGES, LoadedStorage
 from athanor._unpickling import add_safe_globals as add_safe_globals
 from athanor._unpickling import clear_safe_globals as clear_safe_globals
 from athanor._unpickling import get_safe_globals as get_safe_globals
 from athanor._unpickling import safe_globals as safe_globals
+from athanor._unpickling import unpickle
 
 _ALIGNMENT = 64
+# A deflate block codes at most 258 bytes in two bits. Pickles are stored as they are; packed again, they shrink by tens.
+_MOST_INFLATED = 1032
+_MOST_INFLATED_PICKLE = 100
 
 
 def _dtype_name(dtype: Any) -> str:
@@ -274,6 +278,7 @@ class _Archive:
             self._zip = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, ValueError) as e:  # ValueError: a place before its begin, in older Pythons
             raise self._not_an_archive(e) from None
+        self._check_entries()
         pickles = [n for n in self._zip.namelist() if n.endswith("/data.pkl") and n.count("/") == 1]
         if not pickles:
             raise RuntimeError(f"{name}: a ZIP archive without data.pkl: not written by torch.save")
@@ -303,14 +308,30 @@ class _Archive:
             f"{self.name}: neither a ZIP archive nor anything else that torch.save writes ({error})"
         )
 
-    def _read(self, entry: Any) -> bytes:
+    def _check_entries(self) -> None:
+        """Has the entries lie apart: such as share bytes would let a small file unpack to any size."""
+        infos = sorted(self._zip.infolist(), key=lambda info: info.header_offset)
+        for info, following in zip(infos, infos[1:]):
+            if info.header_offset + 30 + info.compress_size > following.header_offset:
+                raise RuntimeError(f"{self.name}: the file is damaged: entries of the archive overlap")
+        names = {info.filename for info in infos}
+        if len(names) < len(infos):
+            raise RuntimeError(f"{self.name}: the file is damaged: an entry of the archive comes twice")
+
+    def _read(self, entry: Any, most: int = _MOST_INFLATED) -> bytes:
+        info = entry if isinstance(entry, zipfile.ZipInfo) else self._zip.getinfo(entry)
+        if info.file_size > info.compress_size and info.file_size > most * info.compress_size + (1 << 16):
+            raise RuntimeError(
+                f"{self.name}: {info.filename} claims {info.file_size} bytes, packed in {info.compress_size}; "
+                "the file is damaged"
+            )
         try:
             return self._zip.read(entry)
         except (zipfile.BadZipFile, NotImplementedError, zlib.error, EOFError) as e:
             raise RuntimeError(f"{self.name}: the file is damaged: {e}") from None
 
-    def pickled(self) -> BinaryIO:
-        return io.BytesIO(self._read(self.folder + "data.pkl"))
+    def pickled(self) -> bytes:
+        return self._read(self.folder + "data.pkl", _MOST_INFLATED_PICKLE)
 
     def storage(self, key: str, size: int) -> Tensor:
         """The ``size`` bytes of a storage as uint8."""
@@ -402,10 +423,14 @@ def _load(file: Any, name: str, map_location: Any, weights_only: Optional[bool],
 
     # Texts of Python 2 are read as UTF-8, as PyTorch does.
     args.setdefault("encoding", "utf-8")
-    unpickler = Unpickler(archive.pickled(), storage, trusted=weights_only is False, **args)
+    pickled = archive.pickled()
     try:
-        return unpickler.load()
-    except (pickle.UnpicklingError, RuntimeError, OSError, MemoryError):
+        return unpickle(pickled, storage, trusted=weights_only is False, **args)
+    except pickle.UnpicklingError as e:
+        raise pickle.UnpicklingError(f"{name}: {e}") from None
+    except RecursionError as e:  # which is a RuntimeError
+        raise pickle.UnpicklingError(f"{name}: malformed pickle: values within values too deep") from e
+    except (RuntimeError, OSError, MemoryError):
         raise
     except Exception as e:  # a pickle that was damaged, or made to confuse, fails anywhere
         if weights_only is False:

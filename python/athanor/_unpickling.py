@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import collections
+import io
 import pickle
 from typing import Any, Callable, Dict, List, Tuple
 
 import athanor
 from athanor import Tensor
 from athanor._C import _io
+from athanor._numpy_pickle import numpy_names
+from athanor._weights_pickle import Callee, Machine, fill, malformed, ordered_dict
 
 STORAGES = {
     "float32": "FloatStorage",
@@ -27,52 +30,39 @@ _ALIASES = {"float": "float32", "double": "float64", "half": "float16", "long": 
 _ALIASES.update(short="int16")
 
 
-class _Callee:
-    """A function that a pickle may call. Pickles can set attributes of what they name; here they cannot."""
-
-    __slots__ = ("_call",)
-    _call: Callable
-
-    def __init__(self, call: Callable) -> None:
-        object.__setattr__(self, "_call", call)
-
-    def __call__(self, *args: Any) -> Any:
-        return self._call(*args)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise pickle.UnpicklingError("a pickle tries to change a function of the program")
-
-    def __setstate__(self, _: Any) -> None:
-        raise pickle.UnpicklingError("a pickle tries to change a function of the program")
-
-
-class _StorageType(_Callee):
+class _StorageType(Callee):
     __slots__ = ("dtype",)
     dtype: Any
 
     def __init__(self, dtype: Any) -> None:
-        super().__init__(_refuse_call)
+        super().__init__("a storage type", _refuse_call)
         object.__setattr__(self, "dtype", dtype)
-
-
-def _refuse_call(*_: Any) -> Any:
-    raise pickle.UnpicklingError("malformed pickle: a type is called that only names something")
 
 
 class LoadedStorage:
     """A storage that has been read, as what dtype and for which device."""
 
-    __slots__ = ("base", "dtype", "device")
+    __slots__ = ("base", "dtype", "device", "_checked")
 
     def __init__(self, base: Tensor, dtype: Any, device: Any) -> None:
         self.base = base
         self.dtype = dtype
         self.device = device
+        self._checked = dtype is not athanor.bool
+
+    def check_bools(self) -> None:
+        """A bool of another byte than 0 and 1 would be neither true nor false."""
+        if not self._checked and (self.base > 1).any().item():
+            raise RuntimeError("a storage of bools has other bytes than 0 and 1; the file is damaged")
+        self._checked = True
 
 
 def _rebuild_tensor(storage: Any, offset: int, sizes: tuple, strides: tuple, *rest: Any) -> Tensor:
-    if not isinstance(storage, LoadedStorage):
-        raise pickle.UnpicklingError("malformed pickle: a tensor without a storage")
+    if not isinstance(storage, LoadedStorage) or not isinstance(sizes, tuple) or not isinstance(strides, tuple):
+        raise malformed("a tensor without storage, sizes or strides")
+    if len(sizes) > 64 or len(strides) != len(sizes):
+        raise malformed(f"a tensor of {len(sizes)} dimensions and {len(strides)} strides")
+    storage.check_bools()
     t = _io.share_storage(storage.base, storage.dtype, offset, list(sizes), list(strides))
     if storage.device is not None:
         t = t.to(storage.device)
@@ -81,75 +71,155 @@ def _rebuild_tensor(storage: Any, offset: int, sizes: tuple, strides: tuple, *re
     if kept:
         if not isinstance(kept, dict) or kept.keys() - {"neg"}:
             raise pickle.UnpicklingError(f"a tensor with {sorted(map(str, kept))}; save its values: t.clone()")
+        if t.numel() > storage.base.numel():  # an element that is seen many times
+            raise malformed("a negated tensor larger than its storage")
         t = t.neg() if kept.get("neg") else t
     return t.requires_grad_() if rest and rest[0] is True else t
 
 
 def _rebuild_tensor_v3(storage: Any, offset: int, sizes: tuple, strides: tuple, *rest: Any) -> Tensor:
     if not isinstance(storage, LoadedStorage) or len(rest) < 3 or not isinstance(rest[2], athanor.dtype):
-        raise pickle.UnpicklingError("malformed pickle: a tensor without a storage or a dtype")
+        raise malformed("a tensor without a storage or a dtype")
     return _rebuild_tensor(LoadedStorage(storage.base, rest[2], storage.device), offset, sizes, strides, rest[0], None, *rest[3:])
 
 
-def _rebuild_parameter(data: Tensor, requires_grad: bool, *_: Any) -> Tensor:
+def _rebuild_parameter(data: Tensor, requires_grad: bool, _: Any = None, state: Any = None) -> Tensor:
     from athanor.nn.parameter import Parameter
 
-    return Parameter(data.detach(), requires_grad)
+    if not isinstance(data, Tensor):
+        raise malformed("a parameter without a tensor")
+    p = Parameter(data.detach(), requires_grad)
+    if state:
+        _set_attributes(p, state)
+    return p
 
 
-_TENSOR_TYPE, _PARAMETER_TYPE = _Callee(_refuse_call), _Callee(_refuse_call)
+def _refuse_call(*_: Any) -> Any:
+    raise malformed("a type is called that only names something")
+
+
+_TENSOR_TYPE, _PARAMETER_TYPE = Callee("torch.Tensor", _refuse_call), Callee("torch.nn.Parameter", _refuse_call)
 
 
 def _rebuild_from_type(function: Any, kind: Any, args: tuple, state: Any) -> Any:
-    if not isinstance(function, _Callee) or not (kind is _TENSOR_TYPE or kind is _PARAMETER_TYPE):
+    if not isinstance(function, Callee) or not (kind is _TENSOR_TYPE or kind is _PARAMETER_TYPE):
         raise pickle.UnpicklingError("a tensor of a class of its own; save its values: t.detach()")
-    t = function(*args)
+    t = function(*args) if function.name in _REBUILDERS and isinstance(args, tuple) else None
+    if not isinstance(t, Tensor):
+        raise malformed("a tensor that is made of something else")
     if kind is _PARAMETER_TYPE and type(t) is Tensor:
         t = _rebuild_parameter(t, t.requires_grad)
     if isinstance(state, dict):
-        t.__dict__.update(state)
+        _set_attributes(t, state)
     return t
 
 
-def _encode(text: str, encoding: str) -> bytes:
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"malformed pickle: bytes in encoding {encoding!r}")
+def _set_attributes(target: Any, state: Any) -> None:
+    """Gives a tensor or OrderedDict attributes of the user's, which are none of its class."""
+    if not isinstance(state, dict):
+        raise malformed(f"a state for {type(target).__name__} that is no dict")
+    for name in state:
+        if not isinstance(name, str) or hasattr(type(target), name):
+            raise malformed(f"a state that would hide {type(target).__name__}.{name}")
+    target.__dict__.update(state)
+
+
+def _set_state(target: Any, state: Any) -> None:
+    # A state_dict keeps the versions of its modules as an attribute; nothing else has a state of its own.
+    if type(target) is not collections.OrderedDict:
+        raise malformed(f"a state for something that has none ({type(target).__name__})")
+    _set_attributes(target, state)
+
+
+def _encode(machine: Machine, text: str, encoding: str) -> bytes:
+    if encoding not in ("latin1", "latin-1"):
+        raise malformed(f"bytes in encoding {encoding!r}")
+    machine.count_copied(len(text))
     return text.encode(encoding)
 
 
-def _bytearray(content: bytes = b"") -> bytearray:
+def _bytearray(machine: Machine, content: bytes = b"") -> bytearray:
     if not isinstance(content, bytes):  # a number would ask for that much memory
-        raise pickle.UnpicklingError("malformed pickle: a bytearray that is not made of bytes")
+        raise malformed("a bytearray that is not made of bytes")
+    machine.count_copied(len(content))
     return bytearray(content)
 
 
-def _known_names() -> Dict[Tuple[str, str], Any]:
-    known: Dict[Tuple[str, str], Any] = {
-        ("collections", "OrderedDict"): collections.OrderedDict,
-        ("collections", "Counter"): _Callee(collections.Counter),
-        ("collections", "defaultdict"): collections.defaultdict,
-        ("_codecs", "encode"): _Callee(_encode),
-        ("torch._utils", "_rebuild_tensor"): _Callee(_rebuild_tensor),
-        ("torch._utils", "_rebuild_tensor_v2"): _Callee(_rebuild_tensor),
-        ("torch._utils", "_rebuild_tensor_v3"): _Callee(_rebuild_tensor_v3),
-        ("torch._utils", "_rebuild_parameter"): _Callee(_rebuild_parameter),
-        ("torch._utils", "_rebuild_parameter_with_state"): _Callee(_rebuild_parameter),
-        ("torch._tensor", "_rebuild_from_type_v2"): _Callee(_rebuild_from_type),
-        ("torch._tensor", "Tensor"): _TENSOR_TYPE,
-        ("torch", "Tensor"): _TENSOR_TYPE,
-        ("torch.nn.parameter", "Parameter"): _PARAMETER_TYPE,
-        ("torch", "Size"): _Callee(athanor.Size),
-        ("torch", "device"): _Callee(athanor.device),
-        ("torch.storage", "UntypedStorage"): _StorageType(athanor.uint8),
-        ("torch", "UntypedStorage"): _StorageType(athanor.uint8),
-    }
-    for module in ("builtins", "__builtin__"):
-        known[module, "bytearray"] = _Callee(_bytearray)
-        for function in (set, frozenset, complex):
-            known[module, function.__name__] = _Callee(function)
-        # What defaultdicts are made of.
-        for kind in (int, float, bool, str, list, dict, tuple):
-            known[module, kind.__name__] = kind
+def _bytes() -> bytes:
+    return b""
+
+
+def _set_of(kind: type) -> Callable[..., Any]:
+    def make(machine: Machine, items: Any = ()) -> Any:
+        if not isinstance(items, (list, tuple)):
+            raise malformed(f"a {kind.__name__} of something that is no list")
+        return kind(machine.checked_keys(items))
+
+    return make
+
+
+def _counter(machine: Machine, counts: Any = ()) -> Any:
+    made: Any = collections.Counter()
+    fill(machine, made, counts)
+    return made
+
+
+def _default_dict(machine: Machine, factory: Any = None, pairs: Any = ()) -> Any:
+    plain = [(None, None), *((kind, kind) for kind in _PLAIN_TYPES), *((v, k) for k, v in _FACTORIES.items())]
+    kinds = [kind for named, kind in plain if named is factory]
+    if not kinds:
+        raise malformed("a defaultdict of values that are not plain")
+    made: Any = collections.defaultdict(kinds[0])
+    fill(machine, made, pairs)
+    return made
+
+
+def _complex(real: float, imag: float = 0.0) -> complex:
+    if not isinstance(real, (int, float)) or not isinstance(imag, (int, float)):
+        raise malformed("a complex number of something that is no number")
+    return complex(real, imag)
+
+
+def _size(machine: Machine, sizes: Any = ()) -> Any:
+    if not isinstance(sizes, (tuple, list)):
+        raise malformed("a size of something that is no tuple")
+    machine.count_copied(len(sizes))
+    return athanor.Size(sizes)
+
+
+def _device(kind: str, index: Any = None) -> Any:
+    if not isinstance(kind, str) or len(kind) > 64 or not (index is None or isinstance(index, int)):
+        raise malformed("a device without a name")
+    return athanor.device(kind) if index is None else athanor.device(kind, index)
+
+
+# What defaultdicts are made of: types, and those that a pickle may call too.
+_PLAIN_TYPES = (int, float, bool, str, list, dict, tuple)
+_FACTORIES: Dict[Any, Callee] = {
+    set: Callee("set", _set_of(set), counts=True),
+    frozenset: Callee("frozenset", _set_of(frozenset), counts=True),
+    complex: Callee("complex", _complex),
+    bytearray: Callee("bytearray", _bytearray, counts=True),
+    bytes: Callee("bytes", _bytes),
+    collections.OrderedDict: Callee("OrderedDict", ordered_dict, counts=True),
+}
+_REBUILDERS = {
+    "_rebuild_tensor": _rebuild_tensor,
+    "_rebuild_tensor_v2": _rebuild_tensor,
+    "_rebuild_tensor_v3": _rebuild_tensor_v3,
+    "_rebuild_parameter": _rebuild_parameter,
+    "_rebuild_parameter_with_state": _rebuild_parameter,
+}
+
+
+def _names_of_torch() -> Dict[Tuple[str, str], Any]:
+    known: Dict[Tuple[str, str], Any] = {("torch._utils", name): Callee(name, f) for name, f in _REBUILDERS.items()}
+    known["torch._tensor", "_rebuild_from_type_v2"] = Callee("_rebuild_from_type_v2", _rebuild_from_type)
+    known["torch._tensor", "Tensor"] = known["torch", "Tensor"] = _TENSOR_TYPE
+    known["torch.nn.parameter", "Parameter"] = _PARAMETER_TYPE
+    known["torch", "device"] = Callee("torch.device", _device)
+    for module in ("torch", "torch.storage"):
+        known[module, "UntypedStorage"] = _StorageType(athanor.uint8)
     for storage, name in _DTYPES.items():
         known["torch", storage] = _StorageType(getattr(athanor, name))
         known["torch", name] = getattr(athanor, name)
@@ -158,18 +228,21 @@ def _known_names() -> Dict[Tuple[str, str], Any]:
     return known
 
 
-def _numpy_name(module: str, name: str) -> Any:
-    """What a pickled array needs of NumPy; None if it is something else, or NumPy is not there."""
-    if module not in ("numpy", "numpy.core.multiarray", "numpy._core.multiarray"):
-        return None
-    try:
-        import numpy
-    except ImportError:
-        return None
-    if module == "numpy":
-        return getattr(numpy, name) if name in ("ndarray", "dtype") else None
-    core = getattr(numpy, "_core", None) or numpy.core
-    return getattr(core.multiarray, name) if name in ("_reconstruct", "scalar") else None
+def _known_names() -> Dict[Tuple[str, str], Any]:
+    known = _names_of_torch()
+    known.update(numpy_names())
+    known["torch", "Size"] = Callee("torch.Size", _size, counts=True)
+    known["_codecs", "encode"] = Callee("_codecs.encode", _encode, counts=True)
+    known["collections", "OrderedDict"] = _FACTORIES[collections.OrderedDict]
+    known["collections", "Counter"] = Callee("Counter", _counter, counts=True)
+    known["collections", "defaultdict"] = Callee("defaultdict", _default_dict, counts=True)
+    for module in ("builtins", "__builtin__"):
+        for kind in (set, frozenset, complex, bytearray, bytes):
+            known[module, kind.__name__] = _FACTORIES[kind]
+        for kind in _PLAIN_TYPES:
+            known[module, kind.__name__] = kind
+    known["__builtin__", "long"], known["__builtin__", "unicode"] = int, str
+    return known
 
 
 _safe: Dict[Tuple[str, str], Any] = {}
@@ -211,35 +284,65 @@ class safe_globals:  # noqa: N801  PyTorch's name
         _safe.update(self._before)
 
 
-class Unpickler(pickle.Unpickler):
-    _known: Dict[Tuple[str, str], Any] = {}
+_known: Dict[Tuple[str, str], Any] = {}
 
-    def __init__(self, file: Any, storages: Callable[..., Any], trusted: bool, **kwargs: Any) -> None:
+
+def _find_known(module: str, name: str) -> Any:
+    if not _known:
+        _known.update(_known_names())
+    found = _known.get((module, name))
+    if found is None:
+        found = _safe.get((module, name))
+    if found is not None:
+        return found
+    raise pickle.UnpicklingError(
+        f"Weights only load failed: the file names {module[:200]}.{name[:200]}, which is none of the types that "
+        "state_dicts need. If you trust the file, load(..., weights_only=False) may run any code that is in it; or "
+        "name the class by athanor.serialization.add_safe_globals."
+    )
+
+
+def _is_safe(value: Any) -> bool:
+    return any(value is safe for safe in _safe.values())
+
+
+def _persistent_loader(storages: Callable[..., Any]) -> Callable[[Any], Any]:
+    def load(pid: Any) -> Any:
+        if not (isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage" and isinstance(pid[1], _StorageType)):
+            raise malformed("an unknown kind of persistent object")
+        _, kind, key, location, numel = pid[:5]
+        if not (isinstance(key, str) and isinstance(location, str) and isinstance(numel, int) and numel >= 0):
+            raise malformed("a storage without key, location or size")
+        return storages(kind.dtype, key, location, numel)
+
+    return load
+
+
+class _Trusting(pickle.Unpickler):
+    """Calls whatever the file names; what it names of PyTorch is this library's."""
+
+    def __init__(self, file: Any, storages: Callable[..., Any], **kwargs: Any) -> None:
         super().__init__(file, **kwargs)
-        self._storages = storages
-        self._trusted = trusted
-        if not self._known:
-            Unpickler._known = _known_names()
+        self.persistent_load = _persistent_loader(storages)  # type: ignore[method-assign]
+        self._names = _names_of_torch()
 
     def find_class(self, module: str, name: str) -> Any:
-        found = self._known.get((module, name))
+        found = self._names.get((module, name))
         if found is None:
             found = _safe.get((module, name))
-        if found is None:
-            found = _numpy_name(module, name)
         if found is not None:
             return found
-        if self._trusted:
-            if module.split(".")[0] == "torch":
-                module = "athanor" + module[len("torch") :]
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(
-            f"Weights only load failed: the file names {module}.{name}, which is none of the types that state_dicts "
-            "need. If you trust the file, load(..., weights_only=False) may run any code that is in it; or name "
-            "the class by athanor.serialization.add_safe_globals."
-        )
+        if module.split(".")[0] == "torch":
+            module = "athanor" + module[len("torch") :]
+        return super().find_class(module, name)
 
-    def persistent_load(self, pid: Any) -> Any:
-        if not (isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage" and isinstance(pid[1], _StorageType)):
-            raise pickle.UnpicklingError("malformed pickle: an unknown kind of persistent object")
-        return self._storages(pid[1].dtype, pid[2], pid[3], pid[4])
+
+def unpickle(content: bytes, storages: Callable[..., Any], trusted: bool, **kwargs: Any) -> Any:
+    """What a pickle holds. ``storages`` makes a LoadedStorage of dtype, key, location and number of elements.
+
+    Not trusted, it may name what state_dicts are made of and what add_safe_globals lets in, and runs nothing else.
+    """
+    if trusted:
+        return _Trusting(io.BytesIO(content), storages, **kwargs).load()
+    kwargs.pop("fix_imports", None)
+    return Machine(content, _find_known, _is_safe, _set_state, _persistent_loader(storages), **kwargs).load()

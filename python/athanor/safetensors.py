@@ -40,12 +40,22 @@ def save_file(tensors: Dict[str, Tensor], filename: Path, metadata: Optional[Dic
         ValueError: a value that is no tensor, or a name that the format does not have.
         OSError: the file cannot be written.
     """
+    for text in (*tensors, *(metadata or {}).keys(), *(metadata or {}).values()):
+        _check_utf8(text, filename)
     _io.save_safetensors(os.fspath(filename), _pairs(tensors), metadata or {})
 
 
 def save(tensors: Dict[str, Tensor], metadata: Optional[Dict[str, str]] = None) -> bytes:
     """The same in memory."""
     return _io.safetensors_bytes(_pairs(tensors), metadata or {})
+
+
+def _check_utf8(text: Any, filename: Any) -> None:
+    try:
+        if isinstance(text, str):
+            text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{os.fspath(filename)!r}: the name or text {text!r} is not valid UTF-8") from None
 
 
 def _place(t: Tensor, device: Any) -> Tensor:

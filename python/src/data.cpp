@@ -8,12 +8,14 @@
 
 #include <array>
 #include <cstdio>
+#include <string_view>
 
 #include "athanor/base/parallel.h"
 #include "athanor/data/cifar.h"
 #include "athanor/data/mnist_dataset.h"
 #include "athanor/io/image.h"
 #include "athanor/io/summary_writer.h"
+#include "athanor/io/utf8.h"
 #include "python/src/convert.h"
 
 namespace nb = nanobind;
@@ -103,11 +105,15 @@ Tensor gather_images(const Tensor& bytes, const std::vector<std::int64_t>& indic
 }
 
 Tensor decode_image(const std::string& path, const std::string& mode) {
+  static constexpr std::pair<std::string_view, io::ImageMode> kModes[] = {{"", io::ImageMode::Unchanged},
+                                                                          {"L", io::ImageMode::Gray},
+                                                                          {"LA", io::ImageMode::GrayAlpha},
+                                                                          {"RGB", io::ImageMode::Rgb},
+                                                                          {"RGBA", io::ImageMode::RgbAlpha}};
   const Unlocked unlocked;
-  return io::read_image(path, mode == "RGB"    ? io::ImageMode::Rgb
-                              : mode == "L"    ? io::ImageMode::Gray
-                              : mode == "RGBA" ? io::ImageMode::RgbAlpha
-                                               : io::ImageMode::Unchanged);
+  for (const auto& [name, wanted] : kModes)
+    if (name == mode) return io::read_image(path, wanted);
+  ATHANOR_THROW(ValueError, "decode_image: mode '", io::readable(mode), "', expected '', 'L', 'LA', 'RGB' or 'RGBA'");
 }
 
 nb::bytes encode_image(const Tensor& image) {

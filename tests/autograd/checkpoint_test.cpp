@@ -24,6 +24,31 @@ struct Parts {
   bool no_grads() const { return !x.grad().defined() && !w.grad().defined() && !v.grad().defined(); }
 };
 
+TEST(Checkpoint, AResultThatDiffersWhenComputedAgainIsNamed) {
+  const Tensor x = ones({4, 3}).requires_grad_();
+  int calls = 0;
+  const auto message = [&](const Body& body) {
+    calls = 0;
+    const Tensor y = checkpoint(body, {x})[0].sum();
+    try {
+      y.backward();
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const std::string shape =
+      message([&](const variable_list& in) { return variable_list{in[0].narrow(0, 0, ++calls) * 2}; });
+  EXPECT_NE(shape.find("result 0 of the forward had shape [1, 3], computed again for backward it has [2, 3]"),
+            std::string::npos)
+      << shape;
+  const std::string count =
+      message([&](const variable_list& in) { return variable_list(static_cast<std::size_t>(3 - ++calls), in[0] * 2); });
+  EXPECT_NE(count.find("the forward gave 2 tensors, computed again for backward it gives 1"), std::string::npos)
+      << count;
+  EXPECT_EQ(message([](const variable_list& in) { return variable_list{in[0] * 2}; }), "");
+}
+
 TEST(CheckpointOfSome, GradLeavesAllGradsAlone) {
   Parts p;
   for (const variable_list& wanted : {variable_list{p.x}, {p.w}, {p.w, p.v}, {p.v, p.x}, {p.x, p.w, p.v}, {p.w, p.w}}) {

@@ -89,6 +89,24 @@ TEST(Png, DamageNamesTheFile) {
   EXPECT_CONTAINS(error_of([] { read_image("/nonexistent/x.png"); }), "/nonexistent/x.png");
 }
 
+TEST(Jpeg, ScansOverALargePictureAreBoundedByTheFilesSize) {
+  const unsigned n = 2048;
+  const std::string file = jpeg_file(n, n, 1, std::vector<std::uint8_t>(std::size_t{n} * n, 77), true);
+  EXPECT_EQ(decode(file).size(1), n);
+  // The last scan, with its tables, over and over.
+  const std::size_t scan = file.rfind("\xff\xda"), tables = file.rfind("\xff\xc4", scan), end = file.size() - 2;
+  ASSERT_LT(tables, scan);
+  std::string many = file.substr(0, end);
+  for (int i = 0; i < 120; ++i) many += file.substr(tables, end - tables);
+  try {
+    decode(many + "\xff\xd9");
+    ADD_FAILURE() << "read " << many.size() << " bytes";
+  } catch (const IoError& e) {
+    EXPECT_THAT(e.what(), ::testing::ContainsRegex("[0-9]+ scans of 2048 x 2048 pixels in [0-9]+ bytes"));
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("'x': "));
+  }
+}
+
 TEST(Jpeg, BaselineAndProgressiveGiveThePixels) {
   for (const bool progressive : {false, true})
     for (const int channels : {1, 3}) {

@@ -1,5 +1,6 @@
 #include "athanor/io/safetensors.h"
 
+#include "athanor/io/utf8.h"
 #include "helpers.h"
 #include "python.h"
 
@@ -170,6 +171,25 @@ TEST(Safetensors, OffsetsMustCoverTheDataExactlyOnce) {
   EXPECT_CONTAINS(error("{" + one + "," + one + "}", 4), "repeats the tensor 'a'");
   EXPECT_CONTAINS(error("{" + tensor("a", "U8", "[0]", "[0,0]") + "," + tensor("a", "U8", "[0]", "[0,0]") + "}"),
                   "repeats the tensor 'a'");
+}
+
+TEST(Safetensors, NamesThatAreNotUtf8AndTooManyDimensionsNameTheFile) {
+  const std::string bytes = error("{" + tensor("a\xff", "F32", "[1]", "[0,4]") + "}", 4);
+  EXPECT_EQ(bytes.rfind("f: ", 0), 0U) << bytes;
+  EXPECT_TRUE(is_utf8(bytes) && bytes.find("\\xff") != std::string::npos) << bytes;
+  std::string ones = "[1";
+  for (int i = 1; i < 65; ++i) ones += ",1";
+  const std::string many = error("{" + tensor("a", "F32", ones + "]", "[0,4]") + "}", 4);
+  EXPECT_EQ(many, "f: safetensors tensor 'a' has 65 dimensions, tensors have at most 64");
+  const TempFolder folder;
+  const std::string path = folder / "m.safetensors";
+  try {
+    write_safetensors(path, {{"b\xff", filled(kFloat, {1}, 0)}}, {});
+    ADD_FAILURE() << "wrote it";
+  } catch (const ValueError& e) {
+    EXPECT_CONTAINS(std::string(e.what()), path);
+    EXPECT_CONTAINS(std::string(e.what()), "b\\xff");
+  }
 }
 
 TEST(Safetensors, DeepNestingIsRefusedAtOnce) {

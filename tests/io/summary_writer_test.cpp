@@ -234,6 +234,56 @@ TEST(MetricsWriter, CsvHasAHeaderAndGoesOnInAFileWithTheSameColumns) {
   EXPECT_THROW(MetricsWriter(folder / "no/such/folder.csv"), IoError);
 }
 
+void put(const std::string& path, const std::string& content) { std::ofstream(path, std::ios::binary) << content; }
+
+TEST(MetricsWriter, LinesLeftUnfinishedAreCutOffAndNeverJoined) {
+  const Folder folder;
+  const std::string whole = "step,loss\n1,0.5\n2,0.25\n";
+  for (std::size_t cut = 0; cut <= whole.size(); ++cut) {
+    const std::string path = folder / ("cut" + std::to_string(cut) + ".csv"), begin = whole.substr(0, cut);
+    put(path, begin);
+    MetricsWriter(path).write(3, {{"loss", 7}});
+    const std::string kept = begin.substr(0, begin.rfind('\n') + 1);
+    EXPECT_EQ(read_text(path), (kept.empty() ? "step,loss\n" : kept) + "3,7\n") << cut;
+  }
+  const std::string json = "{\"step\": 1, \"a}\": 0.5}\n{\"step\": 2, \"a}\": 12}\n";
+  for (std::size_t cut = 0; cut <= json.size(); ++cut) {
+    const std::string path = folder / ("cut" + std::to_string(cut) + ".jsonl"), begin = json.substr(0, cut);
+    put(path, begin);
+    MetricsWriter(path).write(3, {});
+    std::string kept = begin.substr(0, begin.rfind('\n') + 1);
+    if (json.substr(cut, 1) == "\n") kept = begin + "\n";  // all but the end of the line
+    EXPECT_EQ(read_text(path), kept + "{\"step\": 3}\n") << cut;
+  }
+}
+
+TEST(MetricsWriter, GoesOnWithTheEndsOfLinesAndTheHeaderThatAreThere) {
+  const Folder folder;
+  const std::string path = folder / "dos.csv", lines = folder / "lines.csv";
+  put(path, "step,loss\r\n1,0.5\r\n2,0.2");
+  MetricsWriter(path).write(3, {{"loss", 7}});
+  EXPECT_EQ(read_text(path), "step,loss\r\n1,0.5\r\n3,7\r\n");
+  EXPECT_THROW(MetricsWriter(path).write(4, {{"other", 7}}), ValueError);
+  MetricsWriter(lines).write(1, {{"two\nlines", 1}});
+  MetricsWriter(lines).write(2, {{"two\nlines", 2}});
+  EXPECT_EQ(read_text(lines), "step,\"two\nlines\"\n1,1\n2,2\n");
+}
+
+TEST(MetricsWriter, NamesAreUtf8) {
+  const Folder folder;
+  for (const char* name : {"m.csv", "m.jsonl"}) {
+    MetricsWriter writer(folder / name);
+    writer.write(1, {{"Verl\xc3\xbcst", 1}});
+    for (const std::string bad : {"l\xff", "\xc3", "\xed\xa0\x80", "\xc0\x80"})
+      EXPECT_THROW(writer.write(2, {{bad, 1}}), ValueError);
+    try {
+      writer.write(2, {{"l\xff", 1}});
+    } catch (const ValueError& e) {
+      EXPECT_NE(std::string(e.what()).find("l\\xff"), std::string::npos) << e.what();
+    }
+  }
+}
+
 TEST(MetricsWriter, JsonHasALinePerCall) {
   const Folder folder;
   const std::string path = folder / "metrics.jsonl";

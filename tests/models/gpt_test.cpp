@@ -71,6 +71,18 @@ TEST(Gpt, LoadsFilesOfHuggingFace) {
   file.insert("lm_head.weight", net->wte->weight);
   other->load_gpt2(file);
   EXPECT_TRUE(other(tokens(1, 5)).equal(net(tokens(1, 5))));
+  // A head of its own would be lost without a word.
+  file["lm_head.weight"] = net->wte->weight.detach().to(kFloat).to(kDouble);
+  try {
+    other->load_gpt2(file);
+    ADD_FAILURE() << "took a head of its own";
+  } catch (const ValueError& e) {
+    const std::string said = e.what();
+    EXPECT_TRUE(said.find("lm_head.weight") != std::string::npos && said.find("wte.weight") != std::string::npos)
+        << said;
+  }
+  file.erase("lm_head.weight");
+  other->load_gpt2(file);
   file.erase("transformer.ln_f.bias");
   EXPECT_THROW(other->load_gpt2(file), Error);
 }

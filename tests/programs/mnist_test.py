@@ -63,6 +63,16 @@ class Flags(ProgramTest):
                 (("stray",), "stray")):
             self.run_badly(*flags, says=(said,))
 
+    def test_of_a_repeated_flag_the_last_counts(self):
+        output = self.run_well("--net", "conv", "--epochs", "7", "--dry-run", "--no-progress", "--limit", "64", "--net",
+                               "tutorial", "--epochs", "1", "--dry-run", "--checkpoint", self.path("a"), "--checkpoint",
+                               self.path("b"))
+        self.assertIn("Test set:", output)
+        self.assertFalse(os.path.exists(self.path("a")))
+        self.run_badly("--net", "tutorial", "--net", "deep", says=("--net", "deep"))
+        self.run_well("--net", "tutorial", "--epochs", "1", "--limit", "64", "--no-progress", "--resume", "--resume",
+                      self.path("b"))
+
     def test_a_job_of_several_ranks_is_not_run_as_many_jobs_of_one(self):
         os.environ["WORLD_SIZE"] = "2"
         self.addCleanup(os.environ.pop, "WORLD_SIZE")
@@ -272,6 +282,14 @@ class Resuming(ProgramTest):
         self.run_badly("--epochs", "2", "--net", "conv", "--resume", self.path("good.ckpt"), says=("net", "tutorial"))
         self.run_badly("--epochs", "2", "--net", "tutorial", "--batch-size", "32", "--resume", self.path("good.ckpt"),
                        says=("batch_size", "64"))
+
+    def test_a_checkpoint_of_other_images_is_refused(self):
+        base = ("--epochs", "2", "--no-progress", "--net", "tutorial")
+        self.run_well(*QUICK, "--net", "tutorial", "--limit", "64", "--checkpoint", self.path("few.ckpt"))
+        self.run_badly(*base, "--resume", self.path("few.ckpt"), says=("few.ckpt", "written with images 64"))
+        self.run_badly(*base, "--limit", "64", "--synthetic", "--resume", self.path("few.ckpt"),
+                       says=("written with digits MNIST, this run has generated of seed 1",))
+        self.run_well(*base, "--limit", "64", "--resume", self.path("few.ckpt"))
 
     def test_flipped_bits_never_crash_it(self):
         self.run_well(*QUICK, "--net", "tutorial", "--checkpoint", self.path("good.ckpt"))

@@ -313,6 +313,18 @@ class Safetensors(unittest.TestCase):
         again = athanor.safetensors.load(athanor.safetensors.save(tensors))
         self.assertEqual(again["part"].tolist(), tensors["part"].tolist())
 
+    def test_names_that_are_no_utf8_are_errors_with_the_files_name(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "bad.safetensors")
+            header = b'{"a\xff":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+            with open(path, "wb") as file:
+                file.write(len(header).to_bytes(8, "little") + header + bytes(4))
+            with self.assertRaisesRegex(OSError, r"bad.safetensors.*\\xff"):
+                athanor.safetensors.load_file(path)
+            for tensors, metadata in (({"a\ud800": athanor.ones(1)}, None), ({}, {"made by": "\ud800"})):
+                with self.assertRaisesRegex(ValueError, "new.safetensors.*not valid UTF-8"):
+                    athanor.safetensors.save_file(tensors, os.path.join(folder, "new.safetensors"), metadata)
+
     def test_values_that_are_no_tensors_are_named(self) -> None:
         with self.assertRaisesRegex(ValueError, "Key `x` is invalid"):
             athanor.safetensors.save({"x": 3})

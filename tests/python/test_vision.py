@@ -215,6 +215,17 @@ class Transforms(unittest.TestCase):
         red = athanor.tensor([1.0, 0.0, 0.0]).view(3, 1, 1)
         self.assertTrue(athanor.allclose(F.adjust_hue(red, 1 / 3).flatten(), athanor.tensor([0.0, 1.0, 0.0]), atol=1e-6))
 
+    def test_hues_of_bytes_are_torchvisions(self) -> None:
+        weights = athanor.tensor([37, 91, 151]).view(3, 1, 1)
+        image = (athanor.arange(36).view(3, 3, 4) * weights % 256).to(athanor.uint8)
+        # Of torchvision 0.29.
+        self.assertEqual(F.adjust_hue(image, 0.3).flatten().tolist(), [
+            26, 191, 74, 237, 132, 62, 202, 35, 224, 111, 14, 165, 0, 37, 97, 85, 157, 185, 222, 3, 28, 77, 153, 127,
+            68, 190, 250, 89, 176, 11, 102, 193, 55, 119, 210, 45])
+        gray = athanor.arange(256).to(athanor.uint8).view(1, 16, 16).expand(3, 16, 16)
+        self.assertTrue(F.adjust_hue(gray, 0.25).equal(gray))
+        self.assertIs(F.adjust_hue(image.to(athanor.int16), 0.1).dtype, athanor.int16)
+
     @unittest.skipIf(Image is None or numpy is None, "PIL or NumPy is not installed")
     def test_pils_images_and_tensors_give_the_same(self) -> None:
         array = numpy.random.default_rng(0).integers(0, 256, (37, 53, 3), dtype=numpy.uint8)
@@ -366,6 +377,27 @@ class Grids(unittest.TestCase):
             back = athanor.vision.io.read_image(path)
             self.assertEqual(os.listdir(folder), ["image.png"])
         self.assertEqual(back.tolist(), (image * 255 + 0.5).byte().tolist())
+
+    def test_images_are_read_with_the_channels_asked_for(self) -> None:
+        from athanor.vision.io import ImageReadMode, read_image
+
+        image = athanor.rand(3, 5, 7)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "image.png")
+            utils.save_image(image, path)
+            whole = read_image(path)
+            channels = dict(UNCHANGED=3, GRAY=1, GRAY_ALPHA=2, RGB=3, RGB_ALPHA=4)
+            self.assertEqual([m.name for m in ImageReadMode], list(channels))
+            for name, count in channels.items():
+                for mode in (name, name.lower(), ImageReadMode[name]):
+                    read = read_image(path, mode)
+                    self.assertEqual(tuple(read.shape), (count, 5, 7), mode)
+                self.assertEqual(read[:3].equal(whole), count >= 3)
+                if count in (2, 4):
+                    self.assertTrue((read[-1] == 255).all())
+            for mode in ("L", "BGR", "", None, 3):
+                with self.assertRaisesRegex(ValueError, "read_image: mode .*expected one of UNCHANGED, GRAY"):
+                    read_image(path, mode)
 
 
 class ResNets(unittest.TestCase):

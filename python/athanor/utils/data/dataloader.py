@@ -319,7 +319,13 @@ class _SingleProcessIterator(LoaderIterator):
             batch = collated(self._dataset, index)
             if batch is not NotImplemented:
                 return batch
-        return self._fetcher.fetch(index)
+        try:
+            return self._fetcher.fetch(index)
+        except Exception as e:
+            # As worker processes say it; before Python 3.11 exceptions take no notes.
+            if self._fetcher.failed_index is not None and hasattr(e, "add_note"):
+                e.add_note(f"Dataset index: {self._fetcher.failed_index}")
+            raise
 
 
 def base_seed(loader: DataLoader) -> int:

@@ -278,24 +278,43 @@ def adjust_hue(image: Any, hue_factor: float) -> Any:
     _expect_image(image)
     if image.shape[-3] == 1:
         return image
-    bytes_given = not image.is_floating_point()
-    rgb = image.to(athanor.float32).div(255) if bytes_given else image
+    rgb = image if image.is_floating_point() else convert_image_dtype(image)
+    turned = _from_hsv(*_to_hsv(rgb, hue_factor))
+    return turned if image.is_floating_point() else convert_image_dtype(turned, image.dtype)
+
+
+# By the formulas of Python's colorsys, in the order that gives torchvision's bytes.
+
+
+def _to_hsv(rgb: Tensor, turn: float) -> Tuple[Tensor, Tensor, Tensor]:
     largest, smallest = rgb.amax(dim=-3), rgb.amin(dim=-3)
-    spread = largest - smallest
-    r, g, b = rgb.unbind(dim=-3)
-    safe = athanor.where(spread == 0, athanor.ones_like(spread), spread)
-    hue = athanor.where(
-        largest == r, (g - b) / safe, athanor.where(largest == g, (b - r) / safe + 2.0, (r - g) / safe + 4.0)
-    )
-    hue = (hue / 6.0 + hue_factor).remainder(1.0) * 6.0
-    # Every channel falls and rises along the circle, a third of it apart.
+    gray, spread = largest == smallest, largest - smallest
+    one = athanor.ones_like(largest)
+    saturation = spread / athanor.where(gray, one, largest)
+    from_r, from_g, from_b = ((largest - c) / athanor.where(gray, one, spread) for c in rgb.unbind(dim=-3))
+    of_green = athanor.where(largest == rgb.select(-3, 1), from_r + 2.0 - from_b, from_g + 4.0 - from_r)
+    sixths = athanor.where(largest == rgb.select(-3, 0), from_b - from_g, of_green)
+    hue = (sixths / 6.0 + 1.0).fmod(1.0)
+    return (hue + turn).remainder(1.0), saturation, largest
+
+
+def _from_hsv(hue: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
+    sixth = (hue * 6.0).floor()
+    part = hue * 6.0 - sixth
+    low = (value * (1.0 - saturation)).clamp(0.0, 1.0)
+    falling = (value * (1.0 - saturation * part)).clamp(0.0, 1.0)
+    rising = (value * (1.0 - saturation * (1.0 - part))).clamp(0.0, 1.0)
+    sixth = sixth.to(athanor.int64).remainder(6)
+    # Which of them a channel takes in each sixth of the circle.
+    ways = ((value, falling, low, low, rising, value), (rising, value, value, falling, low, low),
+            (low, low, rising, value, value, falling))
     channels = []
-    for shift in (5.0, 3.0, 1.0):
-        place = (hue + shift).remainder(6.0)
-        share = athanor.minimum(place, 4.0 - place).clamp(0.0, 1.0)
-        channels.append(largest - spread * share)
-    turned = athanor.stack(channels, dim=-3)
-    return turned.mul(255).round().clamp(0, 255).to(athanor.uint8) if bytes_given else turned
+    for way in ways:
+        channel = way[0]
+        for k in range(1, 6):
+            channel = athanor.where(sixth == k, way[k], channel)
+        channels.append(channel)
+    return athanor.stack(channels, dim=-3)
 
 
 def invert(image: Any) -> Any:
