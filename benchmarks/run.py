@@ -24,9 +24,9 @@ import time
 
 import sides as peer_programs
 from product import measure_product
-from report import (HEADINGS, RowResult, best_rate, format_line, markdown, merge, put_into_readme, summary,
-                    table_lines)
-from targets import QUICK, limit_of
+from report import (HEADINGS, RowResult, best_rate, format_line, markdown, median_rate, merge, put_into_readme,
+                    summary, table_lines)
+from targets import QUICK, least_share_of, limit_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -68,9 +68,11 @@ def wanted_rows(sides: list, arguments) -> list:
     return [r for r in rows if QUICK.match(r)] if arguments.quick else rows
 
 
-def run_row(row: str, sides: list, arguments, rounds: int) -> dict:
-    """Side name -> {way -> answer}; answers of all rounds joined."""
-    entries = [(side, name) for side in sides for name in sorted(side.rows) if base_name(name) == row]
+def run_row(row: str, sides: list, arguments, rounds: int, limit=None) -> dict:
+    """Side name -> {way ('' or what follows '@') -> answer}; answers of all rounds joined. `limit`: a row of the side
+    "limits" that takes its turns among the others."""
+    entries = [(side, name) for side in sides for name in sorted(side.rows)
+               if base_name(name) == (limit if side.name == "limits" and limit else row)]
     answers, spent, errors = {}, collections.Counter(), set()
     for _ in range(rounds):
         random.shuffle(entries)
@@ -124,11 +126,16 @@ def compare(arguments, threads: int, torches: list, rounds: int) -> list:
         limits = Limits(sides, arguments)
         peers = {side.name for side in sides if side.is_peer}
         for row in wanted_rows(sides, arguments):
-            answers = run_row(row, [s for s in sides if s.name != "limits"], arguments, rounds)
+            limit = limit_of(row)
+            # A row that has to reach a share of its limit meets it in turns: both see the same machine.
+            in_turns = least_share_of(row, threads) is not None
+            answers = run_row(row, [s for s in sides if in_turns or s.name != "limits"], arguments, rounds,
+                              limit if in_turns else None)
+            known = [median_rate(answer) for answer in answers.pop("limits", {}).values()]
             if not answers:
                 continue
-            limit = limit_of(row)
-            results.append(RowResult(row, threads, answers, peers, {limit: limits.get(limit)}).as_json())
+            bound = max(known, default=None) or limits.get(limit)
+            results.append(RowResult(row, threads, answers, peers, {limit: bound}).as_json())
             for cells in table_lines(results[-1]):
                 print(format_line(cells), flush=True)
     finally:
