@@ -74,8 +74,8 @@ class Store {
 };
 
 /// For a rank whose process serves the store and is about to give up: waits until as many as there are `keys` in the
-/// store have added to `counter`, to show that they have read why; a second at most. Throws DistStoreError.
-void let_all_read(Store& store, const std::vector<std::string>& keys, const std::string& counter);
+/// store have added to `counter`, to show that they have read why; a second at most, and not where the store fails.
+void let_all_read(Store& store, const std::vector<std::string>& keys, const std::string& counter) noexcept;
 
 /// While it lives, what this thread asks a TCPStore or a FileStore ends by `deadline`, whatever the store's own timeout
 /// says.
