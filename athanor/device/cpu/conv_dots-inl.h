@@ -124,7 +124,7 @@ class DotWeight {
 
  private:
   static constexpr int L = kVector<T>;
-  static constexpr std::int64_t kVectors = 64;  // that pass through a tile of registers before it is stored, about
+  static constexpr std::int64_t kVectors = 144;  // that pass through a tile of registers before it is stored, about
 
   /// Taps that read the same copy of the source after each other: a tile of registers then finds it in the first cache.
   static TapPart by_column(TapPart part) {

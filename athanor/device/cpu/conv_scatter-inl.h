@@ -45,7 +45,13 @@ class ScatterRun {
  private:
   static constexpr std::int64_t L = kVector<T>;
 
-  /// Panels of (source channel and line) × (dest channel and column).
+  /// What a column of taps adds to a vector of a dest row.
+  struct Part {
+    const T* from;
+    hn::Mask<hn::ScalableTag<T>> valid;
+  };
+
+  /// Panels of (line and source channel) × (dest channel and column).
   void pack() {
     weights_ = scratch<T>(kWeightSlot, taps_.groups * rows_ * inner_);
     const auto& w = call_.w;
@@ -53,8 +59,8 @@ class ScatterRun {
     T* out = weights_;
     for (std::int64_t g = 0; g < taps_.groups; ++g)
       for (std::int64_t t = 0; t < tiles_.count; ++t)
-        for (std::int64_t k = 0; k < taps_.from; ++k)
-          for (const detail::Tap& line : lines_) {
+        for (const detail::Tap& line : lines_)
+          for (std::int64_t k = 0; k < taps_.from; ++k) {
             const T* at = static_cast<const T*>(w.data) + (g * taps_.from + k) * w.y_step + line.index * w.step[1];
             for (std::int64_t r = tiles_.begin(t); r < tiles_.begin(t + 1); ++r)
               *out++ = at[r / columns * w.x_step + columns_[static_cast<std::size_t>(r % columns)].index * w.step[2]];
@@ -65,19 +71,23 @@ class ScatterRun {
     const std::int64_t source_rows = height_ + taps_.axis[1].reach, plane = source_rows * source_width_;
     const T* source = stage(n, g, source_rows);
     std::vector<std::int64_t> at;
-    for (std::int64_t k = 0; k < taps_.from; ++k)
-      for (const detail::Tap& line : lines_) at.push_back(k * plane + line.offset * source_width_);
+    for (const detail::Tap& line : lines_)
+      for (std::int64_t k = 0; k < taps_.from; ++k) at.push_back(k * plane + line.offset * source_width_);
 
+    // Vectors of masked lanes may begin up to a vector before the sums.
     const std::int64_t positions = height_ * source_width_, step = (positions + 2 * L - 1) / (2 * L) * 2 * L;
-    T* sums = scratch<T>(kSumsSlot, rows_ * step + 2 * L);
+    T* sums = scratch<T>(kSumsSlot, rows_ * step + 4 * L) + 2 * L;
     constexpr std::make_integer_sequence<int, kTileRows> all{};
-    for (std::int64_t t = 0; t < tiles_.count; ++t) {
-      const T* a = weights_ + (g * rows_ + tiles_.begin(t)) * inner_;
-      T* to = sums + tiles_.begin(t) * step;
-      std::int64_t p = 0;
-      for (; positions - p > L; p += 2 * L)
-        pick_tap_tile<T, 2>(tiles_.height(t), all)(inner_, a, source + p, at.data(), to + p, step, {});
-      if (p < positions) pick_tap_tile<T, 1>(tiles_.height(t), all)(inner_, a, source + p, at.data(), to + p, step, {});
+    for (std::int64_t p = 0; p < positions; p += 2 * L) {
+      const bool wide = positions - p > L;
+      const auto [first, last] = lines_of(p, std::min(positions, p + (wide ? 2 : 1) * L));
+      for (std::int64_t t = 0; t < tiles_.count; ++t) {
+        const int m = tiles_.height(t);
+        const T* a = weights_ + (g * rows_ + tiles_.begin(t)) * inner_ + first * taps_.from * m;
+        const TapTileFn<T> fn = wide ? pick_tap_tile<T, 2>(m, all) : pick_tap_tile<T, 1>(m, all);
+        fn((last - first) * taps_.from, a, source + p, at.data() + first * taps_.from,
+           sums + tiles_.begin(t) * step + p, step, {});
+      }
     }
     T* dest = static_cast<T*>(call_.x.data) + n * call_.x.batch_step + g * taps_.to * call_.x.channel_step;
     const auto columns = static_cast<std::int64_t>(columns_.size());
@@ -109,38 +119,53 @@ class ScatterRun {
     return data;
   }
 
+  /// The lines whose taps read more than zeros for some of the positions [p0, p1): near the plane's edges, not all.
+  std::pair<std::int64_t, std::int64_t> lines_of(std::int64_t p0, std::int64_t p1) const {
+    const TapAxis& axis = taps_.axis[1];
+    const std::int64_t r0 = p0 / source_width_, r1 = (p1 - 1) / source_width_;
+    const auto count = static_cast<std::int64_t>(lines_.size());
+    const auto reads = [&](std::int64_t line) {
+      const std::int64_t offset = lines_[static_cast<std::size_t>(line)].offset - axis.shift;
+      return r1 + offset >= 0 && r0 + offset < axis.source;
+    };
+    std::int64_t first = 0, last = count;
+    while (first < last && !reads(first)) ++first;
+    while (last > first && !reads(last - 1)) --last;
+    return {first, last};
+  }
+
   /// One channel of the dest: sum over columns of sums[column], each at its shift.
   void add_columns(const T* sums, std::int64_t step, T* dest) const {
     const hn::ScalableTag<T> d;
-    const TapAxis& axis = taps_.axis[2];
-    // Column j adds source position i to dest position i + shift - offset(j). The rows have room for all of them.
-    const std::int64_t margin = std::max<std::int64_t>(0, axis.reach - axis.shift);
-    const std::int64_t pitch = margin + std::max(width_, source_width_ + std::max<std::int64_t>(0, axis.shift)) + L;
-    T* rows = scratch<T>(kPackedASlot, height_ * pitch);
-    std::fill_n(rows, height_ * pitch, T(0));
-    const std::int64_t whole = source_width_ / L * L;
-    const auto rest = hn::FirstN(d, static_cast<std::size_t>(source_width_ - whole));
-    for (const detail::Tap& column : columns_) {
-      T* to = rows + margin + axis.shift - column.offset;
-      const T* from = sums;
-      for (std::int64_t i = 0; i < height_; ++i, to += pitch, from += source_width_) {
-        for (std::int64_t x = 0; x < whole; x += L)
-          hn::StoreU(hn::Add(hn::LoadU(d, to + x), hn::LoadU(d, from + x)), d, to + x);
-        if (whole < source_width_)
-          hn::StoreU(hn::Add(hn::LoadU(d, to + whole), hn::IfThenElseZero(rest, hn::LoadU(d, from + whole))), d,
-                     to + whole);
+    // A row's last vector may reach into the next row, which is written later: columns of vectors from the last to the
+    // first, rows downwards. Only the last row has to stop in time.
+    for (std::int64_t x = (width_ - 1) / L * L; x >= 0; x -= L) {
+      Part parts[detail::kMostScatterColumns];
+      int count = 0;
+      for (std::size_t j = 0; j < columns_.size(); ++j) {
+        // Column j adds source position i to dest position i + by.
+        const std::int64_t by = taps_.axis[2].shift - columns_[j].offset;
+        const std::int64_t begin = std::clamp<std::int64_t>(by - x, 0, L);
+        const std::int64_t end = std::clamp<std::int64_t>(by + source_width_ - x, begin, L);
+        if (begin == end) continue;
+        parts[count++] = {
+            sums + static_cast<std::int64_t>(j) * step + x - by,
+            hn::AndNot(hn::FirstN(d, static_cast<std::size_t>(begin)), hn::FirstN(d, static_cast<std::size_t>(end)))};
       }
-      sums += step;
+      for (std::int64_t i = 0; i < height_; ++i) {
+        auto sum = hn::Zero(d);
+        for (int j = 0; j < count; ++j)
+          sum = hn::Add(sum, hn::MaskedLoad(parts[j].valid, d, parts[j].from + i * source_width_));
+        T* to = dest + i * width_ + x;
+        if ((height_ - i) * width_ - x >= L) {
+          hn::StoreU(sum, d, to);
+        } else {
+          HWY_ALIGN T edge[L];
+          hn::Store(sum, d, edge);
+          std::copy_n(edge, std::min(L, width_ - x), to);
+        }
+      }
     }
-    const T* from = rows + margin;
-    for (std::int64_t i = 0; i + 1 < height_; ++i, from += pitch, dest += width_) {
-      // What the last vector of a row has too much, the next row overwrites.
-      if (height_ - 1 - i >= (L + width_ - 1) / width_)
-        for (std::int64_t x = 0; x < width_; x += L) hn::StoreU(hn::LoadU(d, from + x), d, dest + x);
-      else
-        std::copy_n(from, width_, dest);
-    }
-    std::copy_n(from, width_, dest);
   }
 
   const ConvCall& call_;

@@ -128,7 +128,7 @@ bool scatters(const ConvCall& call, const TapConv& taps) {
   const std::int64_t sums = taps.to * columns * taps.axis[1].longest * taps.axis[2].source;
   if (taps.forward || call.bias || call.epilogue != Epilogue::None)
     return false;  // a transposed convolution may have both
-  return columns > 1 && sums <= (128 << 10) && few_channels(call, taps);
+  return columns > 1 && columns <= kMostScatterColumns && sums <= (128 << 10) && few_channels(call, taps);
 }
 
 bool few_weights(const ConvCall& call, const TapConv& taps) {

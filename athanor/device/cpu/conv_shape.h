@@ -89,6 +89,7 @@ bool drop_idle_taps(ConvCall& call);
 /// the dest's side (of y for the weight), no grid per residue of a stride.
 bool few_channels(const ConvCall& call, const TapConv& taps);
 /// Gradients of the input that conv_scatter-inl.h takes, a part of those of few_channels.
+inline constexpr int kMostScatterColumns = 16;
 bool scatters(const ConvCall& call, const TapConv& taps);
 bool few_weights(const ConvCall& call, const TapConv& taps);
 
