@@ -53,7 +53,9 @@ GemmPlan plan_gemm(const GemmProblem& g) {
     plan.form = GemmPlan::Form::Matrix;
     return plan;
   }
-  plan.pack_b = narrow || g.b_col != 1 || g.m > 32;
+  // What the first cache holds with room to spare is read where it is by twice the usual number of rows.
+  const bool near = g.k * g.b_row * static_cast<std::int64_t>(item_size(g.dtype)) <= 16 << 10;
+  plan.pack_b = narrow || g.b_col != 1 || g.m > (near ? 64 : 32);
   // Rows or steps a multiple of 2048 bytes apart lie in a few sets of the cache and push each other out.
   const std::int64_t apart = g.a_col == 1 ? g.a_row : g.a_col;
   const bool crowded = g.n > 64 && g.k > 16 && apart * static_cast<std::int64_t>(item_size(g.dtype)) % 2048 == 0;
