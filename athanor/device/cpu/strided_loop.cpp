@@ -274,7 +274,7 @@ class Walk {
   /// memory at the start of each page; two at once, and fetching the same pieces of the next two, keep it busy. Where a
   /// line takes two stores, one lane in longer pieces is faster.
   static constexpr int kLanes = 2;
-  const int lanes_ = vectors_fill_lines() ? kLanes : 1;
+  const int lanes_ = walks_pages_in_step() ? kLanes : 1;
 
   void run_stream(std::int64_t begin, std::int64_t end) {
     Lane lanes[kLanes];
@@ -307,7 +307,7 @@ class Walk {
   /// Little at a time: results leave while the next operands arrive.
   void stream_lanes(Lane* lanes, int count) {
     constexpr std::int64_t kLine = 64;
-    const std::int64_t size = size_[0], piece = std::max<std::int64_t>((lanes_ == 1 ? 1024 : 512) / size, 128);
+    const std::int64_t size = size_[0], piece = std::max<std::int64_t>((vectors_fill_lines() ? 2048 : 1024) / size, 128);
     for (bool more = true; more;) {
       more = false;
       for (int k = 0; k < count; ++k) {

@@ -1,6 +1,10 @@
 #pragma once
 /// What the processor at hand offers, for choices made at run time outside the code compiled once per SIMD target.
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "hwy/targets.h"
 
 namespace athanor::cpu {
@@ -9,6 +13,22 @@ namespace athanor::cpu {
 inline bool vectors_fill_lines() {
   static const bool wide = (hwy::SupportedTargets() & (HWY_AVX3 | HWY_AVX3_DL)) != 0;
   return wide;
+}
+
+/// Whether streaming to or from several pages in turns is faster than one page after the other: not where a line takes
+/// two stores (docs/notes/memory_walks.md), nor on AMD's family 25, Zen 4 among it, whose hardware fetches ahead across
+/// pages.
+inline bool walks_pages_in_step() {
+  static const bool in_step = [] {
+    bool single = !vectors_fill_lines();
+#if defined(__x86_64__)
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    const bool amd = __get_cpuid(0, &a, &b, &c, &d) != 0 && b == signature_AMD_ebx;
+    single = single || (amd && __get_cpuid(1, &a, &b, &c, &d) != 0 && ((a >> 8) & 15) + ((a >> 20) & 255) == 25);
+#endif
+    return !single;
+  }();
+  return in_step;
 }
 
 }  // namespace athanor::cpu
