@@ -52,9 +52,9 @@ HWY_INLINE hn::TFromD<D> across_lanes(D d, const Op& op, hn::Vec<D> v) {
   }
 }
 
-/// Folds the first n / (8 L) * 8 L elements into eight accumulators. Where the hardware fetches ahead within a page only,
-/// what lies a page ahead is asked for; in the second cache and beyond that gains a fifth to a half. Elsewhere it costs:
-/// AMD's Zen 3 reads 1e8 elements a quarter slower for it, Zen 4 takes up to twice as long.
+/// Folds the first n / (8 L) * 8 L elements into eight accumulators. Where the hardware fetches ahead within a page
+/// only, what lies a page ahead is asked for; in the second cache and beyond that gains a fifth to a half. Elsewhere it
+/// costs: AMD's Zen 3 reads 1e8 elements a quarter slower for it, Zen 4 takes up to twice as long.
 template <class Op, class D>
 HWY_INLINE hn::Vec<D> fold_parts(D d, const Op& op, const hn::TFromD<D>* HWY_RESTRICT p, std::int64_t n) {
   using T = hn::TFromD<D>;

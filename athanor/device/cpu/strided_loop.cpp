@@ -272,9 +272,12 @@ class Walk {
   };
   /// Lanes walked in step. The hardware fetches ahead within a page only, so that one lane after the other waits for
   /// memory at the start of each page; two at once, and fetching the same pieces of the next two, keep it busy. Where a
-  /// line takes two stores, one lane in longer pieces is faster.
+  /// line takes two stores, and where the hardware needs no help, one lane in longer pieces is faster.
   static constexpr int kLanes = 2;
   const int lanes_ = walks_pages_in_step() ? kLanes : 1;
+  const bool one_wide_ = lanes_ == 1 && vectors_fill_lines();  // Zen 4
+  const std::int64_t piece_bytes_ = one_wide_ ? 2048 : lanes_ == 1 ? 1024 : 512;
+  const std::int64_t ahead_ = one_wide_ ? kBlock / 2 : lanes_ * kBlock;  // elements
 
   void run_stream(std::int64_t begin, std::int64_t end) {
     Lane lanes[kLanes];
@@ -301,13 +304,13 @@ class Walk {
     for (int i = 1; i < p_.operands; ++i)
       if (kind_[i] == Kind::Direct)
         for (std::int64_t at = 0; at < n * inner_[i]; at += 64)
-          __builtin_prefetch(lane.ptrs[i] + lanes_ * kBlock * inner_[i] + at);
+          __builtin_prefetch(lane.ptrs[i] + ahead_ * inner_[i] + at);
   }
 
   /// Little at a time: results leave while the next operands arrive.
   void stream_lanes(Lane* lanes, int count) {
     constexpr std::int64_t kLine = 64;
-    const std::int64_t size = size_[0], piece = std::max<std::int64_t>((vectors_fill_lines() ? 2048 : 1024) / size, 128);
+    const std::int64_t size = size_[0], piece = std::max<std::int64_t>(piece_bytes_ / size, 128);
     for (bool more = true; more;) {
       more = false;
       for (int k = 0; k < count; ++k) {
