@@ -10,6 +10,7 @@
 #include "hwy/highway.h"
 
 #include "athanor/device/cpu/simd_tail-inl.h"
+#include "athanor/device/cpu/wide_vectors.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
@@ -157,6 +158,7 @@ HWY_INLINE void layer_loop(T* out, const T* x, const T* weight, const T* bias, s
                            std::int64_t ahead, bool stream) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t L = hn::MaxLanes(d);
+  const bool ask = !fetches_across_pages();
   const auto m = hn::Set(d, mean), r = hn::Set(d, rstd);
   const auto value = [&](auto v, auto w, auto b) HWY_ATTR {
     v = hn::Mul(hn::Sub(v, m), r);
@@ -166,7 +168,7 @@ HWY_INLINE void layer_loop(T* out, const T* x, const T* weight, const T* bias, s
   };
   const auto at = [&](bool given, const T* p, std::int64_t i) HWY_ATTR { return given ? hn::LoadU(d, p + i) : m; };
   const auto result = [&](std::int64_t i) HWY_ATTR {
-    hwy::Prefetch(x + ahead + i);  // the memory would be idle while the mean of what is there is worked out
+    if (ask) hwy::Prefetch(x + ahead + i);  // the memory would be idle while the mean of what is there is worked out
     return value(hn::LoadU(d, x + i), at(kWeight, weight, i), at(kBias, bias, i));
   };
   std::int64_t i = 0;

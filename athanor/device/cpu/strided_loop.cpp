@@ -275,7 +275,7 @@ class Walk {
   /// line takes two stores, and where the hardware needs no help, one lane in longer pieces is faster.
   static constexpr int kLanes = 2;
   const int lanes_ = walks_pages_in_step() ? kLanes : 1;
-  const bool one_wide_ = lanes_ == 1 && vectors_fill_lines();  // Zen 4
+  const bool one_wide_ = fetches_across_pages();
   const std::int64_t piece_bytes_ = one_wide_ ? 2048 : lanes_ == 1 ? 1024 : 512;
   const std::int64_t ahead_ = one_wide_ ? kBlock / 2 : lanes_ * kBlock;  // elements
 

@@ -31,4 +31,7 @@ inline bool walks_pages_in_step() {
   return in_step;
 }
 
+/// Whether asking for the row or piece a page ahead costs more than it brings: on Zen 4.
+inline bool fetches_across_pages() { return vectors_fill_lines() && !walks_pages_in_step(); }
+
 }  // namespace athanor::cpu
