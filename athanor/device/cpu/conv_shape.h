@@ -88,8 +88,9 @@ bool drop_idle_taps(ConvCall& call);
 /// Whether the kernels for few channels take it (conv_direct-inl.h, conv_dots-inl.h): two spatial axes, dense planes on
 /// the dest's side (of y for the weight), no grid per residue of a stride.
 bool few_channels(const ConvCall& call, const TapConv& taps);
-/// Gradients of the input that conv_scatter-inl.h takes, a part of those of few_channels.
+/// Columns of taps that conv_scatter-inl.h has room for.
 inline constexpr int kMostScatterColumns = 16;
+/// Gradients of the input that conv_scatter-inl.h takes, a part of those of few_channels.
 bool scatters(const ConvCall& call, const TapConv& taps);
 bool few_weights(const ConvCall& call, const TapConv& taps);
 
