@@ -4,10 +4,12 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
 #include "athanor/base/parallel.h"
+#include "athanor/device/cpu/onednn.h"
 #include "athanor/tensor/print.h"
 #include "python/src/autograd.h"
 #include "python/src/convert.h"
@@ -31,6 +33,11 @@ PyObject* out_of_memory_error = nullptr;
 PyObject* linalg_error = nullptr;
 
 void set_error(PyObject* type, const char* text) { PyErr_SetString(type, text); }
+
+/// Daemon threads compute on while the process ends. What is registered last, as the interpreter goes, runs first.
+void close_onednn_at_exit() {
+  Py_AtExit([] { std::atexit([] { onednn::close(); }); });
+}
 
 }  // namespace
 
@@ -177,6 +184,7 @@ void add_settings(nb::module_& m) {
 NB_MODULE(_C, m) {
   using namespace athanor::python;
   nb::set_leak_warnings(false);
+  close_onednn_at_exit();
   add_errors(m);
   if (!add_op_function_type(m.ptr()) || !add_tensor_type(m.ptr()) || !add_types(m.ptr())) throw nb::python_error();
   add_ops(m);

@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <thread>
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/gemm_amx.h"
+#include "athanor/device/cpu/onednn.h"
 #include "strided_array.h"
 
 namespace athanor::matmul_test {
@@ -196,6 +200,29 @@ TEST(Gemm, SameBitsOnAnyNumberOfThreads) {
       }
     }
   set_num_threads(before);
+}
+
+// oneDNN frees the code it made at the program's end, under whoever still runs it.
+TEST(Gemm, OwnKernelsTakeOverOnceOneDnnIsClosed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        std::atomic<int> rounds{0};
+        std::atomic<bool> stop{false};
+        std::thread beside([&] {
+          for (; !stop; ++rounds) check(DType::Float, {130, 140, 150}, {0, 1}, {0, 1}, {0, 1});
+        });
+        const auto await_rounds = [&](int more) {
+          for (const int end = rounds + more; rounds < end;) std::this_thread::yield();
+        };
+        await_rounds(2);
+        const bool ended = athanor::onednn::close();
+        await_rounds(2);
+        stop = true;
+        beside.join();
+        std::_Exit(!ended || HasFailure() ? 1 : 0);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Bmm, MultipliesEachMatrixOfTheBatch) {

@@ -1,6 +1,8 @@
 // Ranks that die or hang: the others end by themselves, say who it was, and leave nothing.
 #include "tests/distributed/faults.h"
 
+#include <gmock/gmock.h>
+
 #include "athanor/distributed/backend.h"
 #include "athanor/ops/tensor.h"
 #include "tests/distributed/variables.h"
@@ -177,7 +179,35 @@ INSTANTIATE_TEST_SUITE_P(Ways, FaultInASum,
                                          Sum{"InPlace", 1'500'000, 20, true}),
                          [](const auto& info) { return info.param.name; });
 
-// Rank 1 computes and hears nothing, rank 2 is gone: rank 0 must not wait for a word of rank 1.
+// What rank 0 says when rank 2 is killed while rank 1 computes outside of calls.
+std::string error_beside_a_busy_rank(Plan plan) {
+  const faults::Shared<std::atomic<bool>> busy, raised;
+  const auto outcome = faults::run_with_fault(plan, {[&](Scene& scene) {
+                                                       scene.group->barrier();
+                                                       const Deadline limit = Deadline::after(plan.timeout);
+                                                       if (scene.rank == 1) *busy = true;
+                                                       if (scene.is_victim()) {
+                                                         while (!*busy && !limit.expired()) {
+                                                         }
+                                                         scene.fail();
+                                                       }
+                                                       while (scene.rank == 1 && !*raised && !limit.expired())
+                                                         std::this_thread::yield();
+                                                       try {
+                                                         scene.group->all_reduce(ones({8}));
+                                                       } catch (const Error&) {
+                                                         if (scene.rank == 0) *raised = true;
+                                                         throw;
+                                                       }
+                                                     },
+                                                     kHere});
+  EXPECT_EQ(outcome.problems, "");
+  EXPECT_THAT(outcome.ends[0].error, testing::HasSubstr("rank 2 is gone"));
+  return outcome.ends[0].error;
+}
+
+// Rank 1 computes and hears nothing, rank 2 is gone: rank 0 must not wait for a word of rank 1. A thread of rank 1
+// tells in time what it did last, unless other programs keep it from running: then rank 0 says that it heard nothing.
 TEST(Faults, ARankThatIsBusyOutsideOfCallsDoesNotHoldUpTheErrorOfAKilledOne) {
   for (const bool apart : {false, true}) {
     Plan plan;
@@ -186,30 +216,17 @@ TEST(Faults, ARankThatIsBusyOutsideOfCallsDoesNotHoldUpTheErrorOfAKilledOne) {
     plan.only_timed = 0;  // rank 1 learns of it later, as it comes to its call
     plan.timeout = std::chrono::seconds(20) * faults::kSlow;
     if (apart) plan.apart = {0, 1, 2};
-    const faults::Shared<std::atomic<bool>> busy, raised;
-    const auto outcome = faults::run_with_fault(plan, {[&](Scene& scene) {
-                                                         scene.group->barrier();
-                                                         const Deadline limit = Deadline::after(plan.timeout);
-                                                         if (scene.rank == 1) *busy = true;
-                                                         if (scene.is_victim()) {
-                                                           while (!*busy && !limit.expired()) {
-                                                           }
-                                                           scene.fail();
-                                                         }
-                                                         while (scene.rank == 1 && !*raised && !limit.expired()) {
-                                                         }
-                                                         try {
-                                                           scene.group->all_reduce(ones({8}));
-                                                         } catch (const Error&) {
-                                                           if (scene.rank == 0) *raised = true;
-                                                           throw;
-                                                         }
-                                                       },
-                                                       kHere});
-    EXPECT_EQ(outcome.problems, "");
-    EXPECT_NE(outcome.ends[0].error.find("rank 2 is gone"), std::string::npos) << outcome.ends[0].error;
-    EXPECT_NE(outcome.ends[0].error.find("rank 1: completed up to number 1"), std::string::npos)
-        << outcome.ends[0].error;
+    constexpr int kTurns = 8;
+    std::string error;
+    bool told = false;
+    for (int turn = 0; turn < kTurns && !told && !HasFailure(); ++turn) {
+      error = error_beside_a_busy_rank(plan);
+      told = error.find("rank 1: completed up to number 1") != std::string::npos;
+      if (!told) {
+        EXPECT_THAT(error, testing::HasSubstr("rank 1: left no record within"));
+      }
+    }
+    EXPECT_TRUE(told) << error;
   }
 }
 

@@ -3,10 +3,17 @@
 #include "athanor/device/cpu/onednn_cache.h"
 #include "athanor/device/cpu/wide_vectors.h"
 
+#include <pthread.h>
 #ifndef ATHANOR_STD_THREAD_POOL
 #include <omp.h>
 #endif
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+#include "athanor/base/deadline.h"
 #include "athanor/base/parallel.h"
 
 namespace athanor::onednn {
@@ -28,6 +35,10 @@ int use_team() {
 
 namespace {
 
+/// Calls under way, times two, and one once no more are let in.
+std::atomic<std::uint64_t> calls{0};
+constexpr std::uint64_t kCall = 2, kClosed = 1;
+
 /// Leading dimension and orientation of a row-major operand, if BLAS can express it.
 [[maybe_unused]] bool orient(std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols, char& trans,
                              std::int64_t& ld) {
@@ -42,6 +53,20 @@ namespace {
 }
 
 }  // namespace
+
+Call::Call() {
+  // The threads whose calls were under way are not in a child.
+  [[maybe_unused]] static const int handled = ::pthread_atfork(nullptr, nullptr, [] { calls &= kClosed; });
+  admitted_ = !(calls.fetch_add(kCall) & kClosed);
+}
+Call::~Call() { calls.fetch_sub(kCall); }
+
+bool close() {
+  calls |= kClosed;
+  const Deadline limit = Deadline::after(std::chrono::seconds(10));
+  while (calls >= kCall && !limit.expired()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  return calls < kCall;
+}
 
 bool sgemm([[maybe_unused]] const GemmProblem& g) {
 #ifdef ATHANOR_STD_THREAD_POOL
@@ -61,6 +86,8 @@ bool sgemm([[maybe_unused]] const GemmProblem& g) {
     return false;
   // Our packing is cheaper, and keeps its room: oneDNN takes its own from the system for every call.
   if (trans_a == 'T' || trans_b == 'T') return false;
+  const Call call;
+  if (!call.admitted()) return false;
   use_team();
   const float alpha = g.alpha.to<float>(), beta = accumulate ? g.beta.to<float>() : 0.F;
   return dnnl_sgemm(trans_a, trans_b, g.m, g.n, g.k, alpha, static_cast<const float*>(g.a), lda,

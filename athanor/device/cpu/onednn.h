@@ -16,4 +16,9 @@ bool sgemm(const GemmProblem& g);
 /// every other problem. Matrix units take denormal numbers as zeros.
 bool matmul_bf16(const GemmProblem& g, const GemmBatch& batch);
 
+/// Keeps every further call out of oneDNN, so that the functions above return false and kernels of our own take over,
+/// and waits for the calls under way, ten seconds at most. For exit handlers: oneDNN frees the code that it made with
+/// its static objects, also under threads that still run it. Returns whether all calls have ended. Final.
+bool close();
+
 }  // namespace athanor::onednn

@@ -1,6 +1,6 @@
 #pragma once
-/// What the files that talk to oneDNN share: the engine, the team, and a store of primitives, whose making costs more
-/// than a small product.
+/// What the files that talk to oneDNN share: the engine, the team, who may call, and a store of primitives, whose
+/// making costs more than a small product.
 
 #include <algorithm>
 #include <array>
@@ -15,6 +15,19 @@ namespace athanor::onednn {
 const dnnl::engine& cpu_engine();
 /// Makes oneDNN use the caller's team and returns its size (1 inside parallel_for).
 int use_team();
+
+/// A call into oneDNN; while one lives, close() waits. Refused once close() has begun.
+class Call {
+ public:
+  Call();
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  bool admitted() const { return admitted_; }
+
+ private:
+  bool admitted_;
+};
 
 /// The values last used, by key; keys are found by comparing them in order of use. One thread at a time: keep one per
 /// thread.

@@ -468,6 +468,8 @@ bool convolve(const ConvCall& call, Pass pass) {
   if (call.bias && (call.bias_step != 1 || pass == Pass::Input)) return false;
   const Layout layout = layout_for(call, pass);
   if (layout == Layout::None) return false;
+  const Call running;
+  if (!running.admitted()) return false;
   const int team = use_team();
   thread_local RecentlyUsed<Key, Primitive> primitives;
   const Primitive& p = primitives.get(key_of(call, pass, layout, team), [&] { return make(call, pass, layout); });

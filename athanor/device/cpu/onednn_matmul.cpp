@@ -79,6 +79,8 @@ bool matmul_bf16(const GemmProblem& g, const GemmBatch& batch) {
     else
       return false;
   }
+  const Call call;
+  if (!call.admitted()) return false;
   const int team = use_team();
   thread_local RecentlyUsed<Key, Product> products;
   const bool several = batch.count > 1;
