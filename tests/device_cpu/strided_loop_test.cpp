@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "athanor/base/parallel.h"
+#include "athanor/device/cpu/pointwise_tables.h"
 #include "athanor/device/cpu/walk_order.h"
 #include "athanor/ops/kernels/pointwise.h"
 #include "pointwise_util.h"
@@ -150,6 +153,29 @@ TEST(StridedLoop, StreamsLargeResultsOfEveryItemSize) {
   check_large<std::int16_t>(kShort);
   check_large<float>(kFloat);
   check_large<double>(kDouble);
+}
+
+TEST(StridedLoop, StreamsResultsThatBeginWithinACacheLineOnEveryInstructionSet) {
+  const std::int64_t n = (8 << 20) + 37, margin = 16;
+  const Box a(kFloat, {n}), room(kFloat, {n + margin});
+  auto* x = a.view().ptr<float>();
+  for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(spread_value(i));
+  std::int64_t begin = 3;
+  for (int target = 0; cpu::use_simd_target(target); ++target, begin += 5) {
+    View out = a.view();
+    out.data = room.view().ptr<float>() + begin;
+    const auto* y = out.ptr<float>();
+    std::memset(room.view().data, 0xff, static_cast<std::size_t>(n + margin) * sizeof(float));
+    unary_kernel.get(kCPU)(UnaryOp::Neg, out, a.view(), 0, 0);
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < n; ++i) wrong += y[i] != -x[i];
+    binary_kernel.get(kCPU)(BinaryOp::Mul, out, a.view(), a.view(), 1, 0);
+    for (std::int64_t i = 0; i < n; ++i) wrong += y[i] != x[i] * x[i];
+    ASSERT_EQ(wrong, 0) << "instruction set " << target;
+    for (std::int64_t i = -begin; i < n + margin - begin; ++i) wrong += (i < 0 || i >= n) && !std::isnan(y[i]);
+    ASSERT_EQ(wrong, 0) << "wrote past its ends, instruction set " << target;
+  }
+  cpu::use_simd_target(0);
 }
 
 TEST(StridedLoop, StreamsTurnedOverOperandsAndHalves) {

@@ -66,6 +66,11 @@ void set_storage(LoopSpec& spec, int operand, DType t, bool widen) {
   spec.widen[operand] = widen && is_half(t);
 }
 
+/// Whether the loop of a unary or binary operation is one of unary_vectors or binary_vectors, which know kStreamed.
+bool makes_vectors(const View& out, const View& in) {
+  return out.dtype == in.dtype && (out.dtype == DType::Float || out.dtype == DType::Double);
+}
+
 bool is_nan(const Scalar& s) { return s.isFloatingPoint() && std::isnan(s.to<double>()); }
 
 /// x to the powers that have an operation of their own, with PyTorch's choice of them.
@@ -91,6 +96,7 @@ void unary_cpu(UnaryOp op, const View& out, const View& in, Scalar p0, Scalar p1
   set_storage(spec, 0, out.dtype, widen);
   set_storage(spec, 1, in.dtype, widen);
   spec.grain = op >= UnaryOp::Frac && op <= UnaryOp::PowScalar ? kCostlyGrain : kCheapGrain;
+  spec.streams = makes_vectors(out, in);
   const View* views[] = {&out, &in};
   run_views(spec, views, 2);
 }
@@ -128,6 +134,7 @@ void binary_cpu(BinaryOp op, const View& out, const View& a, const View& b, Scal
   set_storage(spec, 2, b.dtype, widen);
   spec.takes_scalars = true;
   spec.grain = is_costly(op) ? kCostlyGrain : kCheapGrain;
+  spec.streams = makes_vectors(out, a);
   const View* views[] = {&out, &a, &b};
   run_views(spec, views, 3);
 }

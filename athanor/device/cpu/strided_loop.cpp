@@ -164,6 +164,9 @@ class Walk {
   }
 
  private:
+  const LoopSpec& s_;
+  const LoopPlan& p_;
+
   static constexpr std::int64_t kLongRow = 256;    ///< rows this long are worth a call each
   static constexpr std::int64_t kGatherRow = 128;  ///< and these, if something must pass through a block
   static constexpr std::int64_t kShortRow = 24;    ///< and these, if nothing must
@@ -186,6 +189,7 @@ class Walk {
       if (kind_[i] == Kind::Staged && i > 0 && !rows && p_.strides[i][0] == 0 && p_.sizes[0] < kLongRow && !s_.widen[i])
         kind_[i] = Kind::Spread;
       inner_[i] = repeats ? 0 : s_.widen[i] ? 4 : size_[i];
+      streamed_[i] = i == 0 ? kStreamed : inner_[i];
       any_staged_ |= is_copied(i);
     }
     if (!dense_[0]) stream_ = false;
@@ -276,7 +280,8 @@ class Walk {
   static constexpr int kLanes = 2;
   const int lanes_ = walks_pages_in_step() ? kLanes : 1;
   const bool one_wide_ = fetches_across_pages();
-  const std::int64_t piece_bytes_ = one_wide_ ? 2048 : lanes_ == 1 ? 1024 : 512;
+  const bool from_registers_ = lanes_ == 1 && s_.streams;
+  const std::int64_t piece_bytes_ = from_registers_ ? 4096 : one_wide_ ? 2048 : lanes_ == 1 ? 1024 : 512;
   const std::int64_t ahead_ = one_wide_ ? kBlock / 2 : lanes_ * kBlock;  // elements
 
   void run_stream(std::int64_t begin, std::int64_t end) {
@@ -319,12 +324,16 @@ class Walk {
         // The first piece ends with a cache line of the result, as do those that follow.
         const auto place = reinterpret_cast<std::uintptr_t>(lane.ptrs[0]);
         const std::int64_t n = std::min(lane.left, piece - static_cast<std::int64_t>(place % kLine) / size);
-        char* ptrs[kMaxOperands];
-        std::copy(lane.ptrs, lane.ptrs + p_.operands, ptrs);
-        ptrs[0] = blocks_.of(0);
-        fetch_next(lane, n);
-        s_.fn(ptrs, inner_, n, s_.params);
-        store_dense(lane.ptrs[0], n);
+        if (from_registers_ && place % kLine == 0 && n * size % kLine == 0) {
+          s_.fn(lane.ptrs, streamed_, n, s_.params);
+        } else {
+          char* ptrs[kMaxOperands];
+          std::copy(lane.ptrs, lane.ptrs + p_.operands, ptrs);
+          ptrs[0] = blocks_.of(0);
+          fetch_next(lane, n);
+          s_.fn(ptrs, inner_, n, s_.params);
+          store_dense(lane.ptrs[0], n);
+        }
         for (int i = 1; i < p_.operands; ++i) lane.ptrs[i] += n * inner_[i];
         lane.ptrs[0] += n * size;
         lane.left -= n;
@@ -384,12 +393,11 @@ class Walk {
     convert(to, reinterpret_cast<const float*>(from), n);
   }
 
-  const LoopSpec& s_;
-  const LoopPlan& p_;
   bool rows_ = false, any_staged_ = false, stream_ = false;
   bool dense_[kMaxOperands] = {};
   Kind kind_[kMaxOperands] = {};
-  std::int64_t size_[kMaxOperands] = {}, inner_[kMaxOperands] = {}, period_[kMaxOperands] = {};
+  std::int64_t size_[kMaxOperands] = {}, inner_[kMaxOperands] = {}, streamed_[kMaxOperands] = {},
+               period_[kMaxOperands] = {};
   std::vector<char> periods_[kMaxOperands];
   Blocks blocks_;
 };

@@ -13,9 +13,11 @@
 namespace athanor::cpu {
 
 /// ptrs[0] is the output, then the inputs; strides in bytes. The output is dense; each input is dense or, if the
-/// operation's LoopSpec says so, one repeated element (stride 0). Inputs may be the output itself.
+/// operation's LoopSpec says so, one repeated element (stride 0). Inputs may be the output itself. If the LoopSpec says
+/// that the loop can, and strides[0] is kStreamed, results bypass the caches: the output is then whole cache lines.
 using LoopFn = void (*)(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params);
 
+inline constexpr std::int64_t kStreamed = 0;
 inline constexpr int kMaxOperands = 4;
 inline constexpr int kMaxLoopDims = 64;
 
@@ -39,6 +41,7 @@ struct LoopSpec {
   DType storage[kMaxOperands];    ///< dtypes in memory; halves among `widen` reach fn as float32
   bool widen[kMaxOperands] = {};  ///< this operand is Half or BFloat16 in memory and float32 for fn
   bool takes_scalars = false;     ///< fn accepts inputs of stride 0
+  bool streams = false;           ///< fn knows kStreamed
   std::int64_t grain = 32768;     ///< elements below which a second thread does not pay
 };
 
