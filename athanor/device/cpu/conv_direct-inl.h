@@ -39,24 +39,19 @@ class ShiftedStage {
     T* to = scratch<T>(kPackedBSlot, unit.images * channels_ * channel_step_ + 2 * kVector<T>);
     data_ = to;
     const hn::ScalableTag<T> d;
+    const hn::Half<decltype(d)> half;
     for (std::int64_t n = 0; n < unit.images; ++n)
       for (std::int64_t c = 0; c < channels_; ++c) {
         const T* plane = stage_.data() + n * stage_.image_step() + c * stage_.channel_step();
         for (const detail::Tap& column : columns_)
           for (std::int64_t f = 0; f < taps_.axis[1].phases; ++f) {
             const T* from = plane + (f * phases + column.phase) * rows_ * pitch + column.offset;
-            if (width == kVector<T>) {
-              for (std::int64_t q = 0; q < rows_; ++q, from += pitch, to += kVector<T>)
-                hn::StoreU(hn::LoadU(d, from), d, to);
-              continue;
-            }
-            // What a row's last vector has too much, the next row overwrites.
-            const hn::Half<decltype(d)> half;
-            for (std::int64_t q = 0; q < rows_; ++q, from += pitch, to += width) {
-              std::int64_t x = 0;
-              for (; x + kVector<T> / 2 < width; x += kVector<T>) hn::StoreU(hn::LoadU(d, from + x), d, to + x);
-              if (x < width) hn::StoreU(hn::LoadU(half, from + x), half, to + x);
-            }
+            if (width == kVector<T>)
+              to = copy_rows(d, from, pitch, to);
+            else if (width == kVector<T> / 2)
+              to = copy_rows(half, from, pitch, to);
+            else
+              to = copy_rows_of(width, from, pitch, to);
           }
       }
     // Vectors may read beyond the last position: what they find there is dropped, but should be no signalling garbage.
@@ -79,6 +74,26 @@ class ShiftedStage {
   }
 
  private:
+  /// Rows of one vector.
+  template <class D>
+  HWY_INLINE T* copy_rows(D d, const T* from, std::int64_t pitch, T* to) const {
+    const T* const end = to + rows_ * hn::MaxLanes(d);
+    for (; to < end; from += pitch, to += hn::MaxLanes(d)) hn::StoreU(hn::LoadU(d, from), d, to);
+    return to;
+  }
+
+  /// What a row's last vector has too much, the next row overwrites.
+  HWY_INLINE T* copy_rows_of(std::int64_t width, const T* from, std::int64_t pitch, T* to) const {
+    const hn::ScalableTag<T> d;
+    const hn::Half<decltype(d)> half;
+    for (const T* const end = to + rows_ * width; to < end; from += pitch, to += width) {
+      std::int64_t x = 0;
+      for (; x + kVector<T> / 2 < width; x += kVector<T>) hn::StoreU(hn::LoadU(d, from + x), d, to + x);
+      if (x < width) hn::StoreU(hn::LoadU(half, from + x), half, to + x);
+    }
+    return to;
+  }
+
   const TapConv& taps_;
   const std::vector<detail::Tap>& columns_;
   const std::int64_t channels_;

@@ -10,6 +10,7 @@
 #endif
 // clang-format on
 
+#include <array>
 #include <cstdint>
 #include <limits>
 
@@ -46,9 +47,31 @@ HWY_INLINE void spread_pair(D d, const float* grad, const std::uint8_t* rank, fl
   const hn::Rebind<std::uint8_t, D> d8;
   const auto g = hn::LoadU(d, grad);
   const auto at = hn::PromoteTo(di, hn::LoadU(d8, rank));
-  const auto part = [&](int t) { return hn::IfThenElseZero(hn::RebindMask(d, hn::Eq(at, hn::Set(di, t))), g); };
-  hn::StoreInterleaved2(part(0), part(1), d, top);
-  hn::StoreInterleaved2(part(2), part(3), d, bottom);
+  const auto part = [&](auto value, auto place, auto number)
+                        HWY_ATTR { return hn::IfThenElseZero(hn::RebindMask(d, hn::Eq(place, number)), value); };
+  constexpr int N = hn::MaxLanes(d);
+  if constexpr (N >= 4) {
+    // Each window's gradient and place twice, side by side, then kept where the place is that of the element.
+    static constexpr auto twice = [] {
+      std::array<std::int32_t, 2 * N> windows{};
+      for (int i = 0; i < 2 * N; ++i) windows[static_cast<std::size_t>(i)] = i / 2;
+      return windows;
+    }();
+    const auto upper = hn::OddEven(hn::Set(di, 1), hn::Zero(di)), lower = hn::OddEven(hn::Set(di, 3), hn::Set(di, 2));
+    hn::Vec<D> value[2];
+    hn::Vec<decltype(di)> place[2];
+    for (int half = 0; half < 2; ++half) {
+      value[half] = hn::TableLookupLanes(g, hn::SetTableIndices(d, twice.data() + half * N));
+      place[half] = hn::TableLookupLanes(at, hn::SetTableIndices(di, twice.data() + half * N));
+    }
+    // The top row first, which may reach into the bottom one.
+    for (int half = 0; half < 2; ++half) hn::StoreU(part(value[half], place[half], upper), d, top + half * N);
+    for (int half = 0; half < 2; ++half) hn::StoreU(part(value[half], place[half], lower), d, bottom + half * N);
+  } else {
+    const auto of = [&](int t) HWY_ATTR { return part(g, at, hn::Set(di, t)); };
+    hn::StoreInterleaved2(of(0), of(1), d, top);
+    hn::StoreInterleaved2(of(2), of(3), d, bottom);
+  }
 }
 
 /// Calls part(tag, x) over [0, n): whole vectors, then ever smaller ones.
@@ -61,25 +84,47 @@ HWY_INLINE void each_part(std::int64_t n, F&& part, std::int64_t x = 0) {
   }
 }
 
+/// As each_part; where one vector can cover [0, n), it does and may reach beyond, by less than n.
+template <int kLanes = static_cast<int>(HWY_MAX_BYTES / sizeof(float)), class F>
+HWY_INLINE void each_cover(std::int64_t n, F&& part) {
+  if (n > kLanes) return each_part(n, part);
+  if constexpr (kLanes > 1) {
+    if (n <= kLanes / 2) return each_cover<kLanes / 2>(n, part);
+  }
+  if (n > 0) part(hn::FixedTag<float, kLanes>(), 0);
+}
+
+/// Calls row(h, each) for the rows of a plane in their order, where each(width, part) is each_cover but for the last:
+/// what is written beyond a row's end, the next row overwrites.
+template <class F>
+HWY_INLINE void each_row(std::int64_t height, F&& row) {
+  for (std::int64_t h = 0; h + 1 < height; ++h) row([](std::int64_t n, auto&& part) HWY_ATTR { each_cover(n, part); });
+  if (height > 0) row([](std::int64_t n, auto&& part) HWY_ATTR { each_part(n, part); });
+}
+
 /// A plane of height × width windows from an input whose rows are `in_width` long. rank may be null.
 inline void pool_pairs(const float* in, std::int64_t in_width, std::int64_t height, std::int64_t width, float* best,
                        std::uint8_t* rank) {
-  for (std::int64_t h = 0; h < height; ++h, in += 2 * in_width, best += width) {
-    each_part(width, [&](auto d, std::int64_t x) HWY_ATTR {
-      pool_pair(d, in + 2 * x, in + in_width + 2 * x, best + x, rank ? rank + x : nullptr);
-    });
+  each_row(height, [&](auto each) HWY_ATTR {
+    each(width, [&](auto d, std::int64_t x)
+                    HWY_ATTR { pool_pair(d, in + 2 * x, in + in_width + 2 * x, best + x, rank ? rank + x : nullptr); });
+    in += 2 * in_width;
+    best += width;
     if (rank) rank += width;
-  }
+  });
 }
 
 /// The gradient of pool_pairs' input, whose planes have in_height rows.
 inline void spread_pairs(const float* grad, const std::uint8_t* rank, std::int64_t height, std::int64_t width,
                          std::int64_t in_height, std::int64_t in_width, float* to) {
-  for (std::int64_t h = 0; h < height; ++h, grad += width, rank += width, to += 2 * in_width) {
-    each_part(width, [&](auto d, std::int64_t x)
-                         HWY_ATTR { spread_pair(d, grad + x, rank + x, to + 2 * x, to + in_width + 2 * x); });
+  each_row(height, [&](auto each) HWY_ATTR {
+    each(width, [&](auto d, std::int64_t x)
+                    HWY_ATTR { spread_pair(d, grad + x, rank + x, to + 2 * x, to + in_width + 2 * x); });
     for (std::int64_t x = 2 * width; x < in_width; ++x) to[x] = to[in_width + x] = 0;
-  }
+    grad += width;
+    rank += width;
+    to += 2 * in_width;
+  });
   for (std::int64_t i = 0; i < (in_height - 2 * height) * in_width; ++i) to[i] = 0;
 }
 
