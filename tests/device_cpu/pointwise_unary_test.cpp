@@ -79,7 +79,7 @@ const Case kCases[] = {
     {UnaryOp::Atanh, [](Real x, Real, Real) { return std::atanh(x); }, -1.1, 1.1},
     {UnaryOp::Erf, [](Real x, Real, Real) { return std::erf(x); }, -6, 6},
     {UnaryOp::Erfc, [](Real x, Real, Real) { return std::erfc(x); }, -6, 9},
-    {UnaryOp::Sigmoid, [](Real x, Real, Real) { return sigmoid(x); }, -105, 40},
+    {UnaryOp::Sigmoid, [](Real x, Real, Real) { return sigmoid(x); }, -86, 40, 0, 0, 4, 3e-39},
     {UnaryOp::LogSigmoid, [](Real x, Real, Real) { return -softplus(-x); }, -30, 30},
     {UnaryOp::Relu, [](Real x, Real, Real) { return x > 0 ? x : std::isnan(x) ? x : 0; }, -10, 10},
     {UnaryOp::Relu6, [](Real x, Real, Real) { return x < 0 ? 0 : x > 6 ? 6 : x; }, -10, 10},
@@ -207,6 +207,20 @@ TEST(Unary, TanhErfAndSigmoidStayInTheirRange) {
     for (std::int64_t i = 0; i < out.numel(); ++i)
       ASSERT_LE(std::fabs(out.get(i)), 1) << name(op) << " at " << in.get(i);
   }
+}
+
+TEST(Unary, SigmoidOfLargeNegativeNumbersKeepsNormalResults) {
+  on_each_target([] {
+    const Box in = Box(kDouble, {2}).fill([](auto i) { return i ? -700 : -100; }), out(kDouble, {2});
+    run(UnaryOp::Sigmoid, out, in);
+    EXPECT_NEAR(out.get(0) / std::exp(-100.0), 1, 1e-15);
+    EXPECT_NEAR(out.get(1) / std::exp(-700.0), 1, 1e-15);
+    const Box x = Box(kFloat, {3}).fill([](auto i) { return i == 0 ? -87 : i == 1 ? -1000 : 1000; }), y(kFloat, {3});
+    run(UnaryOp::Sigmoid, y, x);
+    EXPECT_NEAR(y.get(0) / std::exp(-87.0), 1, 1e-6);
+    EXPECT_EQ(y.get(1), 0);
+    EXPECT_EQ(y.get(2), 1);
+  });
 }
 
 TEST(Unary, HalvesComputeInFloat32AndRoundOnce) {

@@ -14,6 +14,9 @@ namespace {
 
 constexpr std::int64_t kGrain = 16384;  // elements for which a second thread pays
 constexpr std::int64_t kGroupRows = 8, kGroupBytes = 16384;
+/// Elements of rows that layer_rows takes, at least; the statistics of shorter ones are waited for side by side. And
+/// rows at once.
+constexpr std::int64_t kLeastPlain = 64, kPlainRows = 64;
 
 std::int64_t row_grain(std::int64_t n) { return std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, n)); }
 
@@ -50,6 +53,18 @@ class RowStatistics {
   bool centred_;
   double eps_;
   Reducer reducer_;
+};
+
+/// A vector of n times `value`.
+class Filler {
+ public:
+  Filler(std::int64_t n, DType t, double value) : room_(static_cast<std::size_t>(n), value) {
+    if (t == DType::Float && n > 0) std::fill_n(static_cast<float*>(get()), n, static_cast<float>(value));
+  }
+  void* get() const { return const_cast<double*>(room_.data()); }
+
+ private:
+  std::vector<double> room_;
 };
 
 void store_statistics(const View& v, std::int64_t first, const double* from, std::int64_t count) {
@@ -95,10 +110,25 @@ void normalise_rows(const char* op, const View& out, const View& mean, const Vie
       }
     }
   };
+  // All in one loop; what is not given is one or nothing, -0 so that even the sign of a zero stays.
+  const bool plain = native && centred && n >= kLeastPlain;
+  const Filler ones(plain && !w.get() ? n : 0, t, 1), zeros(plain && !b.get() ? n : 0, t, -0.0);
+  const auto normalise_plain = [&](std::int64_t first, std::int64_t last) {
+    double m[kPlainRows], s[kPlainRows];
+    for (std::int64_t r = first; r < last; r += kPlainRows) {
+      const std::int64_t count = std::min(kPlainRows, last - r);
+      norm_fns(t).layer_rows(dense_output(out, r * n, t, nullptr), dense_input(in, r * n, n, t, nullptr),
+                             w.get() ? w.get() : ones.get(), b.get() ? b.get() : zeros.get(), n, count, eps, m, s,
+                             stream);
+      store_statistics(mean, r, m, count);
+      store_statistics(rstd, r, s, count);
+    }
+  };
   parallel_for(0, rows, row_grain(n), [&](std::int64_t first, std::int64_t last) {
     std::vector<double> room(native ? 0 : static_cast<std::size_t>(n));
-    walk_stretches(first, last, stretch, backwards,
-                   [&](std::int64_t b, std::int64_t e) { normalise(b, e, room.data()); });
+    walk_stretches(first, last, stretch, backwards, [&](std::int64_t begin, std::int64_t end) {
+      plain ? normalise_plain(begin, end) : normalise(begin, end, room.data());
+    });
     if (stream) block_ops().stream_fence();
   });
 }

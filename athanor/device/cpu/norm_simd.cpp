@@ -3,12 +3,14 @@
 #include "athanor/device/cpu/norm_simd.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "athanor/device/cpu/simd_targets.h"
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
+#include "athanor/device/cpu/moments-inl.h"
 #include "athanor/device/cpu/simd_tail-inl.h"
 #include "athanor/device/cpu/wide_vectors.h"
 
@@ -198,6 +200,56 @@ void layer_row(void* to, const void* from, const void* weight, const void* bias,
     layer_loop<T, false, false>(out, x, w, b, n, m, r, ahead, stream);
 }
 
+/// out = (x - mean) * rstd * weight + bias with little besides, since four memory accesses per vector bind already.
+template <class T, bool kStream, bool kAsk>
+HWY_INLINE void normalise_row(T* HWY_RESTRICT out, const T* HWY_RESTRICT x, const T* HWY_RESTRICT weight,
+                              const T* HWY_RESTRICT bias, std::int64_t n, T mean, T rstd) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t L = hn::MaxLanes(d);
+  const auto m = hn::Set(d, mean), r = hn::Set(d, rstd);
+  std::int64_t i = 0;
+  for (; i + L <= n; i += L) {
+    if (kAsk) hwy::Prefetch(x + n + i);
+    const auto y =
+        hn::MulAdd(hn::Mul(hn::Sub(hn::LoadU(d, x + i), m), r), hn::LoadU(d, weight + i), hn::LoadU(d, bias + i));
+    kStream ? hn::Stream(y, d, out + i) : hn::StoreU(y, d, out + i);
+  }
+  if (i < n) {
+    const std::int64_t k = n - i;
+    const auto y = hn::MulAdd(hn::Mul(hn::Sub(load_tail(d, x + i, k), m), r), load_tail(d, weight + i, k),
+                              load_tail(d, bias + i, k));
+    store_tail(d, y, out + i, k);
+  }
+}
+
+template <class T>
+void layer_rows(void* results, const void* rows_of_x, const void* weight, const void* bias, std::int64_t n,
+                std::int64_t rows, double eps, double* mean, double* rstd, bool stream) {
+  auto* const out = static_cast<T*>(results);
+  const auto *x = static_cast<const T*>(rows_of_x), *w = static_cast<const T*>(weight),
+             *b = static_cast<const T*>(bias);
+  const bool ask = !fetches_across_pages();
+  const MomentsShares<T> shares(n);
+  for (std::int64_t k = 0; k < rows; ++k) {
+    const MomentsState s = moments_of_row(x + k * n, n, shares);
+    const double one_over_deviation = 1 / std::sqrt(s.m2 / static_cast<double>(n) + eps);
+    mean[k] = s.mean;
+    rstd[k] = one_over_deviation;
+    const auto m = static_cast<T>(s.mean), r = static_cast<T>(one_over_deviation);
+    T* const to = out + k * n;
+    const T* const from = x + k * n;
+    const bool past = may_stream(to, stream);
+    if (past && ask)
+      normalise_row<T, true, true>(to, from, w, b, n, m, r);
+    else if (past)
+      normalise_row<T, true, false>(to, from, w, b, n, m, r);
+    else if (ask)
+      normalise_row<T, false, true>(to, from, w, b, n, m, r);
+    else
+      normalise_row<T, false, false>(to, from, w, b, n, m, r);
+  }
+}
+
 template <class T>
 void layer_gradient_row(void* to, void* dweight, void* dbias, const void* grad, const void* in, const void* weight,
                         std::int64_t n, double mean, double rstd, bool centred) {
@@ -327,9 +379,9 @@ void dot_blocks(void* sum_g, void* sum_gx, const void* grad, const void* in, con
 
 template <class T>
 void fill(NormFns& f) {
-  f = {&affine<T, false>, &affine<T, true>,    &gradient<T, false>, &gradient<T, true>,
-       &dot_row<T>,       &dot_columns<T>,     &layer_row<T>,       &layer_gradient_row<T>,
-       &affine_blocks<T>, &gradient_blocks<T>, &moments_blocks<T>,  &dot_blocks<T>};
+  f = {&affine<T, false>,   &affine<T, true>,   &gradient<T, false>, &gradient<T, true>,     &dot_row<T>,
+       &dot_columns<T>,     &layer_row<T>,      &layer_rows<T>,      &layer_gradient_row<T>, &affine_blocks<T>,
+       &gradient_blocks<T>, &moments_blocks<T>, &dot_blocks<T>};
 }
 void fill_norm(DType t, NormFns& f) { t == DType::Double ? fill<double>(f) : fill<float>(f); }
 

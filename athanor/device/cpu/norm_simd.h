@@ -35,6 +35,10 @@ struct NormFns {
   /// fetched.
   void (*layer_row)(void* out, const void* x, const void* weight, const void* bias, std::int64_t n, double mean,
                     double rstd, std::int64_t ahead, bool stream);
+  /// layer_row with what it takes: mean and 1 / sqrt(variance + eps), which it writes, of `rows` rows that follow each
+  /// other. weight and bias are there; n is at least 1.
+  void (*layer_rows)(void* out, const void* x, const void* weight, const void* bias, std::int64_t n, std::int64_t rows,
+                     double eps, double* mean, double* rstd, bool stream);
   /// With h = (x - mean) * rstd and q = g * weight: dx = rstd * (q - mean(q) - h * mean(q h)), where mean(q) counts as
   /// 0 unless `centred`; dweight += g h; dbias += g. Each of weight, dx, dweight, dbias may be null; dx may be g.
   void (*layer_gradient_row)(void* dx, void* dweight, void* dbias, const void* g, const void* x, const void* weight,

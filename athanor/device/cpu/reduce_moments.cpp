@@ -9,14 +9,13 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
+#include "athanor/device/cpu/moments-inl.h"
 #include "athanor/device/cpu/reduce_fold-inl.h"
 #include "athanor/device/cpu/simd_math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
 
-/// Deviations are taken from the mean of an eighth of the elements: close enough to the true one that subtracting the
-/// square of their sum loses no more than three bits, and no second pass is needed.
 template <class T>
 struct Moments {
   static void init(void* states, std::int64_t n) {
@@ -27,49 +26,12 @@ struct Moments {
     const auto* o = static_cast<const MomentsState*>(others);
     for (std::int64_t i = 0; i < n; ++i) join_moments(s[i], o[i]);
   }
-  static MomentsState from_sums(double n, double center, double s1, double s2) {
-    // The difference is at least 0 but for rounding; written so that NaN stays NaN.
-    const double m2 = s2 - s1 * s1 / n;
-    return {n, center + s1 / n, m2 < 0 ? 0 : m2};
-  }
-
-  static MomentsState piece(const T* HWY_RESTRICT p, std::int64_t n) {
-    const hn::ScalableTag<T> d;
-    constexpr std::int64_t L = hn::MaxLanes(d);
-    using V = hn::Vec<decltype(d)>;
-    const std::int64_t head = n <= 8 * L ? n : (n / 8 + L - 1) / L * L;
-    const T center = sum(p, head) / static_cast<T>(head);
-    const V c = hn::Set(d, center);
-    V a0 = hn::Zero(d), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
-    const auto take = [&](V& a, V& b, V x) HWY_ATTR {
-      const V e = hn::Sub(x, c);
-      a = hn::Add(a, e);
-      b = hn::MulAdd(e, e, b);
-    };
-    std::int64_t i = 0;
-    for (; i + 4 * L <= n; i += 4 * L) {
-      take(a0, b0, hn::LoadU(d, p + i));
-      take(a1, b1, hn::LoadU(d, p + i + L));
-      take(a2, b2, hn::LoadU(d, p + i + 2 * L));
-      take(a3, b3, hn::LoadU(d, p + i + 3 * L));
-    }
-    for (; i + L <= n; i += L) take(a0, b0, hn::LoadU(d, p + i));
-    if (i < n) {
-      const V x = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(n - i)), load_tail(d, p + i, n - i), c);
-      take(a1, b1, x);
-    }
-    a0 = hn::Add(hn::Add(a0, a1), hn::Add(a2, a3));
-    b0 = hn::Add(hn::Add(b0, b1), hn::Add(b2, b3));
-    return from_sums(static_cast<double>(n), center, hn::GetLane(hn::SumOfLanes(d, a0)),
-                     hn::GetLane(hn::SumOfLanes(d, b0)));
-  }
-
   static void rows(void* states, const void* in, std::int64_t stride, std::int64_t rows, std::int64_t n, double) {
     auto* s = static_cast<MomentsState*>(states);
     const T* p = static_cast<const T*>(in);
-    for (std::int64_t r = 0; r < rows; ++r, p += stride)
-      for (std::int64_t i = 0; i < n; i += kFoldPiece<T>)
-        join_moments(s[r], piece(p + i, std::min(kFoldPiece<T>, n - i)));
+    if (n == 0) return;
+    const MomentsShares<T> shares(n);
+    for (std::int64_t r = 0; r < rows; ++r, p += stride) join_moments(s[r], moments_of_row(p, n, shares));
   }
 
   static void columns(void* states, const void* in, std::int64_t stride, std::int64_t rows, std::int64_t columns,
@@ -88,26 +50,14 @@ struct Moments {
       for (; r + 4 <= m; r += 4) take_rows<4>(s1, s2, center, p + r * stride, stride, columns);
       for (; r < m; ++r) take_rows<1>(s1, s2, center, p + r * stride, stride, columns);
       for (std::int64_t c = 0; c < columns; ++c)
-        join_moments(s[c], from_sums(static_cast<double>(m), center[c], s1[c], s2[c]));
+        join_moments(s[c],
+                     moments_from_sums(static_cast<double>(m), 1 / static_cast<double>(m), center[c], s1[c], s2[c]));
       p += m * stride;
       rows -= m;
     }
   }
 
  private:
-  static T sum(const T* HWY_RESTRICT p, std::int64_t n) {
-    const hn::ScalableTag<T> d;
-    constexpr std::int64_t L = hn::MaxLanes(d);
-    auto a = hn::Zero(d), b = a;
-    std::int64_t i = 0;
-    for (; i + 2 * L <= n; i += 2 * L) {
-      a = hn::Add(a, hn::LoadU(d, p + i));
-      b = hn::Add(b, hn::LoadU(d, p + i + L));
-    }
-    for (; i + L <= n; i += L) a = hn::Add(a, hn::LoadU(d, p + i));
-    if (i < n) b = hn::Add(b, load_tail(d, p + i, n - i));
-    return hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
-  }
   static HWY_INLINE void add_row(T* HWY_RESTRICT to, const T* HWY_RESTRICT p, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) to[i] += p[i];
   }

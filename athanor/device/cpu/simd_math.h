@@ -444,9 +444,13 @@ HWY_INLINE V vec_pow(D d, V a, V b) {
   return hn::IfThenElse(defined, y, hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
 }
 
-/// 1 / (1 + e^-x), accurate for both signs.
+/// 1 / (1 + e^-x), accurate for both signs. What is subnormal in float32 may become 0, as in PyTorch.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_sigmoid(D d, V x) {
+#if HWY_TARGET == HWY_AVX3
+  const V unit = hn::Set(d, hn::TFromD<D>{1});
+  if constexpr (is_float32_v<D>) return hn::Div(unit, hn::Add(unit, vec_exp(d, hn::Neg(x))));
+#endif
   const V e = vec_exp_nonpositive(d, hn::Neg(hn::Abs(x)));
   const V one = hn::Set(d, hn::TFromD<D>{1});
   const V numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one);
