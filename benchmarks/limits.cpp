@@ -1,6 +1,9 @@
 // What this machine can do at most: rates of copying, reading and filling memory, with ordinary and streaming stores,
 // and of multiply-add in registers. Speaks the protocol of benchmarks/protocol.h; threads from OMP_NUM_THREADS.
 #include <omp.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #include <cstdint>
 #include <cstdlib>
@@ -24,6 +27,9 @@ class Buffer {
   explicit Buffer(std::int64_t floats)
       : data_(static_cast<float*>(std::aligned_alloc(kAlignment, round_up(floats * 4)))), floats_(floats) {
     if (!data_) throw std::bad_alloc();
+#ifdef __linux__
+    madvise(data_.get(), round_up(floats * 4), MADV_HUGEPAGE);
+#endif
 #pragma omp parallel for
     for (std::int64_t i = 0; i < floats; ++i) data_.get()[i] = 1.0f;
   }
@@ -43,8 +49,10 @@ class Buffer {
 
 /// How memory is walked: with ordinary or streaming stores from front to back; four pages in step (with streaming
 /// stores), which suits processors that fetch ahead within a page only; or with ordinary stores from front to back and
-/// from back to front in turns, which finds the end that the last walk touched last still in a core's cache.
-enum class Way { Ordinary, Streaming, Pages, Turns };
+/// from back to front in turns, which finds the end that the last walk touched last still in a core's cache; or with
+/// streaming stores from front to back, asking for what lies 2 KB ahead.
+enum class Way { Ordinary, Streaming, Pages, Turns, Ahead };
+constexpr bool streams(Way way) { return way == Way::Streaming || way == Way::Pages || way == Way::Ahead; }
 
 #ifdef __x86_64__
 #define LIMITS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
@@ -74,9 +82,12 @@ LIMITS_AVX2 inline void put(float* to, __m256 low, __m256 high, bool streaming) 
   }
 }
 
+constexpr std::int64_t kAhead = 512;  // floats
+
 LIMITS_AVX2 void copy_range(float* to, const float* from, std::int64_t n, Way way) {
-  const bool streaming = way == Way::Streaming || way == Way::Pages;
+  const bool streaming = streams(way);
   std::int64_t i = each_line(n, way, [&](std::int64_t k) LIMITS_AVX2 {
+    if (way == Way::Ahead) _mm_prefetch(reinterpret_cast<const char*>(from + k + kAhead), _MM_HINT_T0);
     put(to + k, _mm256_loadu_ps(from + k), _mm256_loadu_ps(from + k + 8), streaming);
   });
   _mm_sfence();
@@ -84,8 +95,12 @@ LIMITS_AVX2 void copy_range(float* to, const float* from, std::int64_t n, Way wa
 }
 
 LIMITS_AVX2 void add_range(float* to, const float* a, const float* b, std::int64_t n, Way way) {
-  const bool streaming = way == Way::Streaming || way == Way::Pages;
+  const bool streaming = streams(way);
   std::int64_t i = each_line(n, way, [&](std::int64_t k) LIMITS_AVX2 {
+    if (way == Way::Ahead) {
+      _mm_prefetch(reinterpret_cast<const char*>(a + k + kAhead), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(b + k + kAhead), _MM_HINT_T0);
+    }
     put(to + k, _mm256_add_ps(_mm256_loadu_ps(a + k), _mm256_loadu_ps(b + k)),
         _mm256_add_ps(_mm256_loadu_ps(a + k + 8), _mm256_loadu_ps(b + k + 8)), streaming);
   });
@@ -94,7 +109,7 @@ LIMITS_AVX2 void add_range(float* to, const float* a, const float* b, std::int64
 }
 
 LIMITS_AVX2 void fill_range(float* to, std::int64_t n, Way way) {
-  const bool streaming = way == Way::Streaming || way == Way::Pages;
+  const bool streaming = streams(way);
   const __m256 value = _mm256_set1_ps(2.0f);
   std::int64_t i = each_line(n, way, [&](std::int64_t k) LIMITS_AVX2 { put(to + k, value, value, streaming); });
   _mm_sfence();
@@ -258,8 +273,8 @@ void add_memory_rows(bench::Program& program) {
   for (const std::int64_t n : {std::int64_t{1000000}, std::int64_t{100000000}}) {
     const std::string size = n == 1000000 ? "/1e6" : "/1e8";
     const double bytes = 4.0 * static_cast<double>(n);
-    for (const Way way : {Way::Ordinary, Way::Streaming, Way::Pages, Way::Turns}) {
-      const char* const ways[] = {"", "@streaming", "@pages", "@turns"};
+    for (const Way way : {Way::Ordinary, Way::Streaming, Way::Pages, Way::Turns, Way::Ahead}) {
+      const char* const ways[] = {"", "@streaming", "@pages", "@turns", "@ahead"};
       const std::string suffix = size + ways[static_cast<int>(way)];
       program.add("limit.copy" + suffix, "B", 2 * bytes, [=] {
         auto from = std::make_shared<Buffer>(n), to = std::make_shared<Buffer>(n);
@@ -275,7 +290,7 @@ void add_memory_rows(bench::Program& program) {
         auto to = std::make_shared<Buffer>(n);
         return [=] { split(n, way, [&](auto b, auto e) { fill_range(to->get() + b, e - b, way); }); };
       });
-      if (way == Way::Streaming) continue;  // nothing is stored
+      if (way == Way::Streaming || way == Way::Ahead) continue;  // nothing is stored
       program.add("limit.read" + suffix, "B", bytes, [=] {
         auto from = std::make_shared<Buffer>(n);
         return [=] { split(n, way, [&](auto b, auto e) { sink = sum_range(from->get() + b, e - b, way); }); };

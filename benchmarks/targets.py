@@ -52,6 +52,7 @@ TARGETS = [
 # (rows, least share of their physical limit by number of threads): beside their ratios, not instead.
 SHARES = [
     (r"gemm\.f32/2048", {1: 0.94, 2: 0.92}),
+    (r"(add|muladd|relu|sigmoid|clone|cat|broadcast_\w+)\.new/1e8", {1: 0.85, 2: 0.85}),
 ]
 
 # Which figure of bench_limits bounds a row; {size} is what follows the last '/'.
@@ -72,8 +73,9 @@ LSTM_STEP_FLOP = 3 * 2 * (2 * 512 * 1024) - 2 * 256 * 1024
 # GPT, a token: four layers with 12 · 256² weights and causal attention over 64.5 keys on average, and the head.
 GPT_STEP_FLOP = 3 * (4 * (2 * 12 * 256**2 + 4 * 64.5 * 256) + 2 * 256 * 65)
 
-# Rows counted in something else than their limit: what an item at least takes of that, bytes or FLOP.
-WORK_PER_ITEM = {"uniform.fill": 4, "normal.fill": 4, "cumsum": 8, "cumsum.last": 8,
+# Rows counted in something else than their limit: what an item at least takes of that, bytes or FLOP. A product and a
+# sum after it, two operations, move six operands, of which the row counts four.
+WORK_PER_ITEM = {"muladd.new": 1.5, "uniform.fill": 4, "normal.fill": 4, "cumsum": 8, "cumsum.last": 8,
                  "lstm.step": LSTM_STEP_FLOP, "gpt.step": GPT_STEP_FLOP}
 
 

@@ -214,9 +214,19 @@ class ForkPool {
   bool ends_ = false;
 };
 
+namespace {
+
+constinit std::mutex making_pool;
+// What the parent's pool holds is left to it.
+[[maybe_unused]] const int at_fork = ::pthread_atfork([] { making_pool.lock(); }, [] { making_pool.unlock(); },
+                                                      [] {
+                                                        ForkPool::present().store(nullptr);
+                                                        making_pool.unlock();
+                                                      });
+
+}  // namespace
+
 ForkPool& ForkPool::get() {
-  static std::mutex mutex;
-  static bool hooked = false;
   struct Owner {
     ~Owner() {
       if (ForkPool* pool = present().load()) pool->end();
@@ -224,16 +234,7 @@ ForkPool& ForkPool::get() {
   };
   static Owner owner;
   if (ForkPool* pool = present().load(std::memory_order_acquire)) return *pool;
-  const std::lock_guard lock(mutex);
-  if (!hooked) {
-    hooked = true;
-    // What the parent's pool holds is left to it.
-    ::pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); },
-                     [] {
-                       present().store(nullptr);
-                       mutex.unlock();
-                     });
-  }
+  const std::lock_guard lock(making_pool);
   if (present().load() == nullptr) present().store(new ForkPool(), std::memory_order_release);
   return *present().load();
 }

@@ -82,6 +82,9 @@ struct HostThreadCache {
 extern constinit thread_local HostThreadCache* host_thread_cache __attribute__((tls_model("initial-exec")));
 void* host_allocate_slow(std::size_t bytes);
 void host_deallocate_slow(void* p, std::size_t bytes) noexcept;
+/// Has forks wait for the allocator, from the first call on; static objects that watch forks themselves call it first,
+/// so that its lock is taken last. For the time before main.
+void watch_forks_of_host_allocator();
 
 }  // namespace detail
 

@@ -76,6 +76,14 @@ void after_fork(bool child) {
   detail::unlock_storages();
 }
 
+// Registered before main: a thread may fork while another one starts the first queue.
+[[maybe_unused]] const int at_fork = [] {
+  detail::watch_forks_of_host_allocator();
+  registry();
+  return ::pthread_atfork(
+      before_fork, [] { after_fork(false); }, [] { after_fork(true); });
+}();
+
 void stop_all() {
   registry().for_each([](Queue& q) { q.drop(); });
   registry().for_each([](Queue& q) { q.stop(); });
@@ -95,9 +103,6 @@ void stop_before_statics() {
 /// Called before the first queue starts, with the lock.
 void prepare() {
   [[maybe_unused]] static const bool done = [] {
-    host_allocator();  // its fork handlers come first, so that its lock is taken last
-    ::pthread_atfork(
-        before_fork, [] { after_fork(false); }, [] { after_fork(true); });
     detail::stop_queues_at_exit();
     stop_before_statics();
     return true;
@@ -208,13 +213,17 @@ void check_configurable(int n) {
 }  // namespace
 
 namespace detail {
+namespace {
 
-// The C library's list has a lock, which a child must not find held: no process is forked from within this.
+// The C library's list has a lock, which a child must not find held: no process is forked from within it.
+constinit std::mutex exit_list;
+[[maybe_unused]] const int exit_list_at_fork =
+    ::pthread_atfork([] { exit_list.lock(); }, [] { exit_list.unlock(); }, [] { exit_list.unlock(); });
+
+}  // namespace
+
 void stop_queues_at_exit() {
-  static std::mutex& mutex = *new std::mutex;
-  [[maybe_unused]] static const int handled =
-      ::pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(exit_list);
   std::atexit(stop_all);
 }
 

@@ -75,7 +75,8 @@ TEST(CheckpointOfSome, NestingRowsAndOtherUsesAddUp) {
   Parts p;
   for (const bool used_later : {false, true}) {
     const auto loss = [&](bool checkpointed) {
-      const Body outer = [&](const variable_list& in) {
+      // By value: backward runs the block again, when this call has ended.
+      const Body outer = [&p, checkpointed](const variable_list& in) {
         const Tensor inner = run(checkpointed, p.block, {in[0] + p.v})[0];
         return variable_list{inner * p.w};
       };

@@ -90,6 +90,15 @@ void stream(void* to, const void* from, std::int64_t bytes) {
     for (; i + kPages * kPage <= bytes; i += kPages * kPage)
       for (std::int64_t at = i; at < i + kPage; at += kLine)
         for (std::int64_t page = 0; page < kPages; ++page) line(at + page * kPage);
+  // Zen 4's hardware does fetch ahead; being asked two lines at a time helps it by a tenth.
+  constexpr std::int64_t kAhead = 2048;
+  if (fetches_across_pages())
+    for (; i + 2 * kLine <= bytes; i += 2 * kLine) {
+      hwy::Prefetch(in + i + kAhead);
+      hwy::Prefetch(in + i + kAhead + kLine);
+      line(i);
+      line(i + kLine);
+    }
   for (; i + kLine <= bytes; i += kLine) line(i);
   if (i < bytes) std::memcpy(out + i, in + i, static_cast<std::size_t>(bytes - i));
 }

@@ -1,9 +1,11 @@
 #include "athanor/device/cpu/cpu_allocator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include <pthread.h>
 #include <unistd.h>
@@ -87,12 +89,35 @@ struct ThreadExit {
   ~ThreadExit() { caching_allocator().detach_thread(); }
 };
 
-void before_fork() { caching_allocator().lock(); }
-void after_fork_parent() { caching_allocator().unlock(); }
-void after_fork_child() {
-  caching_allocator().after_fork_in_child();
-  caching_allocator().unlock();
+// Not a function's static object: a child would wait for ever for one that another thread was making.
+constinit std::atomic<CachingAllocator*> the_allocator{nullptr};
+constinit std::mutex making;
+
+CachingAllocator& make_allocator() {
+  const std::lock_guard guard(making);
+  CachingAllocator* made = the_allocator.load(std::memory_order_acquire);
+  // Never destroyed: objects of static storage may free their memory after any destructor of ours.
+  if (made == nullptr) the_allocator.store(made = new CachingAllocator, std::memory_order_release);
+  return *made;
 }
+
+void before_fork() {
+  making.lock();
+  if (CachingAllocator* made = the_allocator.load()) made->lock();
+}
+void after_fork_parent() {
+  if (CachingAllocator* made = the_allocator.load()) made->unlock();
+  making.unlock();
+}
+void after_fork_child() {
+  if (CachingAllocator* made = the_allocator.load()) {
+    made->after_fork_in_child();
+    made->unlock();
+  }
+  making.unlock();
+}
+
+[[maybe_unused]] const bool watched = (detail::watch_forks_of_host_allocator(), true);
 
 }  // namespace
 
@@ -107,9 +132,9 @@ std::size_t usable_memory() {
 }
 
 CachingAllocator& caching_allocator() {
-  // Never destroyed: objects of static storage may free their memory after any destructor of ours.
-  static CachingAllocator& instance = *new CachingAllocator;
-  return instance;
+  if (CachingAllocator* made = the_allocator.load(std::memory_order_acquire)) [[likely]]
+    return *made;
+  return make_allocator();
 }
 
 CachingAllocator::CachingAllocator()
@@ -119,8 +144,16 @@ CachingAllocator::CachingAllocator()
       cache_limit_(env_megabytes("ATHANOR_CPU_CACHE_MB", usable_memory() / 4)) {
   reclaim_at_ = cache_limit_;
   profiler::detail::thread_bytes = bytes_of_thread;
-  pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
+
+}  // namespace cpu
+
+void detail::watch_forks_of_host_allocator() {
+  static constinit bool watches = false;
+  if (!std::exchange(watches, true)) ::pthread_atfork(cpu::before_fork, cpu::after_fork_parent, cpu::after_fork_child);
+}
+
+namespace cpu {
 
 // ---- threads -------------------------------------------------------------------------------------------------------
 

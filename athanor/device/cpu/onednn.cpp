@@ -38,6 +38,8 @@ namespace {
 /// Calls under way, times two, and one once no more are let in.
 std::atomic<std::uint64_t> calls{0};
 constexpr std::uint64_t kCall = 2, kClosed = 1;
+// The threads whose calls were under way are not in a child.
+[[maybe_unused]] const int at_fork = ::pthread_atfork(nullptr, nullptr, [] { calls &= kClosed; });
 
 /// Leading dimension and orientation of a row-major operand, if BLAS can express it.
 [[maybe_unused]] bool orient(std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols, char& trans,
@@ -54,11 +56,7 @@ constexpr std::uint64_t kCall = 2, kClosed = 1;
 
 }  // namespace
 
-Call::Call() {
-  // The threads whose calls were under way are not in a child.
-  [[maybe_unused]] static const int handled = ::pthread_atfork(nullptr, nullptr, [] { calls &= kClosed; });
-  admitted_ = !(calls.fetch_add(kCall) & kClosed);
-}
+Call::Call() : admitted_(!(calls.fetch_add(kCall) & kClosed)) {}
 Call::~Call() { calls.fetch_sub(kCall); }
 
 bool close() {

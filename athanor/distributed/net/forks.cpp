@@ -39,24 +39,18 @@ void replace_in_child() {
   if (!descriptors.contains(nothing)) ::close(nothing);
 }
 
-void watch_forks() {
-  [[maybe_unused]] static const int registered =
-      ::pthread_atfork([] { kept().mutex.lock(); }, [] { kept().mutex.unlock(); },
-                       [] {
-                         replace_in_child();
-                         kept().mutex.unlock();
-                       });
-}
+// Registered before main: a thread may fork while another one makes the first connection.
+[[maybe_unused]] const int at_fork = ::pthread_atfork([] { kept().mutex.lock(); }, [] { kept().mutex.unlock(); },
+                                                      [] {
+                                                        replace_in_child();
+                                                        kept().mutex.unlock();
+                                                      });
 
 }  // namespace
 
-unsigned fork_generation() {
-  watch_forks();
-  return generation_now.load(std::memory_order_relaxed);
-}
+unsigned fork_generation() { return generation_now.load(std::memory_order_relaxed); }
 
 void keep_from_children(int fd) {
-  watch_forks();
   const std::lock_guard lock(kept().mutex);
   kept().descriptors.insert(fd);
 }
