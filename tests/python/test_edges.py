@@ -13,6 +13,45 @@ def slopes(f, *numbers):
     return [x.grad.tolist() for x in inputs]
 
 
+class Bounds(unittest.TestCase):
+    X = [-2.0, -1.0, 0.0, 1.0, 2.0, math.nan]
+
+    def test_that_are_numbers_take_no_gradient_on(self):
+        self.assertEqual(slopes(lambda x: x.clamp(-1, 1), self.X), [[0, 0, 1, 0, 0, 0]])
+        self.assertEqual(slopes(lambda x: x.clamp(min=-1), self.X), [[0, 0, 1, 1, 1, 0]])
+        self.assertEqual(slopes(lambda x: x.clamp_max(1), self.X), [[1, 1, 1, 0, 0, 0]])
+        self.assertEqual(slopes(lambda x: (x * 1).clamp_(-1, 1), self.X), [[0, 0, 1, 0, 0, 0]])
+
+    def test_that_are_tensors_share_the_gradient(self):
+        x, low, high = self.X[:5], [-1.0] * 5, [1.0] * 5
+        self.assertEqual(slopes(torch.clamp, x, low, high), [[0, 0.5, 1, 0.5, 0], [1, 0.5, 0, 0, 0], [0, 0, 0, 0.5, 1]])
+        self.assertEqual(slopes(torch.clamp_min, x, low), [[0, 0.5, 1, 1, 1], [1, 0.5, 0, 0, 0]])
+        self.assertEqual(slopes(lambda x, high: x.clamp(max=high), x, high), [[1, 1, 1, 0.5, 0], [0, 0, 0, 0.5, 1]])
+
+    def test_that_meet_or_cross_lose_no_gradient(self):
+        one = [1.0] * 3
+        self.assertEqual(slopes(torch.clamp, [0.0, 1.0, 2.0], one, one), [[0, 1, 0], [1, 0, 0], [0, 0, 1]])
+        self.assertEqual(slopes(torch.clamp, [0.0, 1.0, 2.0], [2.0] * 3, [0.0] * 3), [[0] * 3, [0] * 3, [1] * 3])
+
+    def test_of_losses_stop_them(self):
+        y = torch.tensor([1.0], dtype=torch.float64)
+        self.assertEqual(slopes(lambda a, b: F.margin_ranking_loss(a, b, y), [3.0], [3.0]), [[0], [0]])
+        self.assertEqual(slopes(lambda x: F.hinge_embedding_loss(x, -y), [1.0]), [[0]])
+        target = torch.tensor([0])
+        self.assertEqual(slopes(lambda x: F.multi_margin_loss(x, target), [[1.0, 0.0]]), [[[0, 0]]])
+
+    def test_of_images_count_as_outside(self):
+        image = torch.arange(9.0, dtype=torch.float64).view(1, 1, 3, 3)
+        (got,) = slopes(lambda g: F.grid_sample(image, g, padding_mode="border", align_corners=True),
+                        [[[[-1.0, 1.0], [0.25, 0.25]]]])
+        self.assertEqual(got[0][0], [[0, 0], [1, 3]])
+
+    def test_equal_operands_share_the_gradient(self):
+        a, b = [1.0, 2.0, math.nan, 3.0, math.nan], [1.0, 3.0, 1.0, math.nan, math.nan]
+        self.assertEqual(slopes(torch.fmax, a, b), [[0.5, 0, 0, 1, 1], [0.5, 1, 1, 0, 0]])
+        self.assertEqual(slopes(torch.fmin, a, b), [[0.5, 1, 0, 1, 1], [0.5, 0, 1, 0, 0]])
+
+
 class NumbersBesideHalves(unittest.TestCase):
     """Products and quotients of half types and numbers are rounded once, at the end."""
 
