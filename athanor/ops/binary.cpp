@@ -235,9 +235,16 @@ Tensor float_power(const Tensor& self, const Scalar& exponent) {
   return pow(cast(self, DType::Double), Scalar(exponent.toDouble()));
 }
 
-/// self * 2^other.
+/// self * 2^other, also where 2^other alone is no number of the dtype.
 ATHANOR_FUNCTION("ldexp(Tensor self, Tensor other) -> Tensor | inplace out");
-Tensor ldexp(const Tensor& self, const Tensor& other) { return mul(self, pow(Scalar(2.0), other)); }
+Tensor ldexp(const Tensor& self, const Tensor& other) {
+  ATHANOR_CHECK(self.defined() && other.defined(), "ldexp: expected two tensors, got an undefined one");
+  const DType t = float_type(Promotion().add(self).add(other).type());
+  // Exponents beyond these bounds give 0 or infinity as well; a third of them is a power that float64 has.
+  const Tensor e = clamp(cast(other, DType::Double), -2200, 2200), third = trunc(div(e, 3));
+  const Tensor factor = pow(Scalar(2.0), third), rest = pow(Scalar(2.0), sub(e, mul(third, 2)));
+  return cast(mul(mul(mul(cast(self, DType::Double), rest), factor), factor), t);
+}
 
 // Angles and lengths.
 

@@ -99,5 +99,21 @@ class NumbersBesideHalves(unittest.TestCase):
         self.assertAlmostEqual(scale.grad.item(), -3 / 3.3 ** 2, delta=1e-3)
 
 
+class PowersOfTwo(unittest.TestCase):
+    def test_need_not_be_numbers_of_the_dtype(self):
+        for x, e, expected in ((0.0, 1000, 0.0), (2.0 ** -149, 140, 2.0 ** -9), (2.0 ** 100, -200, 2.0 ** -100),
+                               (1.0, 4000, math.inf), (-1.0, -4000, -0.0), (1.0, -149, 2.0 ** -149)):
+            self.assertEqual(torch.ldexp(torch.tensor([x]), torch.tensor([e])).item(), expected)
+        double = torch.ldexp(torch.tensor([1e-300], dtype=torch.float64), torch.tensor([2000]))
+        self.assertLess(abs(double.item() / (1e-300 * 2.0 ** 1000 * 2.0 ** 1000) - 1), 1e-15)
+
+    def test_of_integers_keep_the_dtype_of_half_types(self):
+        self.assertIs(torch.ldexp(torch.ones(2, dtype=torch.float16), torch.tensor([1, 2])).dtype, torch.float16)
+        self.assertIs(torch.ldexp(torch.ones(2, dtype=torch.int64), torch.tensor([1, 2])).dtype, torch.float32)
+        of_x, of_exponent = slopes(torch.ldexp, [3.0], [2.0])
+        self.assertEqual(of_x, [4])
+        self.assertAlmostEqual(of_exponent[0], 12 * math.log(2))
+
+
 if __name__ == "__main__":
     unittest.main()
