@@ -115,5 +115,27 @@ class PowersOfTwo(unittest.TestCase):
         self.assertAlmostEqual(of_exponent[0], 12 * math.log(2))
 
 
+class Lists(unittest.TestCase):
+    def test_of_no_dims_reduce_nothing_to_truth(self):
+        x = torch.tensor([[0, 2], [3, 0]])
+        for dims in ((), []):
+            self.assertEqual(torch.all(x, dim=dims).tolist(), [[False, True], [True, False]])
+            self.assertEqual(x.any(dim=dims, keepdim=True).tolist(), [[False, True], [True, False]])
+        self.assertTrue(x.any(dim=None).item())
+        self.assertIs(x.to(torch.uint8).any(dim=()).dtype, torch.uint8)
+        self.assertFalse(torch.tensor(0.0).all(dim=()).item())
+
+    def test_may_be_none_where_they_are_empty_by_default(self):
+        x = torch.arange(8.0).view(1, 1, 8)
+        self.assertEqual(F.avg_pool1d(x, 2, None).tolist(), [[[0.5, 2.5, 4.5, 6.5]]])
+        self.assertEqual(F.avg_pool1d(x, 2, stride=None).tolist(), torch.max_pool1d(x, 2, None).sub(0.5).tolist())
+        self.assertEqual(x.amax(None).item(), 7)
+
+    def test_an_ellipsis_of_a_result_may_stand_for_no_dims(self):
+        x = torch.tensor([1.0, 2.0])
+        self.assertEqual(torch.einsum("i->...i", x).tolist(), [1, 2])
+        self.assertEqual(torch.einsum("i,i->...", x, x).item(), 5)
+
+
 if __name__ == "__main__":
     unittest.main()
