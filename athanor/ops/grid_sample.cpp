@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/binary.h"
 #include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
@@ -195,8 +196,9 @@ void check_sampler(const char* op, const Tensor& input, const Tensor& grid, std:
 /// point is NaN in two dims (nearest, and three dims: 0), as it is with bicubic.
 ATHANOR_FUNCTION(
     "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor");
-Tensor grid_sampler(const Tensor& input, const Tensor& grid, std::int64_t interpolation_mode, std::int64_t padding_mode,
-                    bool align_corners) {
+Tensor grid_sampler(const Tensor& input_, const Tensor& grid_, std::int64_t interpolation_mode,
+                    std::int64_t padding_mode, bool align_corners) {
+  const Tensor input = autocast_to_float(input_), grid = autocast_to_float(grid_);
   check_sampler("grid_sampler", input, grid, interpolation_mode, padding_mode);
   const std::int64_t spatial = input.dim() - 2, n = input.size(0), channels = input.size(1);
   std::int64_t count = 1;  // -1 would not tell it where there are no examples
