@@ -185,13 +185,12 @@ void check_sampler(const char* op, const Tensor& input, const Tensor& grid, std:
                   input.sizes(), " with dimension ", d, " being empty");
   ATHANOR_CHECK(interpolation >= 0 && interpolation <= 2 && padding >= 0 && padding <= 2, op,
                 ": expected interpolation ", "and padding modes 0 to 2, got ", interpolation, " and ", padding);
-  ATHANOR_CHECK(interpolation != kBicubic || input.dim() == 4, op, ": bicubic interpolation only supports 4D input");
 }
 
 }  // namespace
 
 /// input (N, C, H, W) or (N, C, D, H, W) read at the points of grid (N, H', W', 2) or (N, D', H', W', 3), coordinates
-/// (x, y[, z]) of which -1 … 1 spans the input. interpolation_mode: 0 linear, 1 nearest, 2 bicubic; padding_mode: 0
+/// (x, y[, z]) of which -1 … 1 spans the input. interpolation_mode: 0 linear, 1 nearest, 2 cubic; padding_mode: 0
 /// zeros, 1 border, 2 reflection. A coordinate that is NaN counts as -1 with border and reflection; with zeros its
 /// point is NaN in two dims (nearest, and three dims: 0), as it is with bicubic.
 ATHANOR_FUNCTION(
