@@ -84,6 +84,13 @@ class NumbersBesideHalves(unittest.TestCase):
                 self.check(scale / x, scale.double() / wide, dtype)
                 self.check(x.clone().mul_(scale), wide * scale.double(), dtype)
 
+    def test_beyond_them_are_infinite(self):
+        x = torch.tensor([2.0, 0.0], dtype=torch.float16)
+        self.assertEqual(torch.xlogy(x, 1e10).tolist(), [math.inf, 0])
+        self.assertEqual(torch.xlogy(1e10, x + 2).tolist(), [math.inf, math.inf])
+        self.assertEqual(torch.copysign(x, -1e10).tolist(), [-2, -0.0])
+        self.assertIs(torch.xlogy(x[0], 1e10).dtype, torch.float16)
+
     def test_get_gradients_of_their_own_dtype(self):
         x = torch.tensor([1.0, 2.0], dtype=torch.float16, requires_grad=True)
         scale = torch.tensor(3.3, requires_grad=True)
