@@ -60,8 +60,6 @@ NUMBER_FIRST = {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "t
                 "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "float_power"}
 # Optional in Python although the C++ signature, which cannot have it otherwise, asks for it.
 NOT_REQUIRED = {("clamp", "min")}
-# What may be None in Python, too, where the schema has a default.
-NONE_IS_DEFAULT = {("roll", "dims")}
 
 
 class Parameter:
@@ -69,7 +67,7 @@ class Parameter:
         self.argument, self.index, self.keyword_only = argument, index, keyword_only
         self.optional = argument.type.endswith("?")
         self.base = argument.type.rstrip("?")
-        self.none_is_default = (op.name, argument.name) in NONE_IS_DEFAULT
+        self.none_is_default = argument.type == "int[]" and argument.default == "[]"  # in PyTorch too
         self.name = ARGUMENT_NAMES.get((name, argument.name), argument.name)
         self.required = argument.default is None and (op.name, argument.name) not in NOT_REQUIRED
 

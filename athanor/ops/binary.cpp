@@ -235,9 +235,16 @@ Tensor float_power(const Tensor& self, const Scalar& exponent) {
   return pow(cast(self, DType::Double), Scalar(exponent.toDouble()));
 }
 
-/// self * 2^other.
+/// self * 2^other, also where 2^other alone is no number of the dtype.
 ATHANOR_FUNCTION("ldexp(Tensor self, Tensor other) -> Tensor | inplace out");
-Tensor ldexp(const Tensor& self, const Tensor& other) { return mul(self, pow(Scalar(2.0), other)); }
+Tensor ldexp(const Tensor& self, const Tensor& other) {
+  ATHANOR_CHECK(self.defined() && other.defined(), "ldexp: expected two tensors, got an undefined one");
+  const DType t = float_type(Promotion().add(self).add(other).type());
+  // Exponents beyond these bounds give 0 or infinity as well; a third of them is a power that float64 has.
+  const Tensor e = clamp(cast(other, DType::Double), -2200, 2200), third = trunc(div(e, 3));
+  const Tensor factor = pow(Scalar(2.0), third), rest = pow(Scalar(2.0), sub(e, mul(third, 2)));
+  return cast(mul(mul(mul(cast(self, DType::Double), rest), factor), factor), t);
+}
 
 // Angles and lengths.
 
@@ -287,7 +294,8 @@ struct CopySign : SmoothBinary<CopySign, BinaryOp::Copysign> {
 };
 ATHANOR_FUNCTION("copysign.Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
 Tensor copysign(const Tensor& self, const Scalar& other) {
-  return copysign(self, scalar_tensor(other, cast(self, float_type(self.dtype())).options()));
+  return copysign(self, scalar_tensor(Scalar(std::copysign(1.0, other.toDouble())),
+                                      cast(self, float_type(self.dtype())).options()));
 }
 
 namespace {
@@ -328,13 +336,20 @@ struct Xlogy : SmoothBinary<Xlogy, BinaryOp::Xlogy> {
   }
   static Tensor second(const Tensor& g, const Tensor& x, const Tensor& y) { return mul(g, div(x, y)); }
 };
+namespace {
+
+/// A number as a tensor; infinite where the dtype does not reach it.
+Tensor number_of(const Scalar& s, DType t) { return cast(scalar_tensor(s, TensorOptions(DType::Double)), t); }
+
+}  // namespace
+
 ATHANOR_FUNCTION("xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor | function out");
 Tensor xlogy(const Scalar& self, const Tensor& other) {
-  return xlogy(scalar_tensor(self, TensorOptions(float_type(other.dtype()))), other);
+  return xlogy(number_of(self, float_type(other.dtype())), other);
 }
 ATHANOR_FUNCTION("xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor | inplace out");
 Tensor xlogy(const Tensor& self, const Scalar& other) {
-  return xlogy(self, scalar_tensor(other, TensorOptions(float_type(self.dtype()))));
+  return xlogy(self, number_of(other, float_type(self.dtype())));
 }
 
 /// log(exp(self) + exp(other)) without overflow.

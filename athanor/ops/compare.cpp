@@ -182,7 +182,7 @@ struct Minimum : Extremum<Minimum, BinaryOp::Minimum> {
   static Tensor loses(const Tensor& x, const Tensor& y) { return gt(x, y); }
 };
 
-/// Backward of fmax and fmin: the winner takes all, self where both are equal.
+/// Backward of fmax and fmin.
 template <class Derived, BinaryOp Kind>
 struct NumberExtremum : BinaryPointwise<Derived, Kind> {
   SavedTensor a, b;
@@ -192,21 +192,22 @@ struct NumberExtremum : BinaryPointwise<Derived, Kind> {
   }
   void grad(GradCall& g) {
     const Tensor x = g.get(a), y = g.get(b);
-    const Tensor first = logical_or(Derived::wins(x, y), isnan(y));
-    if (g.needs(0)) g.set(0, where(first, g.grad(), Scalar(0)));
-    if (g.needs(1)) g.set(1, where(first, Scalar(0), g.grad()));
+    const Tensor equal = eq(x, y), first = logical_or(Derived::wins(x, y), isnan(y));
+    const Tensor shared = where(equal, mul(g.grad(), 0.5), g.grad());
+    if (g.needs(0)) g.set(0, where(logical_or(first, equal), shared, Scalar(0)));
+    if (g.needs(1)) g.set(1, where(first, Scalar(0), shared));
   }
 };
 
 /// The larger of the two; a number wins over NaN.
 struct Fmax : NumberExtremum<Fmax, BinaryOp::Fmax> {
   ATHANOR_OP("fmax(Tensor self, Tensor other) -> Tensor | out");
-  static Tensor wins(const Tensor& x, const Tensor& y) { return ge(x, y); }
+  static Tensor wins(const Tensor& x, const Tensor& y) { return gt(x, y); }
 };
 /// The smaller of the two; a number wins over NaN.
 struct Fmin : NumberExtremum<Fmin, BinaryOp::Fmin> {
   ATHANOR_OP("fmin(Tensor self, Tensor other) -> Tensor | out");
-  static Tensor wins(const Tensor& x, const Tensor& y) { return le(x, y); }
+  static Tensor wins(const Tensor& x, const Tensor& y) { return lt(x, y); }
 };
 
 ATHANOR_FUNCTION("max.other(Tensor self, Tensor other) -> Tensor | out");

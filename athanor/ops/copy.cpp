@@ -57,7 +57,7 @@ void copy_(const Tensor& self, const Tensor& src, bool /*non_blocking*/) {
   const DimVector shape = broadcast_shapes(self.sizes(), src.sizes(), "copy_");
   ATHANOR_CHECK(IntArrayRef(shape) == self.sizes(), "copy_: source of shape ", src.sizes(),
                 " does not broadcast to shape ", self.sizes());
-  if (GradMode::is_enabled() && (wants_grad(self) || wants_grad(src))) {
+  if (GradMode::is_enabled() && self.is_floating_point() && (wants_grad(self) || wants_grad(src))) {
     check_recorded_view(self, "copy_");
     CopyNode copy{src.device(), is_view(self)};
     auto node = make_node(copy, self, src);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
@@ -70,7 +71,8 @@ Tensor pair_distance(const Tensor& difference, double p) {
 /// Distances of order p between the rows of x1 (…, P, M) and those of x2 (…, R, M), as (…, P, R). compute_mode: 0 (or
 /// none) uses a matrix product for p = 2 and more than 25 rows, 1 always, 2 never.
 ATHANOR_FUNCTION("cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor");
-Tensor cdist(const Tensor& x1, const Tensor& x2, double p, std::optional<std::int64_t> compute_mode) {
+Tensor cdist(const Tensor& x1_, const Tensor& x2_, double p, std::optional<std::int64_t> compute_mode) {
+  const Tensor x1 = autocast_to_float(x1_), x2 = autocast_to_float(x2_);
   check_floating("cdist", x1);
   check_floating("cdist", x2);
   ATHANOR_CHECK(x1.dim() >= 2 && x2.dim() >= 2, "cdist only supports at least 2D tensors, got ", x1.dim(), "D and ",

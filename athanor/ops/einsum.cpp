@@ -2,7 +2,9 @@
 #include "athanor/ops/einsum.h"
 
 #include <array>
+#include <vector>
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/diagonal.h"
 #include "athanor/ops/matmul.h"
 #include "athanor/ops/op.h"
@@ -93,10 +95,8 @@ Plan make_plan(const Equation& e, TensorList operands) {
   Plan p;
   p.place.fill(-1);
   std::array<int, kLetters> count{};
-  bool open = false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const std::int64_t dims = covered(e.operands[i], operands[i], i);
-    open = open || dims >= 0;
     p.ellipsis_dims = std::max(p.ellipsis_dims, dims);
     for (const int l : e.operands[i])
       if (l != kEllipsis) ++count[static_cast<std::size_t>(l)];
@@ -111,8 +111,7 @@ Plan make_plan(const Equation& e, TensorList operands) {
   if (e.has_output) {
     for (const int l : e.output) {
       if (l == kEllipsis) {
-        ATHANOR_CHECK(open, "einsum(): the output has an ellipsis and no operand has");
-        place_ellipsis();
+        place_ellipsis();  // of no dims, if no operand has one
         continue;
       }
       const auto u = static_cast<std::size_t>(l);
@@ -227,6 +226,12 @@ Tensor einsum(std::string_view equation, TensorList tensors) {
   ATHANOR_CHECK(!tensors.empty(), "einsum(): must provide at least one operand");
   for (const Tensor& t : tensors) {
     ATHANOR_CHECK(t.defined(), "einsum(): expected tensors, got an undefined one");
+    if (__builtin_expect(athanor::detail::autocast_on, 0) && t.dtype() != tensors[0].dtype() &&
+        autocast_operand(t, AutocastTo::Lower).dtype() == autocast_operand(tensors[0], AutocastTo::Lower).dtype()) {
+      std::vector<Tensor> cast;
+      for (const Tensor& operand : tensors) cast.push_back(autocast_operand(operand, AutocastTo::Lower));
+      return einsum(equation, cast);
+    }
     ATHANOR_CHECK(t.dtype() == tensors[0].dtype(), "einsum(): expected operands of one dtype, got ", tensors[0].dtype(),
                   " and ", t.dtype());
   }

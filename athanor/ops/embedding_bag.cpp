@@ -27,6 +27,7 @@ struct EmbeddingBag {
   std::int64_t mode, padding_idx;
   SavedTensor table, index, factors;
   Tensor bag_of, counts, places;
+  DimVector from;
   std::array<Meta, 4> infer(const Tensor& weight, const Tensor& indices, const Tensor& bounds, const Tensor&) {
     const std::int64_t bags = bounds.numel() - 1;
     const Meta result{{bags, weight.size(1)}, weight.dtype(), weight.device(), {}};
@@ -40,7 +41,8 @@ struct EmbeddingBag {
               static_cast<BagMode>(mode), padding_idx);
   }
   void save(const Node& n, const Tensor& weight, const Tensor& indices, const Tensor&, const Tensor& weights) {
-    table.save(n.needs(3) ? weight : detail::alias(weight, weight.sizes(), weight.strides(), weight.storage_offset()));
+    from = DimVector(weight.sizes());
+    if (n.needs(3)) table.save(weight);  // else it may change, as max_norm does from call to call
     index.save(indices);
     factors.save(weights);
   }
@@ -52,24 +54,23 @@ struct EmbeddingBag {
   }
   void grad(GradCall& g) {
     if (!g.has(0)) return;
-    const Tensor weight = g.get(table), indices = g.get(index), own = g.get(factors);
-    const std::int64_t rows = weight.size(0);
+    const Tensor indices = g.get(index), own = g.get(factors);
     if (mode == 2) {
       const Tensor none = lt(places, 0);
-      g.set(0, scatter_add(zeros(weight.sizes(), g.grad(0).options()), 0, where(none, Scalar(0), places),
+      g.set(0, scatter_add(zeros(from, g.grad(0).options()), 0, where(none, Scalar(0), places),
                            masked_fill(g.grad(0), none, Scalar(0))));
       return;
     }
     Tensor each = index_select(g.grad(0), 0, bag_of);
     if (mode == 1) each = div(each, unsqueeze(cast(clamp_min(index_select(counts, 0, bag_of), 1), each.dtype()), 1));
     if (g.needs(3)) {
-      Tensor d = sum(mul(each, index_select(weight, 0, indices)), IntArrayRef{std::int64_t{1}});
+      Tensor d = sum(mul(each, index_select(g.get(table), 0, indices)), IntArrayRef{std::int64_t{1}});
       if (padding_idx >= 0) d = masked_fill(d, eq(indices, padding_idx), Scalar(0));
       g.set(3, d);
     }
     if (!g.needs(0)) return;
     if (own.defined()) each = mul(each, unsqueeze(own, 1));
-    g.set(0, embedding_dense_backward(each, indices, rows, padding_idx, scale_grad_by_freq));
+    g.set(0, embedding_dense_backward(each, indices, from[0], padding_idx, scale_grad_by_freq));
   }
 };
 

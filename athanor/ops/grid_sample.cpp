@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/binary.h"
 #include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
@@ -184,19 +185,19 @@ void check_sampler(const char* op, const Tensor& input, const Tensor& grid, std:
                   input.sizes(), " with dimension ", d, " being empty");
   ATHANOR_CHECK(interpolation >= 0 && interpolation <= 2 && padding >= 0 && padding <= 2, op,
                 ": expected interpolation ", "and padding modes 0 to 2, got ", interpolation, " and ", padding);
-  ATHANOR_CHECK(interpolation != kBicubic || input.dim() == 4, op, ": bicubic interpolation only supports 4D input");
 }
 
 }  // namespace
 
 /// input (N, C, H, W) or (N, C, D, H, W) read at the points of grid (N, H', W', 2) or (N, D', H', W', 3), coordinates
-/// (x, y[, z]) of which -1 … 1 spans the input. interpolation_mode: 0 linear, 1 nearest, 2 bicubic; padding_mode: 0
+/// (x, y[, z]) of which -1 … 1 spans the input. interpolation_mode: 0 linear, 1 nearest, 2 cubic; padding_mode: 0
 /// zeros, 1 border, 2 reflection. A coordinate that is NaN counts as -1 with border and reflection; with zeros its
 /// point is NaN in two dims (nearest, and three dims: 0), as it is with bicubic.
 ATHANOR_FUNCTION(
     "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor");
-Tensor grid_sampler(const Tensor& input, const Tensor& grid, std::int64_t interpolation_mode, std::int64_t padding_mode,
-                    bool align_corners) {
+Tensor grid_sampler(const Tensor& input_, const Tensor& grid_, std::int64_t interpolation_mode,
+                    std::int64_t padding_mode, bool align_corners) {
+  const Tensor input = autocast_to_float(input_), grid = autocast_to_float(grid_);
   check_sampler("grid_sampler", input, grid, interpolation_mode, padding_mode);
   const std::int64_t spatial = input.dim() - 2, n = input.size(0), channels = input.size(1);
   std::int64_t count = 1;  // -1 would not tell it where there are no examples

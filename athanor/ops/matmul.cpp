@@ -183,7 +183,12 @@ struct Baddbmm : Autocast<AutocastTo::Lower> {
 /// beta * self + alpha * sum over the batch of batch1 @ batch2.
 ATHANOR_FUNCTION(
     "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor | inplace out");
-Tensor addbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta, const Scalar& alpha) {
+Tensor addbmm(const Tensor& self_, const Tensor& batch1_, const Tensor& batch2_, const Scalar& beta,
+              const Scalar& alpha) {
+  const auto low = [](const Tensor& t) {
+    return athanor::detail::autocast_on ? autocast_operand(t, AutocastTo::Lower) : t;
+  };
+  const Tensor self = low(self_), batch1 = low(batch1_), batch2 = low(batch2_);
   check_operands("addbmm", {&self, &batch1, &batch2});
   Bmm::check("addbmm", batch1, batch2);
   // The sum over the batch is one product over (batch, inner).

@@ -69,7 +69,9 @@ struct BinaryPointwise {
     if (__builtin_expect(a.impl()->dtype != b.impl()->dtype || Result == ResultType::Float, 0)) promote(a, b);
   }
   Meta infer(const Tensor& a, const Tensor& b) {
-    return pointwise_meta(Derived::schema, Result == ResultType::Bool ? DType::Bool : a.impl()->dtype, {&a, &b});
+    DType t = a.impl()->dtype;
+    if (kTakesNumbers && is_half(b.impl()->dtype)) t = b.impl()->dtype;
+    return pointwise_meta(Derived::schema, Result == ResultType::Bool ? DType::Bool : t, {&a, &b});
   }
   void run(const Tensor& out, const Tensor& a, const Tensor& b) {
     launch_elementwise(binary_kernel, Kind, out, a, b, Scalar(1), Scalar(0));
@@ -77,8 +79,15 @@ struct BinaryPointwise {
   static void promote(Tensor& a, Tensor& b) {
     DType t = Promotion().add(a).add(b).type();
     if (Result == ResultType::Float) t = float_type(t);
-    a = cast(a, t);
-    b = cast(b, t);
+    a = cast(a, type_of(a, b, t));
+    b = cast(b, type_of(b, a, t));
+  }
+
+ private:
+  /// Beside a half, a number of another dtype stays one of float32: what it is rounded to is the result alone.
+  static constexpr bool kTakesNumbers = Kind == BinaryOp::Mul || Kind == BinaryOp::Div;
+  static DType type_of(const Tensor& x, const Tensor& other, DType t) {
+    return kTakesNumbers && is_half(t) && x.dim() == 0 && other.dim() > 0 && x.dtype() != t ? DType::Float : t;
   }
 };
 

@@ -67,9 +67,10 @@ Tensor keepdim_alias(const Tensor& out, IntArrayRef keepdim_sizes) {
   return detail::alias(out, keepdim_sizes, strides, out.storage_offset());
 }
 
-Meta Reduction::reduced(const char* schema, const Tensor& self, OptionalIntArrayRef dims, bool keepdim, DType dtype) {
+Meta Reduction::reduced(const char* schema, const Tensor& self, OptionalIntArrayRef dims, bool keepdim, DType dtype,
+                        bool empty_is_all) {
   ATHANOR_CHECK(self.defined(), op_name(schema), ": expected a tensor, got an undefined one");
-  mask = reduce_mask(dims, self.dim(), op_name(schema).c_str());
+  mask = reduce_mask(dims, self.dim(), op_name(schema).c_str(), empty_is_all);
   from = DimVector(self.sizes());
   keep = keepdim;
   return {keepdim ? reduced_keepdim(from, mask) : reduced_shape(from, mask), dtype, self.device(), {}};
@@ -360,7 +361,7 @@ struct TruthReduction : Reduction {
   void run(const Tensor& out, const Tensor& self) { launch_reduce(Op, out, self); }
 };
 
-/// Whether all elements, or all along dim, are nonzero. True of none.
+/// Whether all elements, or all along dim, are nonzero. True of none. With an empty list of dims, whether each is.
 struct AllAll : TruthReduction<AllAll, ReduceOp::All> {
   ATHANOR_OP("all(Tensor self) -> Tensor | out");
   Meta infer(const Tensor& self) { return reduced_all(schema, self, result(self)); }
@@ -375,9 +376,9 @@ struct AllDims : TruthReduction<AllDims, ReduceOp::All> {
   ATHANOR_OP("all.dims(Tensor self, int[]? dim, bool keepdim=False) -> Tensor | out");
   std::optional<DimVector> dim;
   bool keepdim;
-  Meta infer(const Tensor& self) { return reduced(schema, self, dim, keepdim, result(self)); }
+  Meta infer(const Tensor& self) { return reduced(schema, self, dim, keepdim, result(self), false); }
 };
-/// Whether any element, or any along dim, is nonzero. False of none.
+/// Whether any element, or any along dim, is nonzero. False of none. With an empty list of dims, whether each is.
 struct AnyAll : TruthReduction<AnyAll, ReduceOp::Any> {
   ATHANOR_OP("any(Tensor self) -> Tensor | out");
   Meta infer(const Tensor& self) { return reduced_all(schema, self, result(self)); }
@@ -392,7 +393,7 @@ struct AnyDims : TruthReduction<AnyDims, ReduceOp::Any> {
   ATHANOR_OP("any.dims(Tensor self, int[]? dim, bool keepdim=False) -> Tensor | out");
   std::optional<DimVector> dim;
   bool keepdim;
-  Meta infer(const Tensor& self) { return reduced(schema, self, dim, keepdim, result(self)); }
+  Meta infer(const Tensor& self) { return reduced(schema, self, dim, keepdim, result(self), false); }
 };
 
 /// How many elements are not 0, over dims.

@@ -24,7 +24,8 @@ struct Reduction {
   bool keep = false;
 
   /// Notes the dims and gives the result's Meta.
-  Meta reduced(const char* schema, const Tensor& self, OptionalIntArrayRef dims, bool keepdim, DType dtype);
+  Meta reduced(const char* schema, const Tensor& self, OptionalIntArrayRef dims, bool keepdim, DType dtype,
+               bool empty_is_all = true);
   Meta reduced_all(const char* schema, const Tensor& self, DType dtype) {
     return reduced(schema, self, std::nullopt, false, dtype);
   }

@@ -210,7 +210,8 @@ Tensor interpolated(const char* op, const Tensor& self, IntArrayRef output_size,
   for (const std::int64_t d : cheapest_order(self, output_size)) {
     const auto u = static_cast<std::size_t>(d);
     const std::int64_t n = x.size(d + 2), m = output_size[u];
-    if (n == m && filter < Filter::LinearAntialias && scales[u].value_or(1) == 1) continue;
+    // As in PyTorch: a filter against aliasing leaves a dim that keeps its size alone, whatever its scale.
+    if (n == m && (filter >= Filter::LinearAntialias || scales[u].value_or(1) == 1)) continue;
     x = _resample_dim(x, d + 2, n, m, filter, align_corners, scales[u].value_or(0), false);
   }
   x = cast(x, self.dtype());

@@ -67,7 +67,8 @@ Tensor where(const Tensor& condition, const Scalar& self, const Scalar& other) {
   return where(condition, number(self), number(other));
 }
 
-// Clamps. Gradients pass where the value is within the bounds, borders included.
+// Clamps. Gradients pass within the bounds. On a border that is a number they stop, with one that is a tensor the two
+// share them, as in PyTorch.
 
 namespace {
 
@@ -99,8 +100,8 @@ struct ClampScalar {
   void save(const Node&, const Tensor& self) { x.save(self); }
   void grad(GradCall& g) {
     const Tensor v = g.get(x);
-    Tensor inside = min ? ge(v, *min) : le(v, *max);
-    if (min && max) inside = logical_and(inside, le(v, *max));
+    Tensor inside = min ? gt(v, *min) : lt(v, *max);
+    if (min && max) inside = logical_and(inside, lt(v, *max));
     g.set(0, where(inside, g.grad(), Scalar(0)));
   }
 };
@@ -123,13 +124,17 @@ struct ClampTensors {
   }
   void grad(GradCall& g) {
     const Tensor v = g.get(x), min = g.get(low), max = g.get(high);
-    if (g.needs(0)) g.set(0, where(logical_and(ge(v, min), le(v, max)), g.grad(), Scalar(0)));
-    if (g.needs(1)) g.set(1, where(logical_and(lt(min, max), lt(v, min)), g.grad(), Scalar(0)));
-    if (g.needs(2)) g.set(2, where(logical_or(gt(v, max), lt(max, min)), g.grad(), Scalar(0)));
+    const Tensor apart = lt(min, max), crossed = gt(min, max);
+    const Tensor on_min = logical_and(apart, eq(v, min)), on_max = logical_and(apart, eq(v, max));
+    const Tensor shared = where(logical_or(on_min, on_max), mul(g.grad(), 0.5), g.grad());
+    const Tensor below = logical_and(lt(v, min), logical_not(crossed)), above = logical_or(gt(v, max), crossed);
+    if (g.needs(0)) g.set(0, where(logical_or(below, above), Scalar(0), shared));
+    if (g.needs(1)) g.set(1, where(logical_or(below, on_min), shared, Scalar(0)));
+    if (g.needs(2)) g.set(2, where(logical_or(above, on_max), shared, Scalar(0)));
   }
 };
 
-/// One bound as a tensor: kind is Maximum for a lower bound. The gradient passes where the value is not beyond it.
+/// One bound as a tensor: kind is Maximum for a lower bound.
 template <class Derived, BinaryOp Kind>
 struct ClampTensor : BinaryPointwise<Derived, Kind> {
   SavedTensor x, bound;
@@ -140,9 +145,10 @@ struct ClampTensor : BinaryPointwise<Derived, Kind> {
   }
   void grad(GradCall& g) {
     const Tensor v = g.get(x), b = g.get(bound);
-    const Tensor kept = Kind == BinaryOp::Maximum ? ge(v, b) : le(v, b);
-    if (g.needs(0)) g.set(0, where(kept, g.grad(), Scalar(0)));
-    if (g.needs(1)) g.set(1, where(kept, Scalar(0), g.grad()));
+    const Tensor shared = where(eq(v, b), mul(g.grad(), 0.5), g.grad());
+    const Tensor less = lt(v, b), more = gt(v, b);
+    if (g.needs(0)) g.set(0, where(Kind == BinaryOp::Maximum ? less : more, Scalar(0), shared));
+    if (g.needs(1)) g.set(1, where(Kind == BinaryOp::Maximum ? more : less, Scalar(0), shared));
   }
 };
 /// The greater of each element and min, a number or a tensor that broadcasts.

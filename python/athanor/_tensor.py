@@ -381,13 +381,31 @@ def _places(self: Tensor, indices) -> tuple:
     return tuple(places)
 
 
+def _has_number_mask(indices) -> builtins.bool:
+    """Whether one is a mask without dims: it chooses all or nothing, and belongs to no dim. Checks them on the way."""
+    if isinstance(indices, Tensor):
+        raise TypeError("index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not Tensor")
+    if len(indices) == 0:
+        raise IndexError("index_put_: at least one index must be provided; copy_ and fill_ change the whole tensor")
+    for n, i in enumerate(indices):
+        if not isinstance(i, Tensor):
+            raise TypeError(f"index_put_: expected Tensor as element {n} in argument 0, but got {type(i).__name__}")
+    return any(i.dim() == 0 and i.dtype in (_C.bool, _C.uint8) for i in indices)
+
+
 def _index_put(self: Tensor, indices, values: Tensor, accumulate: builtins.bool = False) -> Tensor:
     """A copy with values at the given places, added up there if accumulate."""
+    if _has_number_mask(indices):
+        return _index_put_(self.clone(), indices, values, accumulate)
     return _C.ops.index_put_with(self, _places(self, indices), values, accumulate)
 
 
 def _index_put_(self: Tensor, indices, values: Tensor, accumulate: builtins.bool = False) -> Tensor:
     """Puts values at the given places, adding up there if accumulate."""
+    if _has_number_mask(indices):
+        places = tuple(indices)
+        self[places] = self[places] + values if accumulate else values
+        return self
     return _C.ops.index_put_with_(self, _places(self, indices), values, accumulate)
 
 

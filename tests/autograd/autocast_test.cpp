@@ -110,6 +110,18 @@ TEST(Autocast, EverythingElseComputesInWhatItIsGiven) {
   EXPECT_EQ(norm.dtype(), kBFloat16);
 }
 
+TEST(Autocast, OperandsOfTwoDtypesAreCastAlike) {
+  const Tensor x = numbers({4, 4}).to(kBFloat16), y = numbers({4, 4}, 1), image = numbers({1, 1, 4, 4});
+  const Tensor low = y.to(kBFloat16), wide = x.to(kFloat), grid = x.view({1, 2, 4, 2});
+  const AutocastGuard guard;
+  EXPECT_TRUE(equal(einsum("ij,jk->ik", {x, y}), x.mm(low)));
+  EXPECT_TRUE(equal(einsum("ij,ij->i", {y, x}), einsum("ij,ij->i", {low, x})));
+  EXPECT_TRUE(equal(addbmm(y, x.unsqueeze(0), y.unsqueeze(0)), addbmm(low, x.unsqueeze(0), low.unsqueeze(0))));
+  EXPECT_TRUE(equal(cdist(x, y), cdist(wide, y)));
+  EXPECT_TRUE(equal(grid_sampler(image, grid, 0, 0, false), grid_sampler(image, grid.to(kFloat), 0, 0, false)));
+  EXPECT_THROW(einsum("ij,jk->ik", {x, y.to(kDouble)}), Error) << "float64 is asked for on purpose";
+}
+
 TEST(Autocast, InPlaceFormsKeepTheirDtype) {
   const Tensor a = numbers({4, 6}), b = numbers({6, 5}, 1);
   Tensor c = zeros({4, 5}), out = empty({4, 5});

@@ -37,6 +37,15 @@ TEST(InterpolateBytes, HaveTwoSpatialDims) {
   EXPECT_THROW(upsample_bilinear2d(ones({1, 1, 4, 4}, kInt), {2, 2}, false), NotImplementedError);
 }
 
+TEST(InterpolateAntialias, LeavesADimThatKeepsItsSizeAsItIs) {
+  const Tensor x = arange(12, kDouble).square().view({1, 1, 3, 4});
+  EXPECT_TRUE(equal(_upsample_bilinear2d_aa(x, {3, 4}, false, 1.05, 1.1), x));
+  EXPECT_TRUE(equal(_upsample_bicubic2d_aa(x, {3, 4}, false, 1.05, 1.1), x));
+  EXPECT_TRUE(equal(_upsample_bilinear2d_aa(x, {2, 4}, false, 0.7, 1.1),
+                    _upsample_bilinear2d_aa(x, {2, 4}, false, 0.7, std::nullopt)));
+  EXPECT_FALSE(equal(upsample_bilinear2d(x, {3, 4}, false, 1.05, 1.1), x)) << "its places lie elsewhere";
+}
+
 Tensor sampled(const std::vector<double>& points, std::int64_t mode, std::int64_t padding, const Tensor& image) {
   const auto n = static_cast<std::int64_t>(points.size()) / 2;
   return grid_sampler(image, tensor(points, kDouble).view({1, 1, n, 2}), mode, padding, false).view({n});

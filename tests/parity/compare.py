@@ -60,7 +60,7 @@ class Difference:
 # Differences that are meant or torch's own: ops, when, why.
 KNOWN = [
     ("clamp|clamp_min|clamp_max|clip", lambda d: d.gradient and (not d.finite or d.dtype in (torch.float16, torch.bfloat16)),
-     "the gradient at a bound, which inputs rounded to half types meet: 1 here and in older versions, 0 in newer ones"),
+     "the gradient at a bound, which inputs rounded to half types meet: 0 or half here and in newer versions, 1 in older ones"),
     ("amax|amin|aminmax|copysign|fmax|fmin|nextafter|logsumexp|logcumsumexp|nanmean|logit|rrelu|mish|"
      "celu|elu|selu|hardshrink|hardswish|hardtanh|relu6|softshrink", lambda d: d.gradient and not d.finite, AT_EDGES),
     ("mode", lambda d: not d.finite, "torch sorts by a comparison that NaN confuses, and misses equals beside it"),

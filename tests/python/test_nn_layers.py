@@ -176,6 +176,14 @@ class Layers(Close):
         self.assertClose(again, out)
         self.assertIsNone(none)
 
+    def test_attention_of_one_example_has_keys_and_values_of_their_own_widths(self) -> None:
+        layer = nn.MultiheadAttention(4, 2, kdim=3, vdim=5)
+        q, k, v = torch.randn(2, 4), torch.randn(6, 3), torch.randn(6, 5)
+        out, weights = layer(q, k, v)
+        batched, batched_weights = layer(q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1))
+        self.assertClose(out, batched.squeeze(1))
+        self.assertClose(weights, batched_weights.squeeze(0))
+
     def test_causal_masks_agree(self) -> None:
         attention, x = nn.MultiheadAttention(6, 2, batch_first=True), torch.randn(2, 5, 6)
         mask = nn.Transformer.generate_square_subsequent_mask(5)
@@ -220,6 +228,13 @@ class Layers(Close):
         bag = nn.EmbeddingBag.from_pretrained(table, mode="sum")
         self.assertClose(bag(i, torch.tensor([0, 3])), torch.stack([table[i[:3]].sum(0), table[1]]))
         self.assertClose(nn.EmbeddingBag.from_pretrained(table)(i.reshape(2, 2)), table[i.reshape(2, 2)].mean(1))
+
+    def test_embedding_bag_may_run_again_where_max_norm_changes_its_weight(self) -> None:
+        for mode in ("sum", "mean", "max"):
+            layer = nn.EmbeddingBag(4, 3, max_norm=0.5, mode=mode)
+            first, second = layer(torch.tensor([[0, 1]])), layer(torch.tensor([[2, 3]]))
+            (first.sum() + second.sum()).backward()
+            self.assertEqual(layer.weight.grad.sum().item(), 12 if mode == "sum" else 6)
 
     def test_losses_with_classes(self) -> None:
         x, y = torch.randn(3, 4, 2), torch.tensor([[0, 1], [2, 3], [1, -100]])

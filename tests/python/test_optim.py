@@ -101,6 +101,16 @@ class Behaviour(unittest.TestCase):
         self.assertEqual(b.item(), 2.0)
         self.assertNotIn(b, optimizer.state)
 
+    def test_infinite_parameters_stay_without_weight_decay(self) -> None:
+        for name in ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "ASGD"):
+            p = parameter(-math.inf, math.inf, 1.0)
+            optimizer = getattr(optim, name)([p], lr=0.1, weight_decay=0)
+            for _ in range(2):
+                set_gradient(p, 0, 0, 1)
+                optimizer.step()
+            self.assertEqual(p[:2].tolist(), [-math.inf, math.inf], name)
+            self.assertLess(p[2].item(), 1, name)
+
     def test_zero_grad_drops_gradients_or_fills_them(self) -> None:
         p = parameter(1.0)
         optimizer = optim.SGD([p])

@@ -284,6 +284,34 @@ class InPlace(unittest.TestCase):
         x.index_put_((mask[0], torch.tensor([1])), torch.tensor(3.0), accumulate=True)
         self.assertEqual(x.tolist(), [[0, 3], [0, 0]])
 
+    def test_index_put_takes_a_mask_without_dims_for_all_or_nothing(self):
+        x = torch.zeros(2, 2)
+        self.assertIs(x.index_put_((torch.tensor(False),), torch.tensor(1.0)), x)
+        self.assertEqual(x.tolist(), [[0, 0], [0, 0]])
+        self.assertEqual(x.index_put((torch.tensor(True),), torch.tensor(1.0)).tolist(), [[1, 1], [1, 1]])
+        x.index_put_((torch.tensor(True),), torch.tensor(2.0), accumulate=True)
+        self.assertEqual(x.tolist(), [[2, 2], [2, 2]])
+
+    def test_index_put_refuses_what_names_no_place(self):
+        for x in (torch.zeros(2, 2), torch.tensor(1.0)):
+            for value in (torch.tensor(1.0), torch.tensor(1.0, requires_grad=True)):
+                with self.assertRaisesRegex(IndexError, "at least one index"):
+                    x.index_put_((), value)
+                with self.assertRaisesRegex(IndexError, "at least one index"):
+                    x.index_put([], value)
+        with self.assertRaisesRegex(TypeError, "element 1 in argument 0, but got NoneType"):
+            torch.zeros(2, 2).index_put_((torch.tensor([0]), None), torch.tensor(1.0))
+        with self.assertRaisesRegex(TypeError, "must be tuple of Tensors"):
+            torch.zeros(2, 2).index_put_(torch.tensor([0]), torch.tensor(1.0))
+
+    def test_copies_into_integers_have_no_history(self):
+        x, y = torch.zeros(2, dtype=torch.int64), torch.tensor([1.5, 2.5], requires_grad=True)
+        self.assertFalse(x.copy_(y).requires_grad)
+        self.assertEqual(x.tolist(), [1, 2])
+        z = torch.zeros(2, dtype=torch.float64).copy_(y)
+        z.backward(torch.tensor([1.0, 2.0], dtype=torch.float64))
+        self.assertEqual(y.grad.tolist(), [1, 2])
+
     def test_float_power(self):
         x = torch.tensor([2.0, 3.0], dtype=torch.float64)
         self.assertIs(x.float_power_(2), x)

@@ -128,8 +128,7 @@ void adam_step(const View& p, const View* state, const View& g, std::int64_t b, 
   const auto run = [&]<bool kAmsgrad>() {
     step_any("Adam", {p, state, g}, b, e, [&]<class C>(C) {
       AdamRule<C, kAmsgrad> rule{};
-      rule.gradient = seen<C>(s);
-      if (s.decoupled) rule.gradient.decay = 0;
+      rule.gradient = seen<C>(s.maximize, s.decoupled ? 0 : s.weight_decay);
       rule.shrink = static_cast<C>(s.decoupled ? 1 - s.lr * s.weight_decay : 1);
       rule.beta1 = static_cast<C>(s.beta1), rule.take1 = static_cast<C>(1 - s.beta1);
       rule.beta2 = static_cast<C>(s.beta2), rule.take2 = static_cast<C>(1 - s.beta2);

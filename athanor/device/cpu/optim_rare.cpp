@@ -81,8 +81,7 @@ void adam_relative(ArrayRef<View> params, ArrayRef<View> state, ArrayRef<View> g
   for_steps(params, state, grads, [&](auto& p, auto* own, auto& g, std::int64_t b, std::int64_t e) {
     step_any("NAdam", {p, own, g}, b, e, [&]<class C>(C) {
       AdamRelativeRule<C> rule{};
-      rule.gradient = seen<C>(s);
-      if (s.decoupled) rule.gradient.decay = 0;
+      rule.gradient = seen<C>(s.maximize, s.decoupled ? 0 : s.weight_decay);
       rule.shrink = static_cast<C>(s.shrink);
       rule.take1 = static_cast<C>(1 - s.beta1);
       rule.beta2 = static_cast<C>(s.beta2), rule.take2 = static_cast<C>(1 - s.beta2);

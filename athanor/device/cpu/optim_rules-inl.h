@@ -11,6 +11,7 @@
 // clang-format on
 
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "athanor/ops/kernels/optim.h"
@@ -61,15 +62,22 @@ void step_any(const char* name, const StepViews& v, std::int64_t begin, std::int
   });
 }
 
-/// The gradient as the step sees it: sign and weight decay.
+/// The gradient as the step sees it: sign and weight decay. Without decay an infinite parameter adds nothing, not NaN.
 template <class C>
 struct Seen {
-  C sign, decay;
-  C operator()(C g, C x) const { return sign * g + decay * x; }
+  C sign, decay, most;  ///< most: what counts of a parameter, 0 without decay
+  C operator()(C g, C x) const {
+    x = x > most ? most : x;
+    return sign * g + decay * (x < -most ? -most : x);
+  }
 };
+template <class C>
+Seen<C> seen(bool maximize, double decay) {
+  return {maximize ? C(-1) : C(1), static_cast<C>(decay), decay == 0 ? C(0) : std::numeric_limits<C>::infinity()};
+}
 template <class C, class Step>
 Seen<C> seen(const Step& s) {
-  return {s.maximize ? C(-1) : C(1), static_cast<C>(s.weight_decay)};
+  return seen<C>(s.maximize, s.weight_decay);
 }
 
 }  // namespace

@@ -116,7 +116,10 @@ void nan_to_num_cpu(const View& out, const View& in, double nan, double posinf, 
 void binary_cpu(BinaryOp op, const View& out, const View& a, const View& b, Scalar p0, Scalar p1) {
   if (a.dtype == DType::Bool) op = on_bool(op);
   bool widen = false;
-  const LoopFn fn = find(pointwise_tables().binary[static_cast<int>(op)], a.dtype, name(op), widen);
+  const bool mixed = a.dtype != b.dtype;  // a half and a number of float32
+  const LoopFn fn =
+      find(pointwise_tables().binary[static_cast<int>(op)], mixed ? DType::Float : a.dtype, name(op), widen);
+  widen = widen || mixed;
   const LoopParameters params(p0, p1);
   if (out.contiguous && a.contiguous && b.contiguous && a.numel == out.numel && b.numel == out.numel &&
       out.numel <= kCostlyGrain && !widen) {
@@ -139,12 +142,20 @@ void binary_cpu(BinaryOp op, const View& out, const View& a, const View& b, Scal
   run_views(spec, views, 3);
 }
 
+/// The dtype that a number has beside x: halves are multiplied and divided by the number as it is, not by its half.
+DType type_beside(BinaryOp op, DType x, const Scalar& s) {
+  if (!is_half(x) || (op != BinaryOp::Mul && op != BinaryOp::Div)) return x;
+  const auto exact = s.to<float>();
+  const float rounded = x == DType::Half ? float{Half(exact)} : float{BFloat16(exact)};
+  return rounded == exact ? x : DType::Float;
+}
+
 void binary_scalar_cpu(BinaryOp op, const View& out, const View& x, Scalar s, bool scalar_first, Scalar p0, Scalar p1) {
-  alignas(8) std::array<char, 8> value = element_bytes(s, x.dtype);
   View scalar;
+  scalar.dtype = type_beside(op, x.dtype, s);
+  alignas(8) std::array<char, 8> value = element_bytes(s, scalar.dtype);
   scalar.data = value.data();
   scalar.numel = 1;
-  scalar.dtype = x.dtype;
   if (scalar_first)
     binary_cpu(op, out, scalar, x, p0, p1);
   else

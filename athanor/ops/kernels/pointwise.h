@@ -126,10 +126,11 @@ constexpr bool gives_bool(BinaryOp op) { return op >= BinaryOp::Eq && op <= Bina
 
 extern Kernel<void(UnaryOp op, const View& out, const View& in, Scalar p0, Scalar p1)> unary_kernel;
 
-/// Add and Sub take p0 (alpha): pass 1.
+/// Add and Sub take p0 (alpha): pass 1. Mul and Div take a number of one element in float32 beside a half.
 extern Kernel<void(BinaryOp op, const View& out, const View& a, const View& b, Scalar p0, Scalar p1)> binary_kernel;
 
-/// The same with one operand a number, converted to the tensor's dtype: op(x, s), or op(s, x) if `scalar_first`.
+/// The same with one operand a number, converted to the tensor's dtype (Mul and Div of halves: float32): op(x, s), or
+/// op(s, x) if `scalar_first`.
 /// Spares a 0-d tensor for `x + 1`, `2 / x`, `x > 0`.
 extern Kernel<void(BinaryOp op, const View& out, const View& x, Scalar s, bool scalar_first, Scalar p0, Scalar p1)>
     binary_scalar_kernel;

@@ -30,9 +30,9 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, embed_dim: int, num
         raise AssertionError(f"was expecting embedding dimension of {embed_dim}, but got {query.shape[-1]}")
     if embed_dim % num_heads != 0:
         raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
-    if separate and key.shape[:2] != value.shape[:2]:
+    if separate and key.shape[:-1] != value.shape[:-1]:
         raise AssertionError(
-            f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+            f"key's sequence and batch dims {key.shape[:-1]} do not match value's {value.shape[:-1]}"
         )
     if not separate and key.shape != value.shape:
         raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
