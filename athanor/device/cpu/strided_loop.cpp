@@ -7,6 +7,7 @@
 #include "athanor/base/error.h"
 #include "athanor/device/cpu/copy_blocks.h"
 #include "athanor/device/cpu/copy_run.h"
+#include "athanor/device/cpu/host_buffer.h"
 #include "athanor/device/cpu/strided_tiles.h"
 #include "athanor/device/cpu/walk_order.h"
 #include "athanor/device/cpu/wide_vectors.h"
@@ -153,7 +154,7 @@ class Walk {
 
   void run(std::int64_t begin, std::int64_t end) {
     for (int i = 1; i < p_.operands; ++i)
-      if (kind_[i] == Kind::Periodic && periods_[i].empty()) fill_period(i);
+      if (kind_[i] == Kind::Periodic && periods_[i].data() == nullptr) fill_period(i);
     if (stream_ && inputs_in_place())
       run_stream(begin, end);
     else if (rows_ && !any_staged_)
@@ -345,7 +346,7 @@ class Walk {
   /// One period and a block more, so that a block can start anywhere in it.
   void fill_period(int i) {
     const std::int64_t total = period_[i] + kBlock;
-    periods_[i].resize(static_cast<std::size_t>(total * inner_[i]) + 64);  // spread() may write that much beyond
+    periods_[i] = HostBuffer<char>(total * inner_[i] + 64);  // spread() may write that much beyond
     Position at(p_, 0);
     for (std::int64_t k = 0; k < total; k += kBlock) {
       const std::int64_t n = std::min(kBlock, total - k);
@@ -398,7 +399,7 @@ class Walk {
   Kind kind_[kMaxOperands] = {};
   std::int64_t size_[kMaxOperands] = {}, inner_[kMaxOperands] = {}, streamed_[kMaxOperands] = {},
                period_[kMaxOperands] = {};
-  std::vector<char> periods_[kMaxOperands];
+  HostBuffer<char> periods_[kMaxOperands];
   Blocks blocks_;
 };
 
