@@ -1,6 +1,5 @@
 // Products of bfloat16 by oneDNN's matmul, which uses the matrix units of processors that have them.
 #include <cstring>
-#include <unordered_map>
 
 #include "athanor/device/cpu/onednn.h"
 #include "athanor/device/cpu/onednn_cache.h"
@@ -18,10 +17,19 @@ using dnnl::memory;
 /// Everything a primitive depends on.
 using Key = std::array<std::int64_t, 13>;
 
+/// A primitive and the memory objects it is called with. Making those costs as much as a product of 64 by 64, so they
+/// stay, and a call only tells them where its operands are.
 struct Product {
   dnnl::matmul primitive;
-  memory::desc a, b, c, bias;
+  memory a, b, c, bias;
+  std::array<dnnl_exec_arg_t, 4> arguments{};
+  int count = 0;        ///< of arguments
   bool usable = false;  ///< oneDNN has a kernel for the problem
+
+  void take(int argument, memory& to, const memory::desc& desc) {
+    to = memory(desc, cpu_engine(), nullptr);
+    arguments[static_cast<std::size_t>(count++)] = {argument, to.get()};
+  }
 };
 
 enum class Bias : std::int64_t { None, Row, Output };
@@ -33,10 +41,10 @@ Product make_product(const GemmProblem& g, const GemmBatch& batch, Bias kind) {
     return memory::desc({batch.count, rows, cols}, type, {batch.count > 1 ? step : rows * cols, row, col});
   };
   try {
-    p.a = desc(g.m, g.k, g.a_row, g.a_col, batch.a);
-    p.b = desc(g.k, g.n, g.b_row, g.b_col, batch.b);
-    p.c = desc(g.m, g.n, g.c_row, g.c_col, batch.c);
-    if (kind == Bias::Row) p.bias = memory::desc({1, 1, g.n}, type, {g.n, g.n, 1});
+    const memory::desc a = desc(g.m, g.k, g.a_row, g.a_col, batch.a), b = desc(g.k, g.n, g.b_row, g.b_col, batch.b);
+    const memory::desc c = desc(g.m, g.n, g.c_row, g.c_col, batch.c);
+    memory::desc bias;
+    if (kind == Bias::Row) bias = memory::desc({1, 1, g.n}, type, {g.n, g.n, 1});
     dnnl::primitive_attr attr;
     if (kind == Bias::Output) {
       dnnl::post_ops sum;
@@ -44,11 +52,15 @@ Product make_product(const GemmProblem& g, const GemmBatch& batch, Bias kind) {
       attr.set_post_ops(sum);
     }
 #if DNNL_VERSION_MAJOR >= 3
-    const dnnl::matmul::primitive_desc made(cpu_engine(), p.a, p.b, p.bias, p.c, attr);
+    const dnnl::matmul::primitive_desc made(cpu_engine(), a, b, bias, c, attr);
 #else
-    const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(p.a, p.b, p.bias, p.c), attr, cpu_engine());
+    const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a, b, bias, c), attr, cpu_engine());
 #endif
     p.primitive = dnnl::matmul(made);
+    p.take(DNNL_ARG_SRC, p.a, a);
+    p.take(DNNL_ARG_WEIGHTS, p.b, b);
+    p.take(DNNL_ARG_DST, p.c, c);
+    if (kind == Bias::Row) p.take(DNNL_ARG_BIAS, p.bias, bias);
     p.usable = true;
   } catch (const dnnl::error&) {
     p.usable = false;  // no kernel for this processor or these strides
@@ -104,14 +116,13 @@ bool matmul_bf16(const GemmProblem& g, const GemmBatch& batch) {
                 team};
   Product& p = products.get(key, [&] { return make_product(g, batch, kind); });
   if (!p.usable) return false;
-  const auto at = [](const memory::desc& d, const void* data) {
-    return memory(d, cpu_engine(), const_cast<void*>(data));
-  };
-  std::unordered_map<int, memory> arguments{
-      {DNNL_ARG_SRC, at(p.a, g.a)}, {DNNL_ARG_WEIGHTS, at(p.b, g.b)}, {DNNL_ARG_DST, at(p.c, g.c)}};
-  if (kind == Bias::Row) arguments.emplace(DNNL_ARG_BIAS, at(p.bias, g.bias));
-  dnnl::stream stream(cpu_engine());
-  p.primitive.execute(stream, arguments);
+  thread_local const dnnl::stream stream(cpu_engine());
+  p.a.set_data_handle(const_cast<void*>(static_cast<const void*>(g.a)));
+  p.b.set_data_handle(const_cast<void*>(static_cast<const void*>(g.b)));
+  p.c.set_data_handle(g.c);
+  if (kind == Bias::Row) p.bias.set_data_handle(const_cast<void*>(static_cast<const void*>(g.bias)));
+  dnnl::error::wrap_c_api(dnnl_primitive_execute(p.primitive.get(), stream.get(), p.count, p.arguments.data()),
+                          "oneDNN could not run a product of bfloat16");
   return true;
 }
 
