@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
@@ -336,15 +337,21 @@ TEST(Bmm, LargeBatchesOfBFloat16) {
 }
 
 TEST(Linear, LargeBFloat16WithBias) {
-  StridedArray in(DType::BFloat16, {70, 90}), w(DType::BFloat16, {80, 90}), bias(DType::BFloat16, {80});
-  StridedArray out(DType::BFloat16, {70, 80});
-  in.fill(1), w.fill(2), bias.fill(3);
-  linear_kernel.get(kCPU)(out.view(), in.view(), w.view(), bias.view(), Epilogue::None);
-  out.each_index([&](const auto& i) {
-    double want = bias.at({i[1]});
-    for (std::int64_t p = 0; p < 90; ++p) want += in.at({i[0], p}) * w.at({i[1], p});
-    ASSERT_NEAR(out.at(i), want, 4 * tolerance(DType::BFloat16, 90, want));
-  });
+  struct Call {
+    StridedArray in{DType::BFloat16, {70, 90}}, w{DType::BFloat16, {80, 90}}, bias{DType::BFloat16, {80}};
+    StridedArray out{DType::BFloat16, {70, 80}};
+  };
+  std::array<Call, 3> calls;  // of one shape, which share a primitive but no operand
+  for (unsigned seed = 1; Call & c : calls) {
+    c.in.fill(seed++), c.w.fill(seed++), c.bias.fill(seed++);
+    linear_kernel.get(kCPU)(c.out.view(), c.in.view(), c.w.view(), c.bias.view(), Epilogue::None);
+  }
+  for (const Call& c : calls)
+    c.out.each_index([&](const auto& i) {
+      double want = c.bias.at({i[1]});
+      for (std::int64_t p = 0; p < 90; ++p) want += c.in.at({i[0], p}) * c.w.at({i[1], p});
+      ASSERT_NEAR(c.out.at(i), want, 4 * tolerance(DType::BFloat16, 90, want));
+    });
 }
 
 TEST(Linear, ReluOfIntegersIsSigned) {

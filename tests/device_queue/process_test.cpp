@@ -105,10 +105,8 @@ TEST_F(QueuedDevice, HostOpsOfAForkedChildRunOnOneThread) {
 }
 
 TEST_F(QueuedDevice, ForkingWhileQueuesAllocateAndRunLeavesNoLockBehind) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "libasan keeps its own allocator's locks over fork";
-#endif
   ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN();
+  ATHANOR_SKIP_IF_FORKS_KEEP_LOCKS();
   std::atomic<bool> stop{false};
   std::vector<std::thread> busy;
   for (int i = 0; i < 2; ++i)

@@ -23,6 +23,11 @@ const dnnl::engine& cpu_engine() {
   return engine;
 }
 
+dnnl::stream& call_stream() {
+  thread_local dnnl::stream stream(cpu_engine());
+  return stream;
+}
+
 /// oneDNN asks OpenMP for its team; a thread that never set its own would get the process's default.
 int use_team() {
   const int team = in_parallel_region() ? 1 : get_num_threads();

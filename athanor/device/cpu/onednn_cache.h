@@ -13,6 +13,8 @@ namespace athanor::onednn {
 
 /// The processor. Never destroyed, so that threads may outlive main.
 const dnnl::engine& cpu_engine();
+/// The calling thread's stream, for its calls one after the other.
+dnnl::stream& call_stream();
 /// Makes oneDNN use the caller's team and returns its size (1 inside parallel_for).
 int use_team();
 

@@ -446,7 +446,7 @@ void execute_weight(dnnl::stream& stream, const Primitive& p, const ConvCall& ca
 }
 
 void execute(const Primitive& p, const ConvCall& call, Pass pass) {
-  dnnl::stream stream(cpu_engine());
+  dnnl::stream& stream = call_stream();
   const Operand x(p.x, !(p.x == p.given_x), call.x.data), y(p.y, !(p.y == p.given_y), call.y.data);
   const memory given_x(p.given_x, cpu_engine(), call.x.data), given_y(p.given_y, cpu_engine(), call.y.data);
   move(stream, p.in_x, given_x, x.get());

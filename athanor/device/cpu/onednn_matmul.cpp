@@ -1,6 +1,7 @@
 // Products of bfloat16 by oneDNN's matmul, which uses the matrix units of processors that have them.
 #include <cstring>
 
+#include "athanor/base/error.h"
 #include "athanor/device/cpu/onednn.h"
 #include "athanor/device/cpu/onednn_cache.h"
 
@@ -17,18 +18,24 @@ using dnnl::memory;
 /// Everything a primitive depends on.
 using Key = std::array<std::int64_t, 13>;
 
-/// A primitive and the memory objects it is called with. Making those costs as much as a product of 64 by 64, so they
-/// stay, and a call only tells them where its operands are.
+/// A primitive and the memory objects it is called with. Making those takes as long as 40 % of a product of 64 by 64,
+/// so they stay, and a call only tells them where its operands are.
 struct Product {
   dnnl::matmul primitive;
-  memory a, b, c, bias;
+  std::array<memory, 4> operands;  ///< a, b, c and, with Bias::Row, the bias
   std::array<dnnl_exec_arg_t, 4> arguments{};
-  int count = 0;        ///< of arguments
-  bool usable = false;  ///< oneDNN has a kernel for the problem
+  std::size_t count = 0;  ///< of operands
+  bool usable = false;    ///< oneDNN has a kernel for the problem
 
-  void take(int argument, memory& to, const memory::desc& desc) {
-    to = memory(desc, cpu_engine(), nullptr);
-    arguments[static_cast<std::size_t>(count++)] = {argument, to.get()};
+  void take(int argument, const memory::desc& desc) {
+    operands[count] = memory(desc, cpu_engine(), nullptr);
+    arguments[count] = {argument, operands[count].get()};
+    ++count;
+  }
+
+  dnnl_status_t run(const std::array<const void*, 4>& data) const {
+    for (std::size_t i = 0; i < count; ++i) operands[i].set_data_handle(const_cast<void*>(data[i]));
+    return dnnl_primitive_execute(primitive.get(), call_stream().get(), static_cast<int>(count), arguments.data());
   }
 };
 
@@ -57,10 +64,10 @@ Product make_product(const GemmProblem& g, const GemmBatch& batch, Bias kind) {
     const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a, b, bias, c), attr, cpu_engine());
 #endif
     p.primitive = dnnl::matmul(made);
-    p.take(DNNL_ARG_SRC, p.a, a);
-    p.take(DNNL_ARG_WEIGHTS, p.b, b);
-    p.take(DNNL_ARG_DST, p.c, c);
-    if (kind == Bias::Row) p.take(DNNL_ARG_BIAS, p.bias, bias);
+    p.take(DNNL_ARG_SRC, a);
+    p.take(DNNL_ARG_WEIGHTS, b);
+    p.take(DNNL_ARG_DST, c);
+    if (kind == Bias::Row) p.take(DNNL_ARG_BIAS, bias);
     p.usable = true;
   } catch (const dnnl::error&) {
     p.usable = false;  // no kernel for this processor or these strides
@@ -114,15 +121,12 @@ bool matmul_bf16(const GemmProblem& g, const GemmBatch& batch) {
                 static_cast<std::int64_t>(kind),
                 beta_bits,
                 team};
-  Product& p = products.get(key, [&] { return make_product(g, batch, kind); });
+  const Product& p = products.get(key, [&] { return make_product(g, batch, kind); });
   if (!p.usable) return false;
-  thread_local const dnnl::stream stream(cpu_engine());
-  p.a.set_data_handle(const_cast<void*>(static_cast<const void*>(g.a)));
-  p.b.set_data_handle(const_cast<void*>(static_cast<const void*>(g.b)));
-  p.c.set_data_handle(g.c);
-  if (kind == Bias::Row) p.bias.set_data_handle(const_cast<void*>(static_cast<const void*>(g.bias)));
-  dnnl::error::wrap_c_api(dnnl_primitive_execute(p.primitive.get(), stream.get(), p.count, p.arguments.data()),
-                          "oneDNN could not run a product of bfloat16");
+  const dnnl_status_t status = p.run({g.a, g.b, g.c, g.bias});
+  ATHANOR_CHECK(status == dnnl_success, "matmul: oneDNN gave up a product of bfloat16, ", g.m, " x ", g.k, " by ", g.k,
+                " x ", g.n, ", batch of ", batch.count, ", with status ", static_cast<int>(status),
+                status == dnnl_out_of_memory ? ": out of memory; use smaller batches" : "");
   return true;
 }
 
