@@ -24,10 +24,26 @@ AccumulateGrad::~AccumulateGrad() {
 
 namespace {
 
-/// The gradient may become `.grad` as it is if nobody else can see it change.
+/// Whether nobody else can see the gradient change. What it is a view of, as the transpose of a product that nobody
+/// else holds, does not count if it is no larger.
+bool is_sole(const TensorBase& grad) {
+  if (grad.use_count() != 1) return false;
+  const AutogradMeta* meta = grad.impl()->autograd;
+  if (!meta || !meta->is_view) return grad.storage()->use_count() == 1;
+  const TensorBase& base = meta->view_base;
+  return base.defined() && base.use_count() == 1 && base.numel() == grad.numel() && grad.storage()->use_count() == 2;
+}
+
+/// The gradient may become `.grad` as it is.
 bool may_steal(const TensorBase& grad) {
-  return !GradMode::is_enabled() && grad.use_count() == 1 && grad.storage()->use_count() == 1 &&
-         !grad.impl()->tracked && grad.is_non_overlapping_and_dense();
+  return !GradMode::is_enabled() && is_sole(grad) && !grad.impl()->tracked && grad.is_non_overlapping_and_dense();
+}
+
+/// The gradient as `.grad`: no view, which it was of what the backward made.
+TensorBase stolen(const TensorBase& grad) {
+  const AutogradMeta* meta = grad.impl()->autograd;
+  if (!meta || !meta->is_view) return grad;
+  return detail::alias(grad, grad.sizes(), grad.strides(), grad.storage_offset());
 }
 
 void accumulate(AutogradMeta& meta, const TensorBase& variable, const TensorBase& grad) {
@@ -40,7 +56,7 @@ void accumulate(AutogradMeta& meta, const TensorBase& variable, const TensorBase
       ops::copy_(meta.gradient_home, grad);
       meta.grad = meta.gradient_home;
     } else if (may_steal(grad) && grad.strides() == variable.strides()) {
-      meta.grad = grad;
+      meta.grad = stolen(grad);
     } else if (GradMode::is_enabled()) {
       meta.grad = ops::clone(grad);
     } else {

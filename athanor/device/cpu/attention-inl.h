@@ -390,8 +390,7 @@ class ForwardChunk {
   void pack_query(T* q) const {
     const HeadView<T> from(f_.q, batch_, head_);
     pack_rows<T>(from.at(first_), from.row, from.col, s_.depth, tiles_, q);
-    const T scale = static_cast<T>(f_.params.scale * kScoreUnit<T>);
-    for (std::int64_t i = 0; i < tiles_.rows * s_.depth; ++i) q[i] *= scale;
+    scale_packed(q, tiles_.rows * s_.depth, static_cast<T>(f_.params.scale * kScoreUnit<T>));
   }
 
   /// What no score exceeds, a whole number; infinite if nothing is known.

@@ -41,8 +41,8 @@ class BackwardPart {
     const std::int64_t each = s_.heads / s_.groups;
     for (std::int64_t head = group_ * each; head < (group_ + 1) * each; ++head)
       for (std::int64_t i = 0; i < s_.rows; i += kRows) rows(head, i, std::min<std::int64_t>(kRows, s_.rows - i));
-    write(b_.dk, sums_k());
-    write(b_.dv, sums_v());
+    write(b_.dk, sums_k(), static_cast<T>(b_.params.scale));
+    write(b_.dv, sums_v(), T(1));
   }
 
  private:
@@ -107,7 +107,7 @@ class BackwardPart {
     }
   }
 
-  /// Packs q (scaled) and the gradient both ways, and sums gradient times result of each row.
+  /// Packs q (by rows: scaled) and the gradient both ways, and sums gradient times result of each row.
   void pack_block(std::int64_t head, std::int64_t i, const RowTiles& tiles) {
     const HeadView<T> q(b_.q, batch_, head), g(b_.grad, batch_, head), out(b_.out, batch_, head);
     const std::int64_t m = tiles.rows;
@@ -115,15 +115,8 @@ class BackwardPart {
     pack_columns<T>(q.at(i), q.row, q.col, m, s_.depth, qb_);
     pack_rows<T>(g.at(i), g.row, g.col, s_.depth_v, tiles, ga_);
     pack_columns<T>(g.at(i), g.row, g.col, m, s_.depth_v, gb_);
-    const T scale = static_cast<T>(b_.params.scale), unit = static_cast<T>(b_.params.scale * kScoreUnit<T>);
-    for (std::int64_t e = 0; e < m * s_.depth; ++e) qa_[e] *= unit;
-    for (std::int64_t e = 0; e < m * padded_columns<T>(s_.depth); ++e) qb_[e] *= scale;
-    for (std::int64_t r = 0; r < m; ++r) {
-      const T *a = g.at(i + r), *b = out.at(i + r);
-      T sum = 0;
-      for (std::int64_t e = 0; e < s_.depth_v; ++e) sum += a[e * g.col] * b[e * out.col];
-      delta_[r] = sum;
-    }
+    scale_packed(qa_, m * s_.depth, static_cast<T>(b_.params.scale * kScoreUnit<T>));
+    for (std::int64_t r = 0; r < m; ++r) delta_[r] = dot_of(g.at(i + r), g.col, out.at(i + r), out.col, s_.depth_v);
   }
 
   static bool is_far(T lse) { return std::abs(lse) > kFar && lse != kInf && lse != -kInf; }
@@ -252,12 +245,12 @@ class BackwardPart {
     }
   }
 
-  void write(const View& to, const Sums<T>& all) const {
+  void write(const View& to, const Sums<T>& all, T by) const {
     if (!to.defined()) return;
     const HeadView<T> head(to, batch_, group_);
     for (std::int64_t j = 0; j < cols_; j += kCols) {
       const RowTiles tiles(std::min(kCols, cols_ - j));
-      Sums<T>(all.data + j * all.padded, all.n).write(tiles, head.at(first_ + j), head.row, head.col, T(1));
+      Sums<T>(all.data + j * all.padded, all.n).write(tiles, head.at(first_ + j), head.row, head.col, by);
     }
   }
 

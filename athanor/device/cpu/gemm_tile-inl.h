@@ -36,6 +36,9 @@ inline constexpr int kTileCols = 2 * kVector<T>;
 
 /// Steps by which a tile asks for its operands ahead of their use.
 inline constexpr int kAhead = 16;
+/// Steps before its end when a tile asks for its output: asked for from the start, the lines would leave the first
+/// cache again before they are written, and hold up the operands.
+inline constexpr int kOutputAhead = 8 * kTileRows;
 
 /// How a tile reads its rows of a: `Columns`: a[i + p·stride], packed panels included; `Rows`: a[i·stride + p].
 enum class AForm { Columns, Rows };
@@ -94,31 +97,35 @@ HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_s
   constexpr int kLanes = kVector<T>;
   V sum[kRows][kVectors];
 #pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i) {
-    // The output is far away more often than not; it is wanted when the sums are ready.
-    __builtin_prefetch(to + i * to_step, 1);
-    if (kVectors > 1) __builtin_prefetch(to + i * to_step + kVectors * kLanes - 1, 1);
+  for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
-  }
+  for (std::int64_t p = 0, end_of_part = std::max<std::int64_t>(k - kOutputAhead, 0);; end_of_part = k) {
 #pragma GCC unroll 1
-  for (std::int64_t p = 0; p < k; ++p) {
-    V row[kVectors];
+    for (; p < end_of_part; ++p) {
+      V row[kVectors];
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + j * kLanes);
-    if constexpr (kRows >= 4 && kForm == AForm::Columns) {
-      // Packed panels come from the second-level cache in one stream each.
-      __builtin_prefetch(a + kAhead * kRows);
-      for (int j = 0; j < kVectors; ++j) __builtin_prefetch(b + (kAhead * kVectors + j) * kLanes);
-    }
+      for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + j * kLanes);
+      if constexpr (kRows >= 4 && kForm == AForm::Columns) {
+        // Packed panels come from the second-level cache in one stream each.
+        __builtin_prefetch(a + kAhead * kRows);
+        for (int j = 0; j < kVectors; ++j) __builtin_prefetch(b + (kAhead * kVectors + j) * kLanes);
+      }
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-      const V value = hn::Set(d, kForm == AForm::Columns ? a[i] : a[i * a_step]);
+      for (int i = 0; i < kRows; ++i) {
+        const V value = hn::Set(d, kForm == AForm::Columns ? a[i] : a[i * a_step]);
 #pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) sum[i][j] = mul_add(value, row[j], sum[i][j]);
+        for (int j = 0; j < kVectors; ++j) sum[i][j] = mul_add(value, row[j], sum[i][j]);
+      }
+      b += b_step;
+      a += kForm == AForm::Columns ? a_step : 1;
     }
-    b += b_step;
-    a += kForm == AForm::Columns ? a_step : 1;
+    if (p == k) break;
+#pragma GCC unroll 1
+    for (int i = 0; i < kRows; ++i) {
+      __builtin_prefetch(to + i * to_step, 1);
+      if (kVectors > 1) __builtin_prefetch(to + i * to_step + kVectors * kLanes - 1, 1);
+    }
   }
   if (HWY_UNLIKELY(from != nullptr)) {
 #pragma GCC unroll 16

@@ -49,6 +49,27 @@ void pack_rows(const T* a, std::int64_t row, std::int64_t col, std::int64_t k, c
       a, row, col, k, 0, tiles.count, [&](std::int64_t t) { return tiles.begin(t); }, out);
 }
 
+/// p[0, n) times `by`; may go on to the end of the last vector.
+template <class T>
+void scale_packed(T* p, std::int64_t n, T by) {
+  const hn::ScalableTag<T> d;
+  const auto factor = hn::Set(d, by);
+  for (std::int64_t i = 0; i < n; i += kVector<T>) hn::StoreU(hn::Mul(hn::LoadU(d, p + i), factor), d, p + i);
+}
+
+/// The sum of a[i] · b[i] over n values.
+template <class T>
+T dot_of(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  std::int64_t i = 0;
+  T rest = 0;
+  auto sum = hn::Zero(d);
+  if (a_step == 1 && b_step == 1)
+    for (; i + kVector<T> <= n; i += kVector<T>) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
+  for (; i < n; ++i) rest += a[i * a_step] * b[i * b_step];
+  return hn::GetLane(hn::SumOfLanes(d, sum)) + rest;
+}
+
 /// Sums that grow: for each tile of rows the panels of columns one after the other, each without gaps.
 template <class T>
 struct Sums {
