@@ -91,6 +91,20 @@ TEST(Gemm, SpansSeveralBlocksOfEveryDimension) {
   }
 }
 
+TEST(Gemm, TilesOfEveryHeightPackWhatTheyReadFirst) {
+  // Of 12, 13 and 14 rows and of two heights; a packed, or read where it is; a narrow last panel of b or none.
+  for (const DType t : {DType::Float, DType::Double})
+    for (const std::int64_t m : {72, 78, 84, 75, 130})
+      for (const std::int64_t n : {70, 96, 330})
+        for (const std::int64_t k : {130, 700}) {
+          check(t, {m, n, k}, {1, 0}, {0, 1}, {0, 1});
+          check(t, {m, n, k}, {1, 0}, {0, 1}, {0, 1}, 0, 1, 3);
+          check(t, {m, n, k}, {0, 1}, {0, 1}, {0, 1}, 0, 1, 3);
+          check(t, {m, n, k}, {1, 0}, {1, 0}, {0, 1});
+        }
+  check(DType::Float, {130, 512, 300}, {1, 0}, {0, 1}, {0, 1});  // rows of b 2048 bytes apart
+}
+
 TEST(Gemm, AcceptsGapsBetweenElements) {
   for (DType t : kAll) check(t, {21, 37, 18}, {0, 1}, {0, 1}, {0, 1}, 2);
 }

@@ -11,6 +11,7 @@
 // clang-format on
 
 #include "athanor/device/cpu/gemm_block.h"
+#include "athanor/device/cpu/gemm_packing-inl.h"
 #include "athanor/device/cpu/gemm_thin-inl.h"
 #include "athanor/device/cpu/gemm_tile-inl.h"
 
@@ -39,7 +40,12 @@ class BlockRun {
         b_(static_cast<const In*>(g.b)),
         tiles_(g.m),
         blocks_((g.k + kBlockSteps - 1) / kBlockSteps),
-        direct_(std::is_same_v<In, T> && g.c_col == 1 && finish_.in_registers()) {}
+        direct_(std::is_same_v<In, T> && g.c_col == 1 && finish_.in_registers()) {
+    const bool tiles_pack = kTilesPack && g.k > kFewSteps && tiles_.low >= kPackingRows;
+    a_on_the_way_ = tiles_pack && plan.pack_a && g.a_row == 1 && g.a_col != 1;
+    b_on_the_way_ = tiles_pack && plan.pack_b && (plan.pack_a || g.a_row == 1) && g.b_col == 1 &&
+                    g.b_row * static_cast<std::int64_t>(sizeof(T)) % 2048 != 0;
+  }
 
   void run() {
     std::int64_t step = kStripeCols;
@@ -52,6 +58,7 @@ class BlockRun {
 
  private:
   static constexpr int kCols = kTileCols<T>;
+  static constexpr bool kTilesPack = !kPanelStays && std::is_same_v<In, T> && std::is_same_v<T, float>;
 
   std::int64_t k_of(std::int64_t block) const { return block * g_.k / blocks_; }
   static int width(std::int64_t cols) { return cols <= kVector<T> ? kVector<T> : kCols; }
@@ -63,13 +70,13 @@ class BlockRun {
   /// cache; without packing only the narrow last panel.
   void columns(std::int64_t j, std::int64_t cols) {
     const std::int64_t tail = cols % kCols;
-    const std::int64_t packed = plan_.pack_b ? cols : tail;
+    const std::int64_t packed = plan_.pack_b ? cols : tail, later = b_on_the_way_ ? cols - tail : 0;
     packed_cols_ = (packed + kCols - 1) / kCols * kCols;
     packed_b_ = scratch(1, packed_cols_ * g_.k);
     for (std::int64_t block = 0; block < blocks_; ++block) {
-      const std::int64_t p = k_of(block);
-      pack_b_panels<T>(b_ + p * g_.b_row + (j + cols - packed) * g_.b_col, g_.b_row, g_.b_col, k_of(block + 1) - p,
-                       packed, packed_b_ + p * packed_cols_);
+      const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
+      pack_b_panels<T>(b_ + p * g_.b_row + (j + cols - packed + later) * g_.b_col, g_.b_row, g_.b_col, k,
+                       packed - later, packed_b_ + p * packed_cols_ + later * k);
     }
     for (std::int64_t t = 0; t < tiles_.count; t += kStripeTiles) {
       const std::int64_t end = std::min(t + kStripeTiles, tiles_.count);
@@ -86,9 +93,10 @@ class BlockRun {
     T* packed_a = nullptr;
     if (plan_.pack_a) {
       packed_a = scratch(2, (tiles_.begin(t1) - i0) * k + kVector<T>);
-      pack_a_panels<T>(
-          a_ + i0 * g_.a_row + p * g_.a_col, g_.a_row, g_.a_col, k, t0, t1,
-          [this](std::int64_t t) { return tiles_.begin(t); }, packed_a);
+      if (!a_on_the_way_ || cols < kCols)
+        pack_a_panels<T>(
+            a_ + i0 * g_.a_row + p * g_.a_col, g_.a_row, g_.a_col, k, t0, t1,
+            [this](std::int64_t t) { return tiles_.begin(t); }, packed_a);
     }
     // Tiles [t, end) of one height by the panel at column q, or one tile by `beside` panels from there.
     const auto multiply = [&](std::int64_t t, std::int64_t end, std::int64_t q, std::int64_t beside = 0) {
@@ -104,6 +112,14 @@ class BlockRun {
       run.b = packed_b + (plan_.pack_b ? q * k : 0);
       run.b_step = width(n);
       AForm form = AForm::Columns;
+      Unpacked<T> unpacked;
+      if constexpr (kTilesPack) {
+        // The first panel's tiles pack a, the first tiles b.
+        if (a_on_the_way_ && q == 0 && n == kCols)
+          unpacked.a = a_ + i + p * g_.a_col, unpacked.a_next = m, unpacked.a_step = g_.a_col;
+        if (b_on_the_way_ && t == 0 && n == kCols)
+          unpacked.b = b_ + p * g_.b_row + j + q, unpacked.b_next = kCols, unpacked.b_step = g_.b_row;
+      }
       if constexpr (std::is_same_v<In, T>) {
         if (!plan_.pack_a) {
           run.a = a_ + i * g_.a_row + p * g_.a_col;
@@ -126,7 +142,7 @@ class BlockRun {
       }
       // Those of a run behind each other.
       const std::int64_t tile = kPanelStays ? q / kCols * (t1 - t0) + t - t0 : (t - t0) * panels + q / kCols;
-      finish_run(run, form, block, i, j + q, m, n, sums_ + tile * kTileRows * kCols,
+      finish_run(run, unpacked, form, block, i, j + q, m, n, sums_ + tile * kTileRows * kCols,
                  (kPanelStays ? 1 : panels) * kTileRows * kCols);
     };
     // Along the rows of c few pages of c are written at a time. A b of its own is far away and read once.
@@ -146,16 +162,21 @@ class BlockRun {
   }
 
   /// A run of tiles of m rows and n columns at (i, j). `sums`: those of earlier blocks, `next` from tile to tile.
-  void finish_run(TileRun<T>& run, AForm form, std::int64_t block, std::int64_t i, std::int64_t j, int m, int n,
-                  T* sums, std::int64_t next) const {
+  void finish_run(TileRun<T>& run, Unpacked<T>& unpacked, AForm form, std::int64_t block, std::int64_t i,
+                  std::int64_t j, int m, int n, T* sums, std::int64_t next) const {
     const int w = width(n);
+    const auto multiply = [&] {
+      if constexpr (kTilesPack)
+        if (unpacked.a || unpacked.b) return run_packing_tiles<T>(m, run, unpacked);
+      run_tiles<T>(m, w / kVector<T>, form, run);
+    };
     run.from = block > 0 ? sums : nullptr;
     run.from_next = next;
     if (block + 1 < blocks_) {
       run.to = sums;
       run.to_next = next;
       run.to_step = w;
-      run_tiles<T>(m, w / kVector<T>, form, run);
+      multiply();
     } else if (direct_ && n == w) {
       TileEnd<T> end;
       if (finish_.biased) end.col_add = static_cast<const T*>(g_.bias) + j;
@@ -164,15 +185,16 @@ class BlockRun {
       run.to = static_cast<T*>(g_.c) + i * g_.c_row + j;
       run.to_next = run.b_next > 0 ? kCols : m * g_.c_row;
       run.to_step = g_.c_row;
-      run_tiles<T>(m, w / kVector<T>, form, run);
+      multiply();
     } else {
       HWY_ALIGN T edge[kTileRows * kCols];
       run.to = edge;
       run.to_step = w;
       for (std::int64_t t = std::exchange(run.count, 1); t > 0; --t, i += m, run.a += run.a_next) {
-        run_tiles<T>(m, w / kVector<T>, form, run);
+        multiply();
         finish_(i, j, m, n, edge, w);
         if (run.from) run.from += next;
+        unpacked.advance(run);
       }
     }
   }
@@ -184,6 +206,7 @@ class BlockRun {
   const RowTiles tiles_;
   const std::int64_t blocks_;
   const bool direct_;
+  bool a_on_the_way_ = false, b_on_the_way_ = false;  ///< packed by the tiles that first read it
   T* sums_ = nullptr;
   T* packed_b_ = nullptr;
   std::int64_t packed_cols_ = 0;

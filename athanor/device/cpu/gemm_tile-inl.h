@@ -87,6 +87,36 @@ HWY_INLINE void end_tile(const TileEnd<T>& end, V (&sum)[kRows][kVectors]) {
   }
 }
 
+/// Stores the sums at `to`, with `from` added unless null; `end` may be null.
+template <class T, int kRows, int kVectors, class V>
+HWY_INLINE void store_tile(V (&sum)[kRows][kVectors], const T* from, T* to, std::int64_t to_step,
+                           const TileEnd<T>* end) {
+  const hn::ScalableTag<T> d;
+  constexpr int kLanes = kVector<T>;
+  if (HWY_UNLIKELY(from != nullptr)) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j)
+        sum[i][j] = hn::Add(sum[i][j], hn::LoadU(d, from + (i * kVectors + j) * kLanes));
+  }
+  if (end) end_tile<T, kRows, kVectors>(*end, sum);
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) hn::StoreU(sum[i][j], d, to + i * to_step + j * kLanes);
+}
+
+/// Asks for the output of a tile, which is far away more often than not.
+template <class T, int kRows, int kVectors>
+HWY_INLINE void ask_for_output(const T* to, std::int64_t to_step) {
+#pragma GCC unroll 1
+  for (int i = 0; i < kRows; ++i) {
+    __builtin_prefetch(to + i * to_step, 1);
+    if (kVectors > 1) __builtin_prefetch(to + i * to_step + kVectors * kVector<T> - 1, 1);
+  }
+}
+
 /// to (kRows × kVectors, rows `to_step` apart) = a @ b over `k` steps, plus `from` unless null. b's rows are `b_step`
 /// apart, those of `from`, which may be `to`, follow each other without a gap. `end` may be null.
 template <class T, int kRows, int kVectors, AForm kForm>
@@ -121,24 +151,9 @@ HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_s
       a += kForm == AForm::Columns ? a_step : 1;
     }
     if (p == k) break;
-#pragma GCC unroll 1
-    for (int i = 0; i < kRows; ++i) {
-      __builtin_prefetch(to + i * to_step, 1);
-      if (kVectors > 1) __builtin_prefetch(to + i * to_step + kVectors * kLanes - 1, 1);
-    }
+    ask_for_output<T, kRows, kVectors>(to, to_step);
   }
-  if (HWY_UNLIKELY(from != nullptr)) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j)
-        sum[i][j] = hn::Add(sum[i][j], hn::LoadU(d, from + (i * kVectors + j) * kLanes));
-  }
-  if (end) end_tile<T, kRows, kVectors>(*end, sum);
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) hn::StoreU(sum[i][j], d, to + i * to_step + j * kLanes);
+  store_tile<T, kRows, kVectors>(sum, from, to, to_step, end);
 }
 
 template <class T>
@@ -235,19 +250,7 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
       b += b_step;
       a += kForm == AForm::Rows ? 1 : a_step;
     }
-    if (run.from) {
-      const T* const from = run.from + t * run.from_next;
-#pragma GCC unroll 16
-      for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
-        for (int j = 0; j < kVectors; ++j)
-          sum[i][j] = hn::Add(sum[i][j], hn::LoadU(d, from + (i * kVectors + j) * kLanes));
-    }
-    if (run.end) end_tile<T, kRows, kVectors>(*run.end, sum);
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) hn::StoreU(sum[i][j], d, to + i * to_step + j * kLanes);
+    store_tile<T, kRows, kVectors>(sum, run.from ? run.from + t * run.from_next : nullptr, to, to_step, run.end);
   }
 }
 

@@ -1,0 +1,114 @@
+// Register tiles that pack what they read: the copy costs nothing beside the arithmetic of the tile. Compiled once per
+// SIMD target; included by kernel files after hwy/highway.h.
+
+// clang-format off
+#if defined(ATHANOR_DEVICE_CPU_GEMM_PACKING_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATHANOR_DEVICE_CPU_GEMM_PACKING_INL_H_
+#undef ATHANOR_DEVICE_CPU_GEMM_PACKING_INL_H_
+#else
+#define ATHANOR_DEVICE_CPU_GEMM_PACKING_INL_H_
+#endif
+// clang-format on
+
+#include "athanor/device/cpu/gemm_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::HWY_NAMESPACE {
+
+/// Tiles of so many rows or more can pack.
+inline constexpr int kPackingRows = kTileRows - 2;
+
+/// Where the operands of a run lie that are not packed yet: null for one that is.
+template <class T>
+struct Unpacked {
+  const T* a = nullptr;  ///< columns, a_step apart, which the tiles that first read them pack at run.a
+  std::int64_t a_next = 0, a_step = 0;
+  const T* b = nullptr;  ///< rows, b_step apart, which the tiles that first read them pack at run.b
+  std::int64_t b_next = 0, b_step = 0;
+
+  /// To the next tile of the run: what stays the same is packed now.
+  void advance(const TileRun<T>& run) {
+    a = a && run.a_next != 0 ? a + a_next : nullptr;
+    b = b && run.b_next != 0 ? b + b_next : nullptr;
+  }
+};
+
+/// One tile; `to_a` and `to_b` get what it reads. Writes up to a vector beyond a panel of a.
+template <class T, int kRows, bool kPacksA, bool kPacksB>
+HWY_NOINLINE void packing_tile(const TileRun<T>& run, const T* HWY_RESTRICT a, std::int64_t a_step,
+                               const T* HWY_RESTRICT b, std::int64_t b_step, T* HWY_RESTRICT to_a,
+                               T* HWY_RESTRICT to_b) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kVectors = 2, kLanes = kVector<T>;
+  static_assert(kRows <= kLanes);
+  V sum[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) sum[i][0] = sum[i][1] = hn::Zero(d);
+  const std::int64_t k = run.k;
+  for (std::int64_t p = 0, end_of_part = std::max<std::int64_t>(k - kOutputAhead, 0);; end_of_part = k) {
+#pragma GCC unroll 1
+    for (; p < end_of_part; ++p) {
+      const V row[kVectors] = {hn::LoadU(d, b), hn::LoadU(d, b + kLanes)};
+      __builtin_prefetch(b + kAhead * b_step);
+      __builtin_prefetch(b + kAhead * b_step + kLanes);
+      __builtin_prefetch(a + kAhead * a_step);
+      if constexpr (kPacksA) {
+        __builtin_prefetch(a + kAhead * a_step + kRows - 1);
+        hn::StoreU(hn::MaskedLoad(hn::FirstN(d, kRows), d, a), d, to_a);
+        to_a += kRows;
+      }
+      if constexpr (kPacksB) {
+        hn::StoreU(row[0], d, to_b);
+        hn::StoreU(row[1], d, to_b + kLanes);
+        to_b += kVectors * kLanes;
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+        const V value = hn::Set(d, a[i]);
+        sum[i][0] = mul_add(value, row[0], sum[i][0]);
+        sum[i][1] = mul_add(value, row[1], sum[i][1]);
+      }
+      b += b_step;
+      a += a_step;
+    }
+    if (p == k) break;
+    ask_for_output<T, kRows, kVectors>(run.to, run.to_step);
+  }
+  store_tile<T, kRows, kVectors>(sum, run.from, run.to, run.to_step, run.end);
+}
+
+/// run_tiles for tiles of whole panels and kPackingRows rows or more.
+template <class T>
+void run_packing_tiles(int rows, TileRun<T> run, Unpacked<T> from) {
+  const std::int64_t count = std::exchange(run.count, 1);
+  for (std::int64_t t = 0; t < count; ++t) {
+    T *const packed_a = const_cast<T*>(run.a), *const packed_b = const_cast<T*>(run.b);  // scratch of the caller
+    const auto pick = [&](auto packs_a, auto packs_b) {
+      constexpr bool kA = decltype(packs_a)::value, kB = decltype(packs_b)::value;
+      const auto tile = rows == kTileRows       ? &packing_tile<T, kTileRows, kA, kB>
+                        : rows == kTileRows - 1 ? &packing_tile<T, kTileRows - 1, kA, kB>
+                                                : &packing_tile<T, kPackingRows, kA, kB>;
+      tile(run, kA ? from.a : run.a, kA ? from.a_step : run.a_step, kB ? from.b : run.b, kB ? from.b_step : run.b_step,
+           packed_a, packed_b);
+    };
+    if (from.a && from.b)
+      pick(std::true_type{}, std::true_type{});
+    else if (from.a)
+      pick(std::true_type{}, std::false_type{});
+    else if (from.b)
+      pick(std::false_type{}, std::true_type{});
+    else
+      run_tiles<T>(rows, 2, AForm::Columns, run);
+    from.advance(run);
+    run.a += run.a_next;
+    run.b += run.b_next;
+    if (run.from) run.from += run.from_next;
+    run.to += run.to_next;
+  }
+}
+
+}  // namespace athanor::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
