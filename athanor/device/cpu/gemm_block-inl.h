@@ -143,11 +143,11 @@ class BlockRun {
       // Those of a run behind each other.
       const std::int64_t tile = kPanelStays ? q / kCols * (t1 - t0) + t - t0 : (t - t0) * panels + q / kCols;
       finish_run(run, unpacked, form, block, i, j + q, m, n, sums_ + tile * kTileRows * kCols,
-                 (kPanelStays ? 1 : panels) * kTileRows * kCols);
+                 (kPanelStays || beside > 0 ? 1 : panels) * kTileRows * kCols);
     };
     // Along the rows of c few pages of c are written at a time. A b of its own is far away and read once.
     if (plan_.pack_b && (!kPanelStays || g_.k <= kFewSteps)) {
-      const std::int64_t whole = blocks_ == 1 && direct_ && !finish_.biased ? cols / kCols : 0;
+      const std::int64_t whole = direct_ ? cols / kCols : 0;
       for (std::int64_t t = t0; t < t1; ++t) {
         if (whole > 0) multiply(t, t + 1, 0, whole);
         for (std::int64_t q = whole * kCols; q < cols; q += kCols) multiply(t, t + 1, q);
@@ -180,6 +180,7 @@ class BlockRun {
     } else if (direct_ && n == w) {
       TileEnd<T> end;
       if (finish_.biased) end.col_add = static_cast<const T*>(g_.bias) + j;
+      if (run.b_next > 0) run.end_next = kCols;
       end.relu = g_.epilogue == Epilogue::Relu;
       run.end = finish_.plain ? nullptr : &end;
       run.to = static_cast<T*>(g_.c) + i * g_.c_row + j;

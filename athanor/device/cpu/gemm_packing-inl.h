@@ -82,6 +82,8 @@ HWY_NOINLINE void packing_tile(const TileRun<T>& run, const T* HWY_RESTRICT a, s
 template <class T>
 void run_packing_tiles(int rows, TileRun<T> run, Unpacked<T> from) {
   const std::int64_t count = std::exchange(run.count, 1);
+  TileEnd<T> end = run.end ? *run.end : TileEnd<T>();
+  if (run.end) run.end = &end;
   for (std::int64_t t = 0; t < count; ++t) {
     T *const packed_a = const_cast<T*>(run.a), *const packed_b = const_cast<T*>(run.b);  // scratch of the caller
     const auto pick = [&](auto packs_a, auto packs_b) {
@@ -105,6 +107,7 @@ void run_packing_tiles(int rows, TileRun<T> run, Unpacked<T> from) {
     run.b += run.b_next;
     if (run.from) run.from += run.from_next;
     run.to += run.to_next;
+    if (end.col_add) end.col_add += run.end_next;
   }
 }
 

@@ -209,7 +209,8 @@ struct TileRun {
   T* to = nullptr;
   std::int64_t to_next = 0, to_step = 0;
   const TileEnd<T>* end = nullptr;
-  const T* ask = nullptr;  ///< each tile brings so many lines of the next panel into the second cache
+  std::int64_t end_next = 0;  ///< distance of the values that tiles add to their columns
+  const T* ask = nullptr;     ///< each tile brings so many lines of the next panel into the second cache
   std::int64_t ask_lines = 0;
 };
 
@@ -222,6 +223,7 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
   using V = hn::Vec<decltype(d)>;
   constexpr int kLanes = kVector<T>;
   const std::int64_t k = run.k, a_step = run.a_step, b_step = run.b_step, to_step = run.to_step;
+  TileEnd<T> end = run.end ? *run.end : TileEnd<T>();
   for (std::int64_t t = 0; t < run.count; ++t) {
     T* const to = run.to + t * run.to_next;
     constexpr std::int64_t kLine = 64 / sizeof(T);
@@ -250,7 +252,9 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
       b += b_step;
       a += kForm == AForm::Rows ? 1 : a_step;
     }
-    store_tile<T, kRows, kVectors>(sum, run.from ? run.from + t * run.from_next : nullptr, to, to_step, run.end);
+    store_tile<T, kRows, kVectors>(sum, run.from ? run.from + t * run.from_next : nullptr, to, to_step,
+                                   run.end ? &end : nullptr);
+    if (end.col_add) end.col_add += run.end_next;
   }
 }
 
@@ -274,9 +278,13 @@ void run_tiles(int rows, int vectors, AForm form, const TileRun<T>& run) {
                    : run_kernel_of<T, 1, AForm::Rows>(rows, run, all);
   } else {
     const TileFn<T> fn = tile_for<T>(rows, vectors, form);
-    for (std::int64_t t = 0; t < run.count; ++t)
+    TileEnd<T> end = run.end ? *run.end : TileEnd<T>();
+    for (std::int64_t t = 0; t < run.count; ++t) {
       fn(run.k, run.a + t * run.a_next, run.a_step, run.b + t * run.b_next, run.b_step,
-         run.from ? run.from + t * run.from_next : nullptr, run.to + t * run.to_next, run.to_step, run.end);
+         run.from ? run.from + t * run.from_next : nullptr, run.to + t * run.to_next, run.to_step,
+         run.end ? &end : nullptr);
+      if (end.col_add) end.col_add += run.end_next;
+    }
   }
 }
 extern template void run_tiles<float>(int rows, int vectors, AForm form, const TileRun<float>& run);
