@@ -126,18 +126,29 @@ void each_height(const RowTiles& tiles, std::int64_t t, std::int64_t end, const 
   if (middle < end) run(middle, end - middle, static_cast<int>(tiles.low));
 }
 
-/// What the tiles reach of columns [j, …) of a @ b; a packed by rows, b by columns, `columns` of them.
+/// Rows that scores are made of: packed by tiles, or `step` apart where they are.
 template <class T>
-void multiply_scores(const T* a, const RowTiles& tiles, std::int64_t k, const T* b, std::int64_t columns,
+struct ScoreRows {
+  const T* data = nullptr;
+  std::int64_t step = 0;  ///< 0: packed
+};
+
+/// What the tiles reach of columns [j, …) of a @ b; b packed by columns, `columns` of them.
+template <class T>
+void multiply_scores(const ScoreRows<T>& a, const RowTiles& tiles, std::int64_t k, const T* b, std::int64_t columns,
                      std::int64_t j, const Reach& reach, T* scores) {
   for (std::int64_t q = 0; q < reach.n; q += kTileCols<T>) {
     const int width = panel_width<T>(columns, j + q);
     each_height(tiles, reach.first(tiles, q), tiles.count, [&](std::int64_t t, std::int64_t count, int height) {
-      TileRun<T> run{count, k, a + tiles.begin(t) * k, height * k, height, b + (j + q) * k, width};
+      const bool packed = a.step == 0;
+      const std::int64_t row = packed ? k : a.step;
+      TileRun<T> run{count, k, a.data + tiles.begin(t) * row, height * row, packed ? height : row};
+      run.b = b + (j + q) * k;
+      run.b_step = width;
       run.to = scores + tiles.begin(t) * kScoreStep<T> + q;
       run.to_next = height * kScoreStep<T>;
       run.to_step = kScoreStep<T>;
-      run_tiles<T>(height, width / kVector<T>, AForm::Columns, run);
+      run_tiles<T>(height, width / kVector<T>, packed ? AForm::Columns : AForm::Rows, run);
     });
   }
 }
@@ -176,6 +187,24 @@ struct HeadView {
   std::int64_t row, col;
 };
 
+/// Rows from i on for multiply_scores, packed at `room` unless they can stay: rows a multiple of 2048 bytes apart push
+/// each other out of the first cache, and what narrow vectors know of scores they learn from packed rows.
+template <class T>
+ScoreRows<T> score_rows(const HeadView<T>& from, std::int64_t i, std::int64_t k, const RowTiles& tiles, T* room) {
+  if (!kNarrowVectors && from.col == 1 && from.row * static_cast<std::int64_t>(sizeof(T)) % 2048 != 0)
+    return {from.at(i), from.row};
+  pack_rows<T>(from.at(i), from.row, from.col, k, tiles, room);
+  return {room};
+}
+
+/// Packs kᵀ for scores: scaled.
+template <class T>
+void pack_keys(const T* k, std::int64_t row, std::int64_t col, std::int64_t depth, std::int64_t cols, double scale,
+               T* to) {
+  pack_columns<T>(k, col, row, depth, cols, to);
+  scale_packed(to, padded_columns<T>(cols) * depth, static_cast<T>(scale * kScoreUnit<T>));
+}
+
 /// The greatest sum of squares of `count` columns that lie side by side, over k rows that are `step` apart. May read a
 /// vector from the last of them.
 template <class T>
@@ -203,7 +232,7 @@ void pack_attention(const cpu::AttentionForward& f, std::int64_t at, void* packe
   const cpu::AttentionShape& s = f.shape;
   const HeadView<T> k(f.k, at / s.groups, at % s.groups), v(f.v, at / s.groups, at % s.groups);
   T* const to = static_cast<T*>(packed);
-  pack_columns<T>(k.data, k.col, k.row, s.depth, s.cols, to);
+  pack_keys<T>(k.data, k.row, k.col, s.depth, s.cols, f.params.scale, to);
   pack_columns<T>(v.data, v.row, v.col, s.cols, s.depth_v, to + s.packed_k);
   if constexpr (kBinaryScores<T>) {
     T& most = to[s.packed - 1] = 0;
@@ -366,7 +395,7 @@ class ForwardChunk {
     const Sums<T> out(scores_ + rows * kScoreStep<T>, s_.depth_v);
     max_ = out.data + sums_size;
     total_ = max_ + padded;
-    pack_query(q);
+    const ScoreRows<T> query = score_rows(HeadView<T>(f_.q, batch_, head_), first_, s_.depth, tiles_, q);
     T most = -std::numeric_limits<T>::infinity();
     if constexpr (kBinaryScores<T>) {
       const T all = bound(q);
@@ -379,7 +408,7 @@ class ForwardChunk {
     if (end == 0) out.clear(rows);
     for (std::int64_t j = 0; j < end; j += cols) {
       const Reach reach{f_.params.causal, first_ - j, std::min(cols, end - j)};
-      multiply_scores(q, tiles_, s_.depth, k_, s_.cols, j, reach, scores_);
+      multiply_scores(query, tiles_, s_.depth, k_, s_.cols, j, reach, scores_);
       for (std::int64_t t = reach.first(tiles_, 0); t < tiles_.count; ++t) soften(out, t, j, reach.of(tiles_, t));
       add_scores(out, scores_, tiles_, reach, v_, s_.cols, j, j == 0);
     }
@@ -387,12 +416,6 @@ class ForwardChunk {
   }
 
  private:
-  void pack_query(T* q) const {
-    const HeadView<T> from(f_.q, batch_, head_);
-    pack_rows<T>(from.at(first_), from.row, from.col, s_.depth, tiles_, q);
-    scale_packed(q, tiles_.rows * s_.depth, static_cast<T>(f_.params.scale * kScoreUnit<T>));
-  }
-
   /// What no score exceeds, a whole number; infinite if nothing is known.
   T bound(const T* q) const {
     if (f_.mask.defined() && f_.mask.dtype != DType::Bool) return std::numeric_limits<T>::infinity();

@@ -33,7 +33,7 @@ class BackwardPart {
   void run() {
     allocate();
     const HeadView<T> k(b_.k, batch_, group_), v(b_.v, batch_, group_);
-    pack_columns<T>(k.at(first_), k.col, k.row, s_.depth, cols_, kt_);
+    pack_keys<T>(k.at(first_), k.row, k.col, s_.depth, cols_, b_.params.scale, kt_);
     pack_columns<T>(v.at(first_), v.col, v.row, s_.depth_v, cols_, vt_);
     pack_columns<T>(k.at(first_), k.row, k.col, cols_, s_.depth, k_);
     sums_k().clear(cols_);
@@ -107,15 +107,14 @@ class BackwardPart {
     }
   }
 
-  /// Packs q (by rows: scaled) and the gradient both ways, and sums gradient times result of each row.
+  /// Prepares q and the gradient as both operands, and sums gradient times result of each row.
   void pack_block(std::int64_t head, std::int64_t i, const RowTiles& tiles) {
     const HeadView<T> q(b_.q, batch_, head), g(b_.grad, batch_, head), out(b_.out, batch_, head);
     const std::int64_t m = tiles.rows;
-    pack_rows<T>(q.at(i), q.row, q.col, s_.depth, tiles, qa_);
+    q_rows_ = score_rows(q, i, s_.depth, tiles, qa_);
+    g_rows_ = score_rows(g, i, s_.depth_v, tiles, ga_);
     pack_columns<T>(q.at(i), q.row, q.col, m, s_.depth, qb_);
-    pack_rows<T>(g.at(i), g.row, g.col, s_.depth_v, tiles, ga_);
     pack_columns<T>(g.at(i), g.row, g.col, m, s_.depth_v, gb_);
-    scale_packed(qa_, m * s_.depth, static_cast<T>(b_.params.scale * kScoreUnit<T>));
     for (std::int64_t r = 0; r < m; ++r) delta_[r] = dot_of(g.at(i + r), g.col, out.at(i + r), out.col, s_.depth_v);
   }
 
@@ -142,9 +141,9 @@ class BackwardPart {
     const std::int64_t end = rules.visible(i + tiles.rows);
     for (std::int64_t j = 0; j < end; j += kCols) {
       const std::int64_t n = std::min(kCols, end - j);
-      pack_columns<T>(k.at(j), k.col, k.row, s_.depth, n, packed.data());
+      pack_keys<T>(k.at(j), k.row, k.col, s_.depth, n, b_.params.scale, packed.data());
       const Reach reach{b_.params.causal, i - j, n};
-      multiply_scores(qa_, tiles, s_.depth, packed.data(), n, 0, reach, scores_);
+      multiply_scores(q_rows_, tiles, s_.depth, packed.data(), n, 0, reach, scores_);
       for (std::int64_t t = reach.first(tiles, 0); t < tiles.count; ++t)
         for (std::int64_t r = tiles.begin(t); r < tiles.begin(t + 1); ++r)
           if (is_far(lse[r])) add_to_sum(rules, i, r, j, reach.of(tiles, t));
@@ -172,8 +171,8 @@ class BackwardPart {
 
   void block(const ScoreRules<T>& rules, std::int64_t i, const RowTiles& tiles, std::int64_t j, std::int64_t n) {
     const Reach reach{b_.params.causal, i - first_ - j, n};
-    multiply_scores(qa_, tiles, s_.depth, kt_, cols_, j, reach, scores_);
-    multiply_scores(ga_, tiles, s_.depth_v, vt_, cols_, j, reach, slopes_);
+    multiply_scores(q_rows_, tiles, s_.depth, kt_, cols_, j, reach, scores_);
+    multiply_scores(g_rows_, tiles, s_.depth_v, vt_, cols_, j, reach, slopes_);
     // Sums of columns have the same tiles for all rows; what a tile has beyond a row's columns gets zeros.
     const RowTiles columns(std::min(kCols, cols_ - j));
     const std::int64_t last = columns.begin(columns.reaching(n));
@@ -260,8 +259,9 @@ class BackwardPart {
   cpu::HostBuffer<T> room_;
   T *kt_ = nullptr, *vt_ = nullptr, *k_ = nullptr;   // packed: kᵀ, vᵀ and k
   T *dk_ = nullptr, *dv_ = nullptr, *dq_ = nullptr;  // sums
-  T *qa_ = nullptr, *qb_ = nullptr;                  // a block of q packed by rows and by columns
-  T *ga_ = nullptr, *gb_ = nullptr;                  // of the gradient
+  ScoreRows<T> q_rows_, g_rows_;                     // a block of q and of the gradient
+  T *qa_ = nullptr, *qb_ = nullptr;                  // room for them packed by rows, and packed by columns
+  T *ga_ = nullptr, *gb_ = nullptr;
   T *scores_ = nullptr, *slopes_ = nullptr, *delta_ = nullptr, *shift_ = nullptr, *share_ = nullptr;
   DropoutRoom<T> dropout_;
 };
