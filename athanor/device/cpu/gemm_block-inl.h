@@ -22,7 +22,7 @@ namespace athanor::HWY_NAMESPACE {
 // the other way round. The smaller tiles of the others would ask for twice as much: there a panel of b stays in the
 // first cache and a stripe of a in the second, but where few steps make all of b so small that it stays in the second.
 inline constexpr bool kPanelStays = HWY_MAX_BYTES < 64;
-inline constexpr std::int64_t kBlockSteps = kPanelStays ? 256 : 512;  // summed in registers before the next are added
+inline constexpr std::int64_t kBlockSteps = kPanelStays ? 256 : 1024;  // summed in registers before the next are added
 inline constexpr std::int64_t kFewSteps = 128;
 inline constexpr std::int64_t kStripeTiles = kPanelStays ? 32 : 8;     // rows of tiles that share a pass over b
 inline constexpr std::int64_t kStripeCols = kPanelStays ? 2048 : 512;  // columns of b per pass over a, more if short
