@@ -71,6 +71,19 @@ DimVector strides_like(const Tensor& t, IntArrayRef sizes) {
   return {h * l * e, l * e, e, 1};
 }
 
+/// Whether the three are the parts of one projection, as of x @ wᵀ cut in three: (batch, length, 3, heads, size) in
+/// memory.
+bool are_one_projection(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const std::int64_t h = q.size(1), l = q.size(2), e = q.size(3);
+  const DimVector strides{l * 3 * h * e, e, 3 * h * e, 1};
+  const Tensor* const parts[] = {&q, &k, &v};
+  for (std::int64_t i = 0; i < 3; ++i)
+    if (parts[i]->sizes() != q.sizes() || parts[i]->strides() != IntArrayRef(strides) || !parts[i]->is_alias_of(q) ||
+        parts[i]->storage_offset() != q.storage_offset() + i * h * e)
+      return false;
+  return true;
+}
+
 AttentionParams params_of(bool causal, double scale, double dropout, std::int64_t seed, std::int64_t offset) {
   return {causal, scale, dropout, {static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(offset)}};
 }
@@ -136,11 +149,23 @@ struct FusedAttention {
     const Tensor q = g.get(q_), k = g.get(k_), v = g.get(v_), mask = mask_.defined() ? g.get(mask_) : Tensor();
     if (GradMode::is_enabled()) return composed_grad(g, q, k, v, mask);
     const std::int64_t wanted = g.needs(0) | g.needs(1) << 1 | g.needs(2) << 2;
+    if (wanted == 7 && q.numel() > 0 && are_one_projection(q, k, v)) return grad_of_projection(g, q, k, v, mask);
     auto [dq, dk, dv] = _fused_attention_backward(g.grad(), q, k, v, mask, g.get(out_), g.get(lse_), is_causal, scale,
                                                   dropout_p, seed, offset, wanted);
     g.set(0, dq);
     g.set(1, dk);
     g.set(2, dv);
+  }
+  /// The gradients as parts of one tensor: the split before gives it on as it is.
+  void grad_of_projection(GradCall& g, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) const {
+    const std::int64_t h = q.size(1), l = q.size(2), e = q.size(3);
+    const Tensor all = detail::empty_tensor({q.size(0), l, 3, h, e}, q.dtype(), q.device());
+    Tensor parts[3];
+    for (std::int64_t i = 0; i < 3; ++i) parts[i] = detail::alias(all, q.sizes(), q.strides(), i * h * e);
+    FusedAttentionBackward op{is_causal, scale, dropout_p, seed, offset, 7};
+    const CallScope scope(FusedAttentionBackward::schema, profiler::detail::Form::Out, g.grad(), q, k, v);
+    op.run(parts[0], parts[1], parts[2], g.grad(), q, k, v, mask, g.get(out_), g.get(lse_));
+    for (std::size_t i = 0; i < 3; ++i) g.set(i, parts[i]);
   }
   void composed_grad(GradCall& g, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) const {
     const Settings o{is_causal, scale, dropout_p, seed, offset};

@@ -22,16 +22,42 @@ AccumulateGrad::~AccumulateGrad() {
   if (meta.accumulator == this) meta.accumulator = nullptr;
 }
 
+std::int64_t sole_holders(const TensorBase& t) {
+  if (t.use_count() != 1) return 0;
+  const AutogradMeta* meta = t.impl()->autograd;
+  if (!meta || !meta->is_view) return 1;
+  return meta->view_base.use_count() == 1 ? 2 : 0;
+}
+
+TensorBase joined_again(const GradList& parts, std::size_t count, std::int64_t dim) {
+  if (GradMode::is_enabled() || !parts[0].defined()) return {};
+  const TensorBase& first = parts[0];
+  DimVector sizes(first.sizes());
+  std::int64_t holders = 0, total = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const TensorBase& part = parts[i];
+    if (!part.defined() || part.impl()->tracked || !part.is_alias_of(first) || part.dtype() != first.dtype() ||
+        part.strides() != first.strides() ||
+        part.storage_offset() != first.storage_offset() + total * first.stride(dim))
+      return {};
+    const std::int64_t own = sole_holders(part);
+    if (own == 0) return {};
+    holders += own;
+    total += part.size(dim);
+  }
+  if (first.storage()->use_count() != holders) return {};
+  sizes[static_cast<std::size_t>(dim)] = total;
+  return detail::alias(first, sizes, first.strides(), first.storage_offset());
+}
+
 namespace {
 
-/// Whether nobody else can see the gradient change. What it is a view of, as the transpose of a product that nobody
-/// else holds, does not count if it is no larger.
+/// Whether nobody else can see the gradient change. What it is a view of, as the transpose of a product, must be no
+/// larger.
 bool is_sole(const TensorBase& grad) {
-  if (grad.use_count() != 1) return false;
   const AutogradMeta* meta = grad.impl()->autograd;
-  if (!meta || !meta->is_view) return grad.storage()->use_count() == 1;
-  const TensorBase& base = meta->view_base;
-  return base.defined() && base.use_count() == 1 && base.numel() == grad.numel() && grad.storage()->use_count() == 2;
+  if (meta && meta->is_view && meta->view_base.numel() != grad.numel()) return false;
+  return grad.storage()->use_count() == sole_holders(grad);
 }
 
 /// The gradient may become `.grad` as it is.

@@ -30,6 +30,13 @@ const char* why_no_grad(const TensorBase& t);
 /// Throws Error if shape, dtype or device do not fit.
 void set_grad(const TensorBase& t, const TensorBase& grad);
 
+/// Of the tensors that share the storage of `t`, those that nobody but its holder can reach: `t` itself and, if it is a
+/// view, its base. 0 if somebody else holds one of them.
+std::int64_t sole_holders(const TensorBase& t);
+/// The tensor whose parts along dim the first `count` gradients are, one beside the other, if nobody else holds one of
+/// them and they need no history. Undefined otherwise.
+TensorBase joined_again(const GradList& parts, std::size_t count, std::int64_t dim);
+
 /// The leaf end of the tape: adds what arrives to `variable().grad`.
 class AccumulateGrad final : public Node, public FreeList<AccumulateGrad> {
  public:

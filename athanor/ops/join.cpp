@@ -38,6 +38,10 @@ class SplitNode final : public Node {
     for (std::size_t i = 0; i < num_outputs() && !given; ++i)
       if (in[i].defined()) given = &in[i];
     if (!given) return;
+    if (const Tensor whole = joined_again(in, num_outputs(), dim_); whole.defined()) {
+      out[0] = whole;
+      return;
+    }
     std::vector<Tensor> parts;
     for (std::size_t i = 0; i < num_outputs(); ++i)
       parts.push_back(in[i].defined() ? in[i] : zeros(output(i).sizes, given->options()));

@@ -266,6 +266,46 @@ TEST(Attention, GivesTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
+struct Projection {
+  Tensor x = values({2, 5, 24}, kDouble, 1).requires_grad_();
+  std::vector<Tensor> parts = x.chunk(3, -1);
+  Tensor result(bool apart) const {
+    std::vector<Tensor> h;
+    for (const Tensor& t : parts) h.push_back((apart ? t.clone() : t).view({2, 5, 4, 2}).transpose(1, 2));
+    return scaled_dot_product_attention(h[0], h[1], h[2], {}, 0, true);
+  }
+};
+
+TEST(Attention, OfThePartsOfOneProjectionGivesItsGradientInOnePiece) {
+  const Projection p;
+  const Tensor w = values({2, 4, 5, 2}, kDouble, 2);
+  const Tensor expected = autograd::grad({(p.result(true) * w).sum()}, {p.x})[0];
+  const void* arrived = nullptr;
+  p.x.register_hook([&](const Tensor& g) { arrived = g.data_ptr(); });
+  (p.result(false) * w).sum().backward();
+  EXPECT_EQ(p.x.grad().data_ptr(), arrived);
+  EXPECT_TRUE(p.x.grad().is_contiguous());
+  EXPECT_FALSE(p.x.grad().is_view());
+  expect_close(p.x.grad(), expected, 1e-12, 1e-12);
+}
+
+TEST(Attention, GradientsOfPartsThatSomebodyKeepsStayApart) {
+  const Projection p;
+  p.parts[1].retain_grad();
+  p.result(false).pow(2).sum().backward();
+  const Tensor kept = p.parts[1].grad().clone();
+  EXPECT_TRUE(kept.equal(p.x.grad().chunk(3, -1)[1]));
+  p.x.grad().zero_();
+  EXPECT_TRUE(p.parts[1].grad().equal(kept));
+}
+
+TEST(Attention, OfTwoPartsOfOneProjectionGivesZerosForTheThird) {
+  const Projection p;
+  const auto head = [&](std::size_t i) { return p.parts[i].view({2, 5, 4, 2}).transpose(1, 2); };
+  scaled_dot_product_attention(head(0), head(1), head(1), {}, 0, true).sum().backward();
+  EXPECT_EQ(p.x.grad().chunk(3, -1)[2].abs().max().item<double>(), 0);
+}
+
 TEST(Attention, MemoryGrowsWithTheLengthNotWithItsSquare) {
   const auto peak = [](std::int64_t length) {
     Tensor x = values({1, 1, length, 16}, kFloat);
