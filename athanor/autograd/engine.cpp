@@ -74,6 +74,7 @@ class ReadyQueue {
 };
 
 /// Nodes from which some input edge can be reached, the inputs among them. A graph that is made later may reach any.
+// NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): the base's is protected
 class Needed final : public athanor::detail::WantedEdges {
  public:
   Needed(const std::vector<Edge>& roots, const std::vector<Edge>& inputs) {
@@ -201,7 +202,7 @@ struct EndOfBackward {
   }
   void run() {
     if (!outermost) return;
-    for (std::size_t i = 0; i < calls.size(); ++i) {  // a call may add another
+    for (std::size_t i = 0; i < calls.size(); ++i) {  // NOLINT(modernize-loop-convert): a call may add another
       const std::function<void()> call = std::move(calls[i]);
       call();
     }

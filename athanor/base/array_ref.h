@@ -214,7 +214,7 @@ class SmallVector {
   T* data_ = inline_();
   std::size_t size_ = 0;
   std::size_t capacity_ = N;
-  alignas(T) unsigned char room_[N * sizeof(T)];
+  alignas(T) unsigned char room_[N * sizeof(T)];  // NOLINT(bugprone-sizeof-expression): T may be a pointer
 };
 
 /// Sizes or strides: up to 6 dimensions without an allocation.

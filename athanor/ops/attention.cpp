@@ -215,7 +215,7 @@ Tensor in_four_dims(const Tensor& t, IntArrayRef batch) {
   DimVector sizes(batch);
   sizes.push_back(t.size(-2));
   sizes.push_back(t.size(-1));
-  const Tensor full = t.sizes() == IntArrayRef(sizes) ? t : expand(t, sizes);
+  Tensor full = t.sizes() == IntArrayRef(sizes) ? t : expand(t, sizes);
   if (sizes.size() == 4) return full;
   std::int64_t outer = 1;
   for (std::size_t d = 0; d + 3 < sizes.size(); ++d) outer *= sizes[d];

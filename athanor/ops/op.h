@@ -404,7 +404,7 @@ template <class Op, class... In>
 void call_inplace(Op op, const Tensor& self_, In... in) {
   const CallScope scope(Op::schema, profiler::detail::Form::InPlace, self_, in...);
   check_inplace(self_, Op::schema);
-  Tensor self = self_;
+  Tensor self = self_;  // NOLINT(performance-unnecessary-copy-initialization): prepare() may change it
   if constexpr (requires { op.prepare(self, in...); }) op.prepare(self, in...);
   check_inputs(Op::schema, self, in...);
   const Meta m = op.infer(self, in...);
