@@ -1,4 +1,5 @@
-"""docs/porting.md's blocks of C++ compile; doxygen finds nothing to say about the public headers."""
+"""docs/porting.md's blocks of C++ compile; doxygen finds nothing to say about the public headers, and
+describes every operation."""
 
 import os
 import pathlib
@@ -62,8 +63,8 @@ class Blocks(unittest.TestCase):
 
 
 class Reference(unittest.TestCase):
-    def run_doxygen(self, extra: str = "", fails: bool = False) -> str:
-        """What it warned of."""
+    def run_doxygen(self, extra: str = "", fails: bool = False) -> tuple:
+        """What it warned of, and the names of what it describes."""
         if not shutil.which("doxygen"):
             self.skipTest("doxygen is not installed: the API reference is not made")
         with tempfile.TemporaryDirectory() as folder:
@@ -73,16 +74,25 @@ class Reference(unittest.TestCase):
                                   env={**os.environ, "ATHANOR_DOCS": folder})
             self.assertEqual(done.returncode != 0, fails, done.stderr[-4000:])
             self.assertTrue(os.path.exists(os.path.join(folder, "xml", "index.xml")), done.stderr)
-            return done.stderr
+            names = set()
+            for page in pathlib.Path(folder, "xml").glob("*.xml"):
+                names |= set(re.findall(r"<name>(\w+)</name>", page.read_text(encoding="utf-8")))
+            return done.stderr, names
 
-    def test_reference_has_no_warnings(self):
-        self.assertEqual(self.run_doxygen(), "")
+    def test_reference_has_every_operation_and_no_warnings(self):
+        warnings, names = self.run_doxygen()
+        self.assertEqual(warnings, "")
+        for list_of in ("functions.inc", "methods.inc"):
+            text = pathlib.Path(os.environ["ATHANOR_GENERATED"], "athanor", "ops", list_of).read_text(encoding="utf-8")
+            declared = set(re.findall(r"^[^/\n]*?\b(\w+)\(", text, re.MULTILINE))
+            self.assertGreater(len(declared), 300, list_of)
+            self.assertEqual(declared - names, set(), "operations without a place in the reference")
 
     def test_a_wrong_comment_is_found(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "wrong.h").write_text("/// \\param nobody is no parameter\nint f(int x);\n",
                                                        encoding="utf-8")
-            self.assertIn("nobody", self.run_doxygen(f"INPUT = {folder}\n", fails=True))
+            self.assertIn("nobody", self.run_doxygen(f"INPUT = {folder}\n", fails=True)[0])
 
 
 if __name__ == "__main__":
