@@ -5,6 +5,7 @@
 #include "athanor/ops/autocast.h"
 #include "athanor/ops/compare.h"
 #include "athanor/ops/create.h"
+#include "athanor/ops/direct_gradient.h"
 #include "athanor/ops/index.h"
 #include "athanor/ops/join.h"
 #include "athanor/ops/kernels/attention.h"
@@ -125,6 +126,7 @@ struct FusedAttention {
   double scale, dropout_p;
   std::int64_t seed, offset;
   SavedTensor q_, k_, v_, mask_, out_, lse_;
+  const Node* node_ = nullptr;
   std::array<Meta, 2> infer(const Tensor& q, const Tensor&, const Tensor& v, const Tensor&) {
     const DimVector sizes{q.size(0), q.size(1), q.size(2), v.size(3)};
     return {Meta{sizes, q.dtype(), q.device(), strides_like(q, sizes)},
@@ -134,7 +136,8 @@ struct FusedAttention {
            const Tensor& mask) {
     launch<2>(attention_kernel, out, lse, q, k, v, mask, params_of(is_causal, scale, dropout_p, seed, offset));
   }
-  void save(const Node&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+  void save(const Node& n, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+    node_ = &n;
     q_.save(q);
     k_.save(k);
     v_.save(v);
@@ -149,7 +152,8 @@ struct FusedAttention {
     const Tensor q = g.get(q_), k = g.get(k_), v = g.get(v_), mask = mask_.defined() ? g.get(mask_) : Tensor();
     if (GradMode::is_enabled()) return composed_grad(g, q, k, v, mask);
     const std::int64_t wanted = g.needs(0) | g.needs(1) << 1 | g.needs(2) << 2;
-    if (wanted == 7 && q.numel() > 0 && are_one_projection(q, k, v)) return grad_of_projection(g, q, k, v, mask);
+    if (wanted == 7 && q.numel() > 0 && are_one_projection(q, k, v) && go_unseen_to_one_split(*node_, 3))
+      return grad_of_projection(g, q, k, v, mask);
     auto [dq, dk, dv] = _fused_attention_backward(g.grad(), q, k, v, mask, g.get(out_), g.get(lse_), is_causal, scale,
                                                   dropout_p, seed, offset, wanted);
     g.set(0, dq);
@@ -163,8 +167,10 @@ struct FusedAttention {
     Tensor parts[3];
     for (std::int64_t i = 0; i < 3; ++i) parts[i] = detail::alias(all, q.sizes(), q.strides(), i * h * e);
     FusedAttentionBackward op{is_causal, scale, dropout_p, seed, offset, 7};
-    const CallScope scope(FusedAttentionBackward::schema, profiler::detail::Form::Out, g.grad(), q, k, v);
-    op.run(parts[0], parts[1], parts[2], g.grad(), q, k, v, mask, g.get(out_), g.get(lse_));
+    const Tensor out = g.get(out_), lse = g.get(lse_);
+    const CallScope scope(FusedAttentionBackward::schema, profiler::detail::Form::Plain, g.grad(), q, k, v, mask, out,
+                          lse);
+    op.run(parts[0], parts[1], parts[2], g.grad(), q, k, v, mask, out, lse);
     for (std::size_t i = 0; i < 3; ++i) g.set(i, parts[i]);
   }
   void composed_grad(GradCall& g, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) const {

@@ -15,6 +15,11 @@ bool is_plain(const AutogradMeta& meta, const TensorImpl& leaf) {
          grad.sizes() == leaf.sizes();
 }
 
+bool is_view_node(const Node& node) {
+  const std::string name = node.name();
+  return name == "TransposeBackward0" || name == "ViewBackward0" || name == "PermuteBackward0";
+}
+
 }  // namespace
 
 DirectGradients::DirectGradients(bool allowed) : before_(allowed_here) { allowed_here = allowed; }
@@ -28,6 +33,22 @@ DirectGradient direct_gradient(const Node& node, std::size_t i) {
   std::unique_lock lock(leaf->autograd->lock);
   if (!is_plain(*leaf->autograd, *leaf)) return {};
   return {leaf->autograd->grad, std::move(lock)};
+}
+
+bool go_unseen_to_one_split(const Node& node, std::size_t count) {
+  if (!allowed_here || GradMode::is_enabled() || node.hooks_or_null()) return false;
+  const Node* split = nullptr;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Edge* e = &node.edge(i);
+    while (e->node && !e->node->hooks_or_null() && e->node->num_edges() == 1 && is_view_node(*e->node))
+      e = &e->node->edge(0);
+    const Node* const end = e->node.get();
+    if (!end || end->hooks_or_null() || (split && end != split) || static_cast<std::size_t>(e->nr) != i ||
+        end->num_outputs() != count || end->name() != "SplitWithSizesBackward0")
+      return false;
+    split = end;
+  }
+  return true;
 }
 
 }  // namespace athanor

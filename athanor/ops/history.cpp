@@ -22,6 +22,12 @@ AccumulateGrad::~AccumulateGrad() {
   if (meta.accumulator == this) meta.accumulator = nullptr;
 }
 
+namespace {
+bool fills_storage(const TensorBase& t, std::int64_t numel) {
+  return t.storage()->nbytes() == static_cast<std::size_t>(numel) * item_size(t.dtype());
+}
+}  // namespace
+
 std::int64_t sole_holders(const TensorBase& t) {
   if (t.use_count() != 1) return 0;
   const AutogradMeta* meta = t.impl()->autograd;
@@ -47,17 +53,17 @@ TensorBase joined_again(const GradList& parts, std::size_t count, std::int64_t d
   }
   if (first.storage()->use_count() != holders) return {};
   sizes[static_cast<std::size_t>(dim)] = total;
+  std::int64_t numel = 1;
+  for (const std::int64_t n : sizes) numel *= n;
+  if (!fills_storage(first, numel)) return {};
   return detail::alias(first, sizes, first.strides(), first.storage_offset());
 }
 
 namespace {
 
-/// Whether nobody else can see the gradient change. What it is a view of, as the transpose of a product, must be no
-/// larger.
+/// Whether nobody else can see the gradient change. It must fill its storage, which it keeps.
 bool is_sole(const TensorBase& grad) {
-  const AutogradMeta* meta = grad.impl()->autograd;
-  if (meta && meta->is_view && meta->view_base.numel() != grad.numel()) return false;
-  return grad.storage()->use_count() == sole_holders(grad);
+  return fills_storage(grad, grad.numel()) && grad.storage()->use_count() == sole_holders(grad);
 }
 
 /// The gradient may become `.grad` as it is.

@@ -34,7 +34,8 @@ void set_grad(const TensorBase& t, const TensorBase& grad);
 /// view, its base. 0 if somebody else holds one of them.
 std::int64_t sole_holders(const TensorBase& t);
 /// The tensor whose parts along dim the first `count` gradients are, one beside the other, if nobody else holds one of
-/// them and they need no history. Undefined otherwise.
+/// them and they need no history; it fills its storage. Undefined
+/// otherwise.
 TensorBase joined_again(const GradList& parts, std::size_t count, std::int64_t dim);
 
 /// The leaf end of the tape: adds what arrives to `variable().grad`.

@@ -299,6 +299,23 @@ TEST(Attention, GradientsOfPartsThatSomebodyKeepsStayApart) {
   EXPECT_TRUE(p.parts[1].grad().equal(kept));
 }
 
+TEST(Attention, GradientsOfPartsThatTheCallerGetsAreTensorsOfTheirOwn) {
+  const Projection p;
+  const auto g = autograd::grad({p.result(false).pow(2).sum()}, p.parts);
+  const auto before = g[1]._version();
+  g[0].zero_();
+  EXPECT_EQ(g[1]._version(), before);
+  for (const Tensor& t : g) EXPECT_EQ(t.storage().nbytes(), 80 * sizeof(double));
+}
+
+TEST(Attention, AHookOfAPartGetsADenseGradient) {
+  const Projection p;
+  int seen = 0;
+  for (const Tensor& t : p.parts) t.register_hook([&](const Tensor& g) { seen += g.is_contiguous() ? 1 : 0; });
+  p.result(false).pow(2).sum().backward();
+  EXPECT_EQ(seen, 3);
+}
+
 TEST(Attention, OfTwoPartsOfOneProjectionGivesZerosForTheThird) {
   const Projection p;
   const auto head = [&](std::size_t i) { return p.parts[i].view({2, 5, 4, 2}).transpose(1, 2); };
