@@ -11,6 +11,7 @@
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/gemm_amx.h"
+#include "athanor/device/cpu/gemm_pairs.h"
 #include "athanor/device/cpu/onednn.h"
 #include "strided_array.h"
 
@@ -83,7 +84,7 @@ TEST(Gemm, EveryDtypeAndOrderOverOddShapes) {
 }
 
 TEST(Gemm, SpansSeveralBlocksOfEveryDimension) {
-  for (DType t : {DType::Float, DType::Double, DType::Int, DType::Half}) {
+  for (DType t : {DType::Float, DType::Double, DType::Int, DType::Half, DType::BFloat16}) {
     check(t, {350, 70, 700}, {0, 1}, {0, 1}, {0, 1});
     check(t, {37, 600, 650}, {1, 0}, {1, 0}, {0, 1});
     check(t, {9, 2100, 330}, {0, 1}, {0, 1}, {0, 1});
@@ -103,6 +104,18 @@ TEST(Gemm, TilesOfEveryHeightPackWhatTheyReadFirst) {
           check(t, {m, n, k}, {1, 0}, {1, 0}, {0, 1});
         }
   check(DType::Float, {130, 512, 300}, {1, 0}, {0, 1}, {0, 1});  // rows of b 2048 bytes apart
+}
+
+TEST(Gemm, BlocksOfBfloat16OfEveryWidthAndHeight) {
+  // Columns of one to four vectors, whole and in part; rows left over; inner sizes of a part of a step, of one, of
+  // several, even and odd.
+  for (const std::int64_t n : {10, 16, 20, 32, 40, 48, 64, 75, 90, 130})
+    for (const std::int64_t m : {1, 3, 7, 8, 37, 66})
+      for (const std::int64_t k : {4, 32, 75, 130, 300}) {
+        check(DType::BFloat16, {m, n, k}, {0, 1}, {0, 1}, {0, 1});
+        check(DType::BFloat16, {m, n, k}, {1, 0}, {1, 0}, {0, 1}, 0, 2, 1);
+      }
+  check(DType::BFloat16, {70, 1100, 520}, {0, 1}, {0, 1}, {0, 1});  // packed columns in two turns
 }
 
 TEST(Gemm, AcceptsGapsBetweenElements) {
@@ -202,8 +215,9 @@ TEST(Gemm, SameBitsOnAnyNumberOfThreads) {
   for (const Shape& s : {Shape{60, 410, 900}, Shape{1, 3000, 2000}, Shape{2000, 1, 3000}, Shape{64, 128, 784},
                          Shape{1, 128, 784}, Shape{128, 784, 1}, Shape{4, 500, 100}})
     for (DType t : {DType::Float, DType::Double, DType::Half, DType::BFloat16}) {
-      if (t == DType::BFloat16 && !amx::available()) continue;  // left to oneDNN
-      StridedArray a(t, {s.m, s.k}), b(t, {s.k, s.n}, {1, 0}), c(t, {s.m, s.n});
+      const bool paired = t == DType::BFloat16 && pairs::available();      // but for transposed operands
+      if (t == DType::BFloat16 && !amx::available() && !paired) continue;  // left to oneDNN
+      StridedArray a(t, {s.m, s.k}), b(t, {s.k, s.n}, {paired ? 0 : 1, paired ? 1 : 0}), c(t, {s.m, s.n});
       a.fill(1), b.fill(2);
       std::vector<char> first;
       for (int threads : {1, 2, 7}) {

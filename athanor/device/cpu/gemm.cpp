@@ -11,6 +11,7 @@
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/gemm_amx.h"
 #include "athanor/device/cpu/gemm_block.h"
+#include "athanor/device/cpu/gemm_pairs.h"
 #include "athanor/device/cpu/onednn.h"
 #include "athanor/device/cpu/wide_vectors.h"
 
@@ -53,6 +54,10 @@ GemmPlan plan_gemm(const GemmProblem& g) {
     plan.form = GemmPlan::Form::Matrix;
     return plan;
   }
+  if (pairs::suits(g)) {
+    plan.form = GemmPlan::Form::Pairs;
+    return plan;
+  }
   // What the first cache holds with room to spare is read where it is by twice the usual number of rows.
   const bool near = g.k * g.b_row * static_cast<std::int64_t>(item_size(g.dtype)) <= 16 << 10;
   plan.pack_b = narrow || g.b_col != 1 || g.m > (near ? 64 : 32);
@@ -78,6 +83,7 @@ namespace {
 
 void run_block(const GemmProblem& g, const GemmPlan& plan) {
   if (plan.form == GemmPlan::Form::Matrix) return amx::gemm_block(g);
+  if (plan.form == GemmPlan::Form::Pairs) return pairs::gemm_block(g);
   if (g.dtype == DType::Double) return gemm_block_f64(g, plan);
   if (is_floating_point(g.dtype)) return gemm_block_f32(g, plan);
   gemm_block_int(g, plan);
@@ -152,13 +158,14 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   if (g.a != problem.a) std::swap(distance.a, distance.b);
   if (g.epilogue == Epilogue::None && batch.count == 1 && onednn::sgemm(g)) return;
   const detail::GemmPlan plan = detail::plan_gemm(g);
-  const bool matrix = plan.form == detail::GemmPlan::Form::Matrix;
-  if (!matrix && onednn::matmul_bf16(g, distance)) return;
+  using Form = detail::GemmPlan::Form;
+  const bool matrix = plan.form == Form::Matrix, paired = plan.form == Form::Pairs;
+  if (!matrix && !(paired && pairs::pays(g)) && onednn::matmul_bf16(g, distance)) return;
 
   // Multiply-adds that pay for waking a thread. Thin products move more memory for each; besides, the optimizer splits
   // their weights and gradients over the threads, and fetching those from another core's cache is dear.
-  const bool thin = !matrix && plan.form != detail::GemmPlan::Form::Tiles;
-  const double per_thread = matrix ? 4e6 : thin ? 40e3 : 400e3;
+  const bool thin = !matrix && !paired && plan.form != Form::Tiles;
+  const double per_thread = matrix ? 4e6 : paired ? 800e3 : thin ? 40e3 : 400e3;
   const double work =
       static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<std::int64_t>(g.k, 1));
   const double all = work * static_cast<double>(batch.count);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "athanor/base/env.h"
-#include "athanor/device/cpu/gemm_amx_pack.h"
+#include "athanor/device/cpu/gemm_bf16_pack.h"
 #include "athanor/device/cpu/gemm_block.h"
 #include "athanor/device/cpu/gemm_epilogue.h"
 #include "hwy/base.h"
@@ -16,6 +16,9 @@
 #include <unistd.h>
 
 namespace athanor::amx {
+
+using namespace bf16;
+
 namespace {
 
 bool ask() {
@@ -29,9 +32,6 @@ bool ask() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-/// Rows or columns follow each other, values of one without gap.
-bool plain(std::int64_t row, std::int64_t col) { return (col == 1 && row >= 0) || (row == 1 && col >= 0); }
-
 }  // namespace
 
 bool available() {
@@ -41,8 +41,7 @@ bool available() {
 
 bool suits(const GemmProblem& g) {
   constexpr double kLeast = 1 << 14;  // multiply-adds
-  if (g.dtype != DType::BFloat16 || g.k < 4 || g.c_col != 1) return false;
-  if (!plain(g.a_row, g.a_col) || !plain(g.b_row, g.b_col)) return false;
+  if (g.k < 4 || !packable(g)) return false;
   return static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) >= kLeast && available();
 }
 
@@ -52,6 +51,8 @@ bool suits(const GemmProblem& g) {
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")
+#include "athanor/device/cpu/gemm_bf16_finish-inl.h"
+
 namespace athanor::amx {
 namespace {
 
@@ -148,76 +149,6 @@ void block(const Rows& rows, const std::uint16_t* b, std::int64_t steps, float* 
   if constexpr (kHigh == 2) _tile_stored(2, sums + 16 * kBlock, kStride);
   if constexpr (kHigh == 2 && kWide == 2) _tile_stored(3, sums + 16 * kBlock + 16, kStride);
 }
-
-/// From sums to the output.
-class Finish {
- public:
-  explicit Finish(const GemmProblem& g)
-      : g_(g),
-        alpha_(g.alpha.to<float>()),
-        beta_(g.beta.to<float>()),
-        bias_(beta_ != 0 ? static_cast<const BFloat16*>(g.bias) : nullptr),
-        in_registers_((!bias_ || g.bias_col == 1) && (g.epilogue == Epilogue::None || g.epilogue == Epilogue::Relu)),
-        plain_(!bias_ && alpha_ == 1 && g.epilogue == Epilogue::None) {}
-
-  /// Rows [i, i + rows) × columns [j, j + cols).
-  void operator()(const float* sums, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t cols) const {
-    auto* c = static_cast<BFloat16*>(g_.c) + i * g_.c_row + j;
-    if (plain_ && cols == kBlock) {
-      for (std::int64_t r = 0; r < rows; ++r, c += g_.c_row, sums += kBlock)
-        store(c, ~__mmask32{0}, _mm512_load_ps(sums), _mm512_load_ps(sums + 16));
-      return;
-    }
-    const BFloat16* bias = bias_ ? bias_ + i * g_.bias_row + j * g_.bias_col : nullptr;
-    for (std::int64_t r = 0; r < rows; ++r, c += g_.c_row, sums += kBlock) {
-      if (in_registers_)
-        vectors(sums, c, bias, cols);
-      else
-        values(sums, c, bias, cols);
-      if (bias) bias += g_.bias_row;
-    }
-  }
-
-  /// Asks for the lines of the output that will be written.
-  void fetch(std::int64_t i, std::int64_t j, std::int64_t rows) const {
-    const auto* c = static_cast<const BFloat16*>(g_.c) + i * g_.c_row + j;
-    for (std::int64_t r = 0; r < rows; ++r, c += g_.c_row) __builtin_prefetch(c, 1);
-  }
-
- private:
-  static void store(BFloat16* c, __mmask32 mask, __m512 low, __m512 high) {
-    _mm512_mask_storeu_epi16(c, mask, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
-  }
-  static __m512 widen(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
-
-  __m512 line(const float* sums, const BFloat16* bias, __mmask16 mask) const {
-    __m512 x = _mm512_load_ps(sums);
-    if (alpha_ != 1) x = _mm512_mul_ps(x, _mm512_set1_ps(alpha_));
-    if (bias) x = _mm512_fmadd_ps(widen(_mm256_maskz_loadu_epi16(mask, bias)), _mm512_set1_ps(beta_), x);
-    if (g_.epilogue == Epilogue::Relu)  // NaN stays
-      x = _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ), _mm512_setzero_ps());
-    return x;
-  }
-
-  void vectors(const float* sums, BFloat16* c, const BFloat16* bias, std::int64_t cols) const {
-    const __mmask32 mask = cols >= kBlock ? ~__mmask32{0} : (__mmask32{1} << cols) - 1;
-    const __m512 low = line(sums, bias, static_cast<__mmask16>(mask));
-    const __m512 high = line(sums + 16, bias ? bias + 16 : nullptr, static_cast<__mmask16>(mask >> 16));
-    store(c, mask, low, high);
-  }
-
-  void values(const float* sums, BFloat16* c, const BFloat16* bias, std::int64_t cols) const {
-    for (std::int64_t j = 0; j < cols; ++j) {
-      const float x = alpha_ * sums[j] + (bias ? beta_ * static_cast<float>(bias[j * g_.bias_col]) : 0);
-      c[j] = BFloat16(detail::apply_epilogue(g_.epilogue, x));
-    }
-  }
-
-  const GemmProblem& g_;
-  float alpha_, beta_;
-  const BFloat16* bias_;
-  bool in_registers_, plain_;
-};
 
 /// The loops around blocks: columns of packed b, passes over the inner values, blocks of rows, blocks of columns.
 class Run {

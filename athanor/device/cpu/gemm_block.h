@@ -14,6 +14,7 @@ struct GemmPlan {
     FewRows,   ///< few rows, b runs along its rows
     FewSteps,  ///< an inner size of at most 4, b runs along its rows
     Matrix,    ///< on matrix units
+    Pairs,     ///< dot products of pairs of bfloat16
   } form = Form::Tiles;
 };
 

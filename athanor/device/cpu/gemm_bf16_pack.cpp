@@ -1,4 +1,4 @@
-#include "athanor/device/cpu/gemm_amx_pack.h"
+#include "athanor/device/cpu/gemm_bf16_pack.h"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq")
-namespace athanor::amx {
+namespace athanor::bf16 {
 namespace {
 
 /// The lowest `count` of 32 bits.
@@ -165,6 +165,6 @@ void transpose_sums(const float* from, float* to) {
     }
 }
 
-}  // namespace athanor::amx
+}  // namespace athanor::bf16
 HWY_POP_ATTRIBUTES
 #endif
