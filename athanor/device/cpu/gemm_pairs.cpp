@@ -42,7 +42,7 @@ namespace athanor::pairs {
 namespace {
 
 constexpr std::int64_t kPairs = kSteps / 2;  ///< pairs of inner values that a tile of packed columns holds
-constexpr std::int64_t kPackedB = 1 << 18;   ///< values of b that stay in the second-level cache
+constexpr std::int64_t kPackedB = 1 << 19;   ///< values of b that stay in the second-level cache
 constexpr std::int64_t kRowsOfA = 1 << 15;
 constexpr std::int64_t kNear = 128;    ///< inner values of 64 columns that stay in the first-level cache
 constexpr int kSlotB = 1, kSlotA = 2;  // of thread_scratch
