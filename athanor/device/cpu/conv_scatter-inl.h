@@ -77,16 +77,30 @@ class ScatterRun {
     // Vectors of masked lanes may begin up to a vector before the sums.
     const std::int64_t positions = height_ * source_width_, step = (positions + 2 * L - 1) / (2 * L) * 2 * L;
     T* sums = scratch<T>(kSumsSlot, rows_ * step + 4 * L) + 2 * L;
-    constexpr std::make_integer_sequence<int, kTileRows> all{};
-    for (std::int64_t p = 0; p < positions; p += 2 * L) {
-      const bool wide = positions - p > L;
-      const auto [first, last] = lines_of(p, std::min(positions, p + (wide ? 2 : 1) * L));
+    const auto multiply = [&](std::int64_t p, bool wide, const Lines& lines) {
+      constexpr std::make_integer_sequence<int, kTileRows> all{};
       for (std::int64_t t = 0; t < tiles_.count; ++t) {
         const int m = tiles_.height(t);
-        const T* a = weights_ + (g * rows_ + tiles_.begin(t)) * inner_ + first * taps_.from * m;
+        const T* a = weights_ + (g * rows_ + tiles_.begin(t)) * inner_ + lines.first * taps_.from * m;
         const TapTileFn<T> fn = wide ? pick_tap_tile<T, 2>(m, all) : pick_tap_tile<T, 1>(m, all);
-        fn((last - first) * taps_.from, a, source + p, at.data() + first * taps_.from,
+        fn(lines.count() * taps_.from, a, source + p, at.data() + lines.first * taps_.from,
            sums + tiles_.begin(t) * step + p, step, {});
+      }
+    };
+    for (std::int64_t p = 0; p < positions; p += 2 * L) {
+      const std::int64_t middle = std::min(positions, p + L), end = std::min(positions, p + 2 * L);
+      const Lines lines = lines_of(p, end), left = lines_of(p, middle);
+      if (middle == end) {
+        multiply(p, false, left);
+        continue;
+      }
+      // Near the plane's edges, two vectors may need fewer lines each than both at once.
+      const Lines right = lines_of(middle, end);
+      if (left.count() + right.count() < 2 * lines.count()) {
+        multiply(p, false, left);
+        multiply(middle, false, right);
+      } else {
+        multiply(p, true, lines);
       }
     }
     T* dest = static_cast<T*>(call_.x.data) + n * call_.x.batch_step + g * taps_.to * call_.x.channel_step;
@@ -119,8 +133,13 @@ class ScatterRun {
     return data;
   }
 
+  struct Lines {
+    std::int64_t first, last;
+    std::int64_t count() const { return last - first; }
+  };
+
   /// The lines whose taps read more than zeros for some of the positions [p0, p1): near the plane's edges, not all.
-  std::pair<std::int64_t, std::int64_t> lines_of(std::int64_t p0, std::int64_t p1) const {
+  Lines lines_of(std::int64_t p0, std::int64_t p1) const {
     const TapAxis& axis = taps_.axis[1];
     const std::int64_t r0 = p0 / source_width_, r1 = (p1 - 1) / source_width_;
     const auto count = static_cast<std::int64_t>(lines_.size());
