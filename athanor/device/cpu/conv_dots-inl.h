@@ -44,7 +44,12 @@ HWY_NOINLINE void dot_positions(const DotSpan& s, const T* source, const std::in
 #pragma GCC unroll 8
     for (int j = 0; j < kCols; ++j) sum[i][j] = s.fresh ? hn::Zero(d) : hn::LoadU(d, sums + (i * kCols + j) * L);
   const auto valid = hn::FirstN(d, static_cast<std::size_t>(s.tail));
+  const T* next = sums + kRows * kCols * L;
   for (std::int64_t n = 0; n < s.images; ++n) {
+    // The sums of all tiles are more than the first cache holds: two lines of the next tile's meanwhile.
+    __builtin_prefetch(next, 1);
+    __builtin_prefetch(next + L, 1);
+    next += 2 * L;
     const T* row[kRows];
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) row[i] = source + n * s.source_image + at[i];
