@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <exception>
@@ -16,6 +17,7 @@
 
 #include "athanor/base/cpus.h"
 #include "athanor/base/error.h"
+#include "athanor/base/pause.h"
 
 namespace athanor {
 namespace {
@@ -79,6 +81,19 @@ void run_slice(std::int64_t begin, std::int64_t end, detail::RangeFn fn, void* c
     fn(context, begin, end);
   } catch (...) {
     first.keep();
+  }
+  in_region = false;
+}
+
+void run_member(Team& team, int member, detail::MemberFn fn, void* context, FirstError& first) {
+  in_region = true;
+  try {
+    fn(context, team, member);
+  } catch (const detail::TeamFailed&) {
+    // the member that failed has kept its error
+  } catch (...) {
+    first.keep();
+    team.fail();
   }
   in_region = false;
 }
@@ -151,5 +166,46 @@ void parallel_for_impl(std::int64_t begin, std::int64_t end, std::int64_t grain,
   if (first.error) std::rethrow_exception(first.error);
 }
 
+void parallel_team_impl(int most, MemberFn fn, void* context) {
+  const int size = in_region ? 1 : std::max(1, std::min(most, get_num_threads()));
+  if (size == 1) {
+    Team alone(1);
+    fn(context, alone, 0);
+    return;
+  }
+  uses_pool = true;
+  FirstError first;
+  Team team(size);
+#ifdef ATHANOR_STD_THREAD_POOL
+  std::vector<std::thread> others;
+  others.reserve(static_cast<std::size_t>(size - 1));
+  for (int i = 1; i < size; ++i) others.emplace_back([&, i] { run_member(team, i, fn, context, first); });
+  run_member(team, 0, fn, context, first);
+  for (auto& t : others) t.join();
+#else
+#pragma omp parallel num_threads(size)
+  {
+#pragma omp single  // the runtime may grant fewer threads than asked for
+    team.settle(omp_get_num_threads());
+    run_member(team, omp_get_thread_num(), fn, context, first);
+  }
+#endif
+  if (first.error) std::rethrow_exception(first.error);
+}
+
 }  // namespace detail
+
+void Team::await_member(int member, std::int64_t point) const {
+  // Pauses before others on this processor get a chance.
+  static const int cpus = usable_cpus();
+  const int patience = size_ > cpus ? 0 : 4000;
+  for (int i = 0; marks_[member].point.load(std::memory_order_acquire) < point; ++i) {
+    if (failed_.load(std::memory_order_relaxed)) throw detail::TeamFailed();
+    if (i < patience)
+      pause_processor();
+    else
+      std::this_thread::yield();
+  }
+}
+
 }  // namespace athanor

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <string>
+#include <vector>
 
 #include "athanor/base/error.h"
 
@@ -33,6 +35,57 @@ TEST(ParallelFor, WorksInAForkedChildAndInItsParent) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(ParallelTeam, MembersSeeWhatOthersWroteBeforeThePointTheyAwait) {
+  const ThreadTeamGuard threads(3);
+  constexpr std::int64_t kPoints = 200;
+  std::vector<std::int64_t> written(3 * kPoints);
+  std::atomic<int> wrong{0}, members{0};
+  parallel_team(3, [&](Team& team, int member) {
+    ++members;
+    for (std::int64_t point = 0; point < kPoints; ++point) {
+      team.await(point);
+      for (int other = 0; point > 0 && other < team.size(); ++other)
+        if (written[other * kPoints + point - 1] != point) ++wrong;
+      written[member * kPoints + point] = point + 1;
+      team.pass(member, point + 1);
+    }
+  });
+  EXPECT_EQ(members, 3);
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(ParallelTeam, AnErrorOfOneEndsTheWaitingOfTheOthers) {
+  const ThreadTeamGuard threads(3);
+  const auto run = [] {
+    parallel_team(3, [](Team& team, int member) {
+      if (member == 1) throw Error("member 1 cannot");
+      team.await(1);
+    });
+  };
+  try {
+    run();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("member 1 cannot"), std::string::npos);
+  }
+  EXPECT_FALSE(in_parallel_region());
+  EXPECT_EQ(sum_in_parallel(100), 4950);
+}
+
+TEST(ParallelTeam, IsOfOneInsideParallelWork) {
+  const ThreadTeamGuard threads(2);
+  std::atomic<int> sizes{0};
+  parallel_for(0, 2, 1, [&](std::int64_t, std::int64_t) {
+    parallel_team(2, [&](Team& team, int) {
+      team.await(0);
+      sizes += team.size();
+    });
+  });
+  EXPECT_EQ(sizes, 2);
+  parallel_team(1, [&](Team& team, int member) { sizes += 10 * team.size() + member; });
+  EXPECT_EQ(sizes, 12);
 }
 
 TEST(ParallelFor, TeamsThatTheRuntimeCannotMakeAreRefused) {

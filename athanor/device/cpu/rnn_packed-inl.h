@@ -53,6 +53,16 @@ class PackedLayer {
     const int w = panel_width<T>(hidden_, u);
     return {u, std::min<std::int64_t>(w, hidden_ - u), w};
   }
+  /// Threads that pay where a group is `work` multiply-adds for each row of a step, at most ours.
+  int team_for(std::int64_t work) const {
+    const std::int64_t grain = rnn_grain(steps_.batch * work), threads = in_parallel_region() ? 1 : get_num_threads();
+    return static_cast<int>(std::min((groups_ + grain - 1) / grain, threads));
+  }
+  /// Groups [first, second) that a member of a team takes in every step.
+  std::pair<std::int64_t, std::int64_t> share(const Team& team, int member) const {
+    const std::int64_t each = (groups_ + team.size() - 1) / team.size();
+    return {std::min(member * each, groups_), std::min((member + 1) * each, groups_)};
+  }
   /// Units of the group after i, of those below `end`.
   std::int64_t units_after(std::int64_t i, std::int64_t end) const { return i + 1 < end ? group(i + 1).n : 0; }
   /// What backward needs of the rows from `first` on of a group: (row, gates, units) without gaps, group after group.
@@ -90,22 +100,26 @@ class PackedForward : PackedLayer<T> {
         bias_(pad(f.bias)),
         bias_hh_(pad(f.b_hh)),
         given_rows_(std::min(steps_.total, kGivenRows - 1 + steps_.batch)),
-        given_(gates_ * padded_ * given_rows_) {
-    for (auto& left : left_) left = cpu::HostBuffer<T>(packed_a_size<T>(steps_.batch, hidden_));
-  }
+        given_(gates_ * padded_ * given_rows_),
+        team_(this->team_for(kCols * gates_ * hidden_)),
+        left_(packed_a_size<T>(steps_.batch, hidden_), team_ > 1, 2) {}
 
   void run() {
     pack_weights();
-    pack_tiles<T>(h_, hidden_, hidden_, Tiles<T>(steps_.rows[0]), left_[0].data());
-    for (std::size_t k = 0; k < steps_.count(); ++k) {
-      const bool fresh = k == ahead_;
-      if (fresh) look_ahead();
-      const std::int64_t rows = fresh ? low_rows_ + steps_.rows[k] : steps_.rows[k];
-      parallel_for(0, groups_, rnn_grain(rows * kCols * gates_ * hidden_), [&](std::int64_t begin, std::int64_t end) {
-        if (fresh) give(begin, end);
-        step(k, begin, end);
-      });
-    }
+    pack_tiles<T>(h_, hidden_, hidden_, Tiles<T>(steps_.rows[0]), left_.at(0));
+    parallel_team(team_, [&](Team& team, int member) {
+      const auto [begin, end] = this->share(team, member);
+      Ahead ahead;
+      for (std::size_t k = 0; k < steps_.count(); ++k) {
+        if (k == ahead.end) {
+          look_ahead(ahead);
+          give(ahead, begin, end);
+        }
+        team.await(static_cast<std::int64_t>(k));
+        step(k, ahead, begin, end);
+        team.pass(member, static_cast<std::int64_t>(k) + 1);
+      }
+    });
   }
 
  private:
@@ -140,15 +154,20 @@ class PackedForward : PackedLayer<T> {
                  });
   }
 
+  /// Steps whose given part has been made: those before `end` of the rows [low, low + rows).
+  struct Ahead {
+    std::size_t end = 0;
+    std::int64_t low = 0, rows = 0;
+  };
+
   /// Chooses the steps whose given part is made next.
-  void look_ahead() {
-    std::int64_t rows = 0;
-    low_ = steps_.first[ahead_];
-    while (ahead_ < steps_.count() && rows < kGivenRows) {
-      low_ = std::min(low_, steps_.first[ahead_]);
-      rows += steps_.rows[ahead_++];
+  void look_ahead(Ahead& a) const {
+    a.rows = 0;
+    a.low = steps_.first[a.end];
+    while (a.end < steps_.count() && a.rows < kGivenRows) {
+      a.low = std::min(a.low, steps_.first[a.end]);
+      a.rows += steps_.rows[a.end++];
     }
-    low_rows_ = rows;
   }
 
   T* given(std::int64_t gate, const Group& g, std::int64_t row) const {
@@ -156,13 +175,13 @@ class PackedForward : PackedLayer<T> {
   }
 
   /// w_ih x + bias of the steps ahead.
-  void give(std::int64_t begin, std::int64_t end) {
-    const Tiles<T> tiles(low_rows_);
-    const std::int64_t size = packed_a_size<T>(low_rows_, inputs_);
+  void give(const Ahead& ahead, std::int64_t begin, std::int64_t end) const {
+    const Tiles<T> tiles(ahead.rows);
+    const std::int64_t size = packed_a_size<T>(ahead.rows, inputs_);
     const bool large = size > kKeptSize;
     const cpu::HostBuffer<T> own(large ? size : 0);
     T* const left = large ? own.data() : rnn_scratch<T>(kRnnLeft, size);
-    pack_tiles<T>(input_ + low_ * inputs_, inputs_, inputs_, tiles, left);
+    pack_tiles<T>(input_ + ahead.low * inputs_, inputs_, inputs_, tiles, left);
     for (std::int64_t i = begin; i < end; ++i) {
       const Group u = this->group(i);
       for (std::int64_t g = 0; g < gates_; ++g) {
@@ -175,28 +194,28 @@ class PackedForward : PackedLayer<T> {
     }
   }
 
-  void step(std::size_t k, std::int64_t begin, std::int64_t end) {
+  void step(std::size_t k, const Ahead& ahead, std::int64_t begin, std::int64_t end) const {
     const Tiles<T> tiles(steps_.rows[k]), next(k + 1 < steps_.count() ? steps_.rows[k + 1] : 0);
     T* const product = rnn_scratch<T>(kRnnProduct, 4 * kGateStep);
-    const T* const left = left_[k % 2].data();
+    const T* const left = left_.at(k);
     for (std::int64_t i = begin; i < end; ++i) {
       const Group u = this->group(i);
       for (std::int64_t t = 0; t < tiles.count; t += kRnnTiles) {
         const std::int64_t t1 = std::min(t + kRnnTiles, tiles.count);
-        multiply(k, u, tiles, t, t1, left, product);
-        cells(k, u, tiles.begin(t), product).run(tiles.begin(t1) - tiles.begin(t), u.n);
+        multiply(k, ahead.low, u, tiles, t, t1, left, product);
+        cells(k, ahead.low, u, tiles.begin(t), product).run(tiles.begin(t1) - tiles.begin(t), u.n);
       }
       pack_steps<T>(h_ + u.u, hidden_, next, 0, next.count, u.n, hidden_, u.u, this->units_after(i, end),
-                    left_[(k + 1) % 2].data());
+                    left_.at(k + 1));
     }
   }
 
   static constexpr std::int64_t kGateStep = kRnnTiles * kTileRows * kTileCols<T>;
 
   /// w_hh h of tiles [t0, t1), what was given included.
-  void multiply(std::size_t k, const Group& u, const Tiles<T>& tiles, std::int64_t t0, std::int64_t t1, const T* left,
-                T* product) const {
-    const std::int64_t offset = steps_.first[k] - low_;
+  void multiply(std::size_t k, std::int64_t low, const Group& u, const Tiles<T>& tiles, std::int64_t t0,
+                std::int64_t t1, const T* left, T* product) const {
+    const std::int64_t offset = steps_.first[k] - low;
     for (std::int64_t g = 0; g < gates_; ++g) {
       const bool apart = mode_ == RnnMode::Gru && g == 2;
       const std::int64_t panel = g * padded_ + u.u;
@@ -224,12 +243,12 @@ class PackedForward : PackedLayer<T> {
   }
 
   /// Those of the rows of a step from `row` on.
-  ForwardCells<T> cells(std::size_t k, const Group& u, std::int64_t row, T* product) const {
+  ForwardCells<T> cells(std::size_t k, std::int64_t low, const Group& u, std::int64_t row, T* product) const {
     const std::int64_t first = steps_.first[k] + row, at = row * hidden_ + u.u;
     ForwardCells<T> c;
     c.mode = mode_;
     c.sums = {product, u.w, kGateStep};
-    if (mode_ == RnnMode::Gru) c.given = {given(0, u, first - low_), u.w, padded_ * given_rows_};
+    if (mode_ == RnnMode::Gru) c.given = {given(0, u, first - low), u.w, padded_ * given_rows_};
     c.hidden = hidden_;
     c.h = c.h_next = h_ + at;
     c.c = c_ ? c_ + at : nullptr;
@@ -243,9 +262,8 @@ class PackedForward : PackedLayer<T> {
   const cpu::HostBuffer<T> packed_ih_, packed_hh_, bias_, bias_hh_;
   const std::int64_t given_rows_;
   const cpu::HostBuffer<T> given_;  ///< for each gate and group (row, width)
-  cpu::HostBuffer<T> left_[2];      ///< states of this step and the next, packed
-  std::size_t ahead_ = 0;           ///< steps for which the given part has been made
-  std::int64_t low_ = 0, low_rows_ = 0;
+  const int team_;
+  const Turns<T> left_;  ///< states of this step and the next, packed
 };
 
 // ---- backward ----
@@ -263,13 +281,14 @@ class PackedBackward : PackedLayer<T> {
         packed_hh_(padded_ * columns_ + kVector<T>),
         packed_ih_(b.dinput ? padded_columns<T>(inputs_) * columns_ + kVector<T> : 0),
         dh_(padded_ * steps_.batch),
-        dgates_(slots_ * padded_ * rows_ + kVector<T>),
         sums_(slots_ * padded_),
+        team_(this->team_for(kCols * columns_)),
+        left_(packed_a_size<T>(steps_.batch, columns_), team_ > 1, 2),
+        dgates_(slots_ * padded_ * rows_ + kVector<T>, team_ > 1, 1),
         weights_{{input_, b.dw_ih ? inputs_ : 0, b.dw_ih, false},
                  {this->work_states(work_), b.dw_hh ? hidden_ : 0, b.dw_hh, true}} {
-    for (auto& left : left_) left = cpu::HostBuffer<T>(packed_a_size<T>(steps_.batch, columns_));
     for (Weight& w : weights_) {
-      w.left = cpu::HostBuffer<T>(packed_a_size<T>(w.columns, rows_));
+      w.left = Turns<T>(packed_a_size<T>(w.columns, rows_), team_ > 1, 1);
       w.sums = cpu::HostBuffer<T>(gates_ * padded_ * w.columns);
     }
   }
@@ -278,17 +297,25 @@ class PackedBackward : PackedLayer<T> {
     pack_weights();
     start();
     std::int64_t after = 0;
-    std::size_t turn = 0;
+    std::size_t turn = 1;
     for (std::size_t end = steps_.count(); end > 0;) {
       const std::size_t begin = block_before(end);
-      for (std::size_t k = end; k-- > begin; after = steps_.rows[k], ++turn) {
-        const std::int64_t rows = std::max(after, steps_.rows[k]);
-        parallel_for(0, groups_, rnn_grain(rows * kCols * columns_),
-                     [&](std::int64_t b, std::int64_t e) { step(k, after, turn, b, e); });
-      }
+      parallel_team(team_, [&](Team& team, int member) {
+        const auto [b, e] = this->share(team, member);
+        std::int64_t rows = after;
+        for (std::size_t k = end; k-- > begin; rows = steps_.rows[k]) {
+          const auto passed = static_cast<std::int64_t>(end - 1 - k);
+          team.await(passed);
+          step(k, rows, turn + static_cast<std::size_t>(passed), b, e);
+          team.pass(member, passed + 1);
+        }
+      });
+      after = steps_.rows[begin];
+      turn += end - begin;
       if (b_.dinput) input_gradient();
       if (b_.dw_ih || b_.dw_hh) weight_gradients(end == steps_.count());
       end = begin;
+      ++block_;
     }
     finish(after, turn);
   }
@@ -308,13 +335,13 @@ class PackedBackward : PackedLayer<T> {
     Tiles<T> tiles;
     T* out;
     bool of_state;
-    cpu::HostBuffer<T> left;  ///< columns of the block's rows, packed
+    Turns<T> left;            ///< columns of the block's rows, packed
     cpu::HostBuffer<T> sums;  ///< for each gate and group (column, width)
   };
 
   /// Where gate g lies among the panels; GRU's third belongs to the input, its fourth to the state.
   std::int64_t slot(std::int64_t g, bool of_state) const { return of_state && mode_ == RnnMode::Gru && g == 2 ? 3 : g; }
-  T* panel(std::int64_t slot, const Group& u) const { return dgates_.data() + (slot * padded_ + u.u) * rows_; }
+  T* panel(std::int64_t slot, const Group& u) const { return dgates_.at(block_) + (slot * padded_ + u.u) * rows_; }
 
   void pack_weights() {
     const auto pack = [&](const T* w, std::int64_t columns, const cpu::HostBuffer<T>& to) {
@@ -332,7 +359,9 @@ class PackedBackward : PackedLayer<T> {
     std::fill_n(sums_.data(), slots_ * padded_, T(0));
     // Products read the last group's panels whole: what lies beside its units should at least be quick to multiply.
     const Group end = this->group(groups_ - 1);
-    for (std::int64_t s = 0; end.n < end.w && s < slots_; ++s) std::fill_n(panel(s, end), rows_ * end.w, T(0));
+    for (block_ = 0; end.n < end.w && block_ < dgates_.count(); ++block_)
+      for (std::int64_t s = 0; s < slots_; ++s) std::fill_n(panel(s, end), rows_ * end.w, T(0));
+    block_ = 0;
     std::fill_n(dh_.data(), padded_ * steps_.batch, T(0));
     if (!b_.dhy) return;
     each_state(
@@ -383,11 +412,11 @@ class PackedBackward : PackedLayer<T> {
   void step(std::size_t k, std::int64_t after, std::size_t turn, std::int64_t begin, std::int64_t end) {
     const std::int64_t rows = steps_.rows[k], row = steps_.first[k] - low_;
     const Tiles<T> tiles(rows);
-    T* const left = left_[turn % 2].data();
+    T* const left = left_.at(turn);
     for (std::int64_t i = begin; i < end; ++i) {
       const Group u = this->group(i);
       const BackwardCells<T> cells = this->cells(k, u);
-      multiply(u, after, left_[(turn + 1) % 2].data(), &cells);
+      multiply(u, after, left_.at(turn - 1), &cells);
       cells.run(rows, u.n);
       for (std::int64_t s = 0; s < slots_; ++s)
         add_rows(panel(s, u) + row * u.w, rows, u, sums_.data() + s * padded_ + u.u);
@@ -460,7 +489,7 @@ class PackedBackward : PackedLayer<T> {
       const auto begin = [&](std::int64_t t) { return w.tiles.begin(t); };
       parallel_for(0, w.tiles.count, rnn_grain(kTileRows * low_rows_), [&](std::int64_t t0, std::int64_t t1) {
         pack_a_panels<T>(w.rows + low_ * w.columns + begin(t0), 1, w.columns, low_rows_, t0, t1, begin,
-                         w.left.data() + begin(t0) * low_rows_);
+                         w.left.at(block_) + begin(t0) * low_rows_);
       });
     }
     parallel_for(0, groups_, rnn_grain(kCols * columns_ * low_rows_), [&](std::int64_t begin, std::int64_t end) {
@@ -472,7 +501,7 @@ class PackedBackward : PackedLayer<T> {
   void add_gradient(const Weight& w, std::int64_t g, const Group& u, bool first) const {
     const T* const right = panel(slot(g, w.of_state), u);
     T* const sums = w.sums.data() + (g * padded_ + u.u) * w.columns;
-    w.tiles.add_products(low_rows_, w.left.data(), right, u.w, first, sums);
+    w.tiles.add_products(low_rows_, w.left.at(block_), right, u.w, first, sums);
   }
 
   /// The gradients of the first state, of the weights and of the biases.
@@ -480,7 +509,7 @@ class PackedBackward : PackedLayer<T> {
     parallel_for(0, groups_, rnn_grain(kCols * columns_), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const Group u = this->group(i);
-        if (b_.dhx) multiply(u, after, left_[(turn + 1) % 2].data(), nullptr);
+        if (b_.dhx) multiply(u, after, left_.at(turn - 1), nullptr);
         for (std::int64_t g = 0; g < gates_; ++g) {
           for (const Weight& w : weights_)
             turn_over<T>(w.sums.data() + (g * padded_ + u.u) * w.columns, u.w, w.columns, u.n,
@@ -505,12 +534,14 @@ class PackedBackward : PackedLayer<T> {
   const std::int64_t slots_, columns_;
   const std::int64_t rows_;  ///< most rows of a block
   const cpu::HostBuffer<T> packed_hh_, packed_ih_;
-  const cpu::HostBuffer<T> dh_;      ///< for each group (sequence, width): gradient of the state
-  const cpu::HostBuffer<T> dgates_;  ///< for each slot and group (row, width): of the rows of the block
-  const cpu::HostBuffer<T> sums_;    ///< of the rows of dgates_
-  cpu::HostBuffer<T> left_[2];       ///< slopes of this step and the one after, packed
+  const cpu::HostBuffer<T> dh_;    ///< for each group (sequence, width): gradient of the state
+  const cpu::HostBuffer<T> sums_;  ///< of the rows of dgates_
+  const int team_;
+  const Turns<T> left_;    ///< slopes of this step and the one after, packed
+  const Turns<T> dgates_;  ///< for each slot and group (row, width): of the rows of the block
   Weight weights_[2];
   std::int64_t low_ = 0, low_rows_ = 0;  ///< the block's rows
+  std::int64_t block_ = 0;               ///< its number
 };
 
 template <class T>

@@ -11,6 +11,7 @@
 // clang-format on
 
 #include "athanor/device/cpu/gemm_block.h"
+#include "athanor/device/cpu/host_buffer.h"
 #include "athanor/device/cpu/packed_product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -113,6 +114,29 @@ void pack_steps(const T* from, std::int64_t row, const Tiles<T>& tiles, std::int
     if (out == part) std::memcpy(to, part, static_cast<std::size_t>(n * m) * sizeof(T));
   }
 }
+
+/// Room that is used in turns: `few` do for one thread. What several threads write and read had better not be written
+/// again soon: a line that another core has read holds up its writer.
+template <class T>
+class Turns {
+ public:
+  Turns() = default;
+  Turns(std::int64_t size, bool shared, std::int64_t few)
+      : size_((size + kLine - 1) / kLine * kLine),
+        count_(shared ? std::clamp<std::int64_t>(kMostShared / size_, few, 32) : few),
+        data_(count_ * size_) {}
+  std::int64_t count() const { return count_; }
+  template <class Number>
+  T* at(Number turn) const {
+    return data_.data() + static_cast<std::int64_t>(turn) % count_ * size_;
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64 / sizeof(T);
+  static constexpr std::int64_t kMostShared = 1 << 20;
+  std::int64_t size_ = 0, count_ = 1;
+  cpu::HostBuffer<T> data_;
+};
 
 /// Asks for part `part` of `parts` of `count` elements, to be there in the second cache when a product is done.
 template <class T>

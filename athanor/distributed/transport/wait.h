@@ -6,15 +6,9 @@
 
 #include <chrono>
 
-namespace athanor::distributed {
+#include "athanor/base/pause.h"
 
-inline void pause_processor() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
+namespace athanor::distributed {
 
 class Patience {
  public:
