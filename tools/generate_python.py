@@ -58,6 +58,8 @@ EXPANDS = {"addr", "bincount", "block_diag", "cartesian_prod", "combinations", "
 # Functions that take a number for the first tensor, too.
 NUMBER_FIRST = {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "remainder",
                 "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "float_power"}
+# For these a tensor without dims is not the number in it: it counts more in promotion, and takes gradients.
+DEPENDS_ON_TENSOR = {"clamp", "lerp"}
 # Optional in Python although the C++ signature, which cannot have it otherwise, asks for it.
 NOT_REQUIRED = {("clamp", "min")}
 
@@ -159,6 +161,11 @@ class Form:
             self.parameters[0].base = "Scalar"
         # Made anew, then copied to out, if that is given.
         self.may_copy = kind == "plain" and name in MADE_FOR_OUT and op.returns == "Tensor" and not has_out_form(op)
+
+    def place(self):
+        """Where it stands among the forms of its name, of which the first that fits is called."""
+        numbers = sum(p.base == "Scalar" for p in self.parameters)
+        return self.number_first, numbers if self.op.name in DEPENDS_ON_TENSOR else 0
 
     def rows(self):
         rows = [row for p in self.parameters for row in p.rows()]
@@ -427,7 +434,7 @@ def main():
             if not doc and op.doc:
                 doc.append(docstring(op))
     # A tensor where a number would do too: the overload with the tensor comes first.
-    listed = [(name, sorted(forms, key=lambda form: form.number_first), doc[0] if doc else "") for name, (forms, doc) in groups.items()]
+    listed = [(name, sorted(forms, key=Form.place), doc[0] if doc else "") for name, (forms, doc) in groups.items()]
     check_docs(listed)
     out = pathlib.Path(args.out)
     number, size = 0, -(-len(listed) // args.files)

@@ -73,12 +73,13 @@ Tensor tensordot(const Tensor& left, const Tensor& right, IntArrayRef dims_self,
 ATHANOR_FUNCTION("inner(Tensor self, Tensor other) -> Tensor | out");
 Tensor inner(const Tensor& self, const Tensor& other) {
   ATHANOR_CHECK(self.defined() && other.defined(), "inner: expected tensors, got an undefined one");
+  if (self.dim() == 0 || other.dim() == 0) return mul(self, other);
   ATHANOR_CHECK(self.dtype() == other.dtype(), "inner: expected both operands of one dtype, got ", self.dtype(),
                 " and ", other.dtype());
-  if (self.dim() == 0 || other.dim() == 0) return mul(self, other);
   ATHANOR_CHECK(self.size(-1) == other.size(-1),
                 "inner(): the last dimension must match on both input tensors but got ", "shapes ", self.sizes(),
                 " and ", other.sizes());
+  if (self.dim() == 1 && other.dim() == 1) return dot(self, other);
   return tensordot(self, other, std::int64_t{-1}, std::int64_t{-1});
 }
 

@@ -179,7 +179,7 @@ Tensor clamp_max(const Tensor& self, const Scalar& max) {
 
 // Interpolation and fused products.
 
-/// self + weight (end - self).
+/// self + weight (end - self); a weight without dims may be of another dtype, which promotes.
 struct LerpScalar : BinaryPointwise<LerpScalar, BinaryOp::Lerp> {
   ATHANOR_OP("lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor | inplace out");
   Scalar weight;
@@ -201,9 +201,13 @@ struct LerpTensor {
   static constexpr const char* grad_name = "LerpBackward1";
   SavedTensor from, to, by;
   static bool keeps_self(const Node& n) { return n.needs(2); }
+  void prepare(Tensor& self, Tensor& end, Tensor& weight) {
+    if (!self.defined() || !end.defined() || !weight.defined()) fail_undefined_operand(schema);
+    ATHANOR_CHECK(self.dtype() == end.dtype() && (weight.dim() == 0 || self.dtype() == weight.dtype()),
+                  "lerp: expected one dtype, got ", self.dtype(), ", ", end.dtype(), " and ", weight.dtype());
+    if (self.dtype() != weight.dtype()) promote_all(self, end, weight);
+  }
   Meta infer(const Tensor& self, const Tensor& end, const Tensor& weight) {
-    ATHANOR_CHECK(self.dtype() == end.dtype() && self.dtype() == weight.dtype(), "lerp: expected one dtype, got ",
-                  self.dtype(), ", ", end.dtype(), " and ", weight.dtype());
     return pointwise_meta(schema, self.dtype(), {&self, &end, &weight});
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& end, const Tensor& weight) {
