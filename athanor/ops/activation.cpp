@@ -2,6 +2,7 @@
 #include "athanor/ops/activation.h"
 
 #include "athanor/ops/activation_backward.h"
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/compare.h"
 #include "athanor/ops/pointwise_op.h"
 #include "athanor/ops/ternary.h"
@@ -217,7 +218,9 @@ struct PreluKernel : BinaryPointwise<PreluKernel, BinaryOp::Prelu> {
 
 /// self where positive, else weight * self; weight has one element or one per channel (dim 1).
 ATHANOR_FUNCTION("prelu(Tensor self, Tensor weight) -> Tensor");
-Tensor prelu(const Tensor& self, const Tensor& weight) {
+Tensor prelu(const Tensor& self_, const Tensor& weight_) {
+  Tensor self = self_, weight = weight_;  // NOLINT(performance-unnecessary-copy-initialization)
+  Autocast<AutocastTo::Lower>::prepare(self, weight);
   if (!is_floating_point(self.dtype())) fail_not_floating("prelu", self.dtype());
   if (weight.numel() == 1 && weight.dim() <= 1) return _prelu_kernel(self, reshape(weight, {}));
   const std::int64_t channels = self.dim() < 2 ? 1 : self.size(1);

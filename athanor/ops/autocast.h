@@ -1,6 +1,8 @@
 #pragma once
-/// Automatic mixed precision: inside a region, products, convolutions and linear layers compute in a half type, losses
-/// and softmax in float32, and everything else in what it is given.
+/// Automatic mixed precision, by PyTorch's lists for the CPU: inside a region, products, convolutions and linear layers
+/// compute in a half type; losses, products of elements (prod), traces, systems of equations, pooling over volumes, and
+/// padding by what a tensor holds in float32; everything else in what it is given. On cuda devices products with
+/// vectors compute in the half type, too, and softmax in float32.
 ///
 ///     {
 ///       autocast::AutocastGuard guard;  // bfloat16
@@ -83,6 +85,15 @@ struct Autocast {
   template <class... In>
   static void prepare(In&... in) {
     if (athanor::detail::autocast_on) ((in = autocast_operand(in, to)), ...);
+  }
+};
+
+/// Base of those that PyTorch lists for CUDA alone: on the host they compute in what they are given.
+template <AutocastTo to>
+struct AutocastOnCuda : Autocast<to> {
+  template <class... In>
+  static void prepare(TensorBase& first, In&... in) {
+    if (first.defined() && first.device().is_cuda()) Autocast<to>::prepare(first, in...);
   }
 };
 

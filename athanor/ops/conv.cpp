@@ -108,9 +108,10 @@ DimVector output_shape(const Tensor& input, const Tensor& weight, const ConvPara
   ATHANOR_CHECK(fits, "Calculated padded input size per channel: ", IntArrayRef(padded),
                 ". Kernel size: ", IntArrayRef(reach), ". Kernel size can't be greater than actual input size");
   for (int i = 0; i < p.spatial; ++i)
-    ATHANOR_CHECK(out[static_cast<std::size_t>(2 + i)] >= (p.transposed ? 1 : 0), "convolution: given input of size ",
-                  input.sizes(), " and weight of size ", weight.sizes(), ", calculated output size ", IntArrayRef(out),
-                  " is too small");
+    // Of a batch of none PyTorch makes a result of no size, of others an error.
+    ATHANOR_CHECK(out[static_cast<std::size_t>(2 + i)] >= (p.transposed && input.size(0) > 0 ? 1 : 0),
+                  "convolution: given input of size ", input.sizes(), " and weight of size ", weight.sizes(),
+                  ", calculated output size ", IntArrayRef(out), " is too small");
   return out;
 }
 

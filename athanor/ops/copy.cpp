@@ -70,14 +70,27 @@ void copy_(const Tensor& self, const Tensor& src, bool /*non_blocking*/) {
   self.impl()->bump_version();
 }
 
-/// Sets all elements to value.
+namespace {
+
+/// `t` with the elements that share memory counted once.
+Tensor once(const Tensor& t) {
+  if (!is_expanded(t)) return t;
+  DimVector sizes(t.sizes());
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    if (t.strides()[d] == 0) sizes[d] = std::min<std::int64_t>(sizes[d], 1);
+  return detail::alias(t, sizes, t.strides(), t.storage_offset());
+}
+
+}  // namespace
+
+/// Sets all elements to value; also those of an expanded tensor, unless gradients are recorded.
 ATHANOR_FUNCTION("fill_(Tensor self, Scalar value) -> Tensor");
 void fill_(const Tensor& self, const Scalar& value) {
   const CallScope scope("fill_", profiler::detail::Form::Plain, self);
   check_inplace(self, "fill_");
-  check_no_internal_overlap(self, "fill_");
+  if (GradMode::is_enabled() && wants_grad(self)) check_no_internal_overlap(self, "fill_");
   value.check_fits(self.dtype(), "fill_");
-  launch(fill_kernel, self, value);
+  launch(fill_kernel, once(self), value);
   record_overwrite(self);
 }
 

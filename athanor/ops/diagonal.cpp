@@ -1,6 +1,7 @@
 // Diagonals: reading, building and changing them.
 #include "athanor/ops/diagonal.h"
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/kernels/copy.h"
@@ -133,7 +134,7 @@ Tensor diagflat(const Tensor& self, std::int64_t offset) {
 ATHANOR_FUNCTION("trace(Tensor self) -> Tensor");
 Tensor trace(const Tensor& self) {
   ATHANOR_CHECK(self.dim() == 2, "trace: expected a matrix, but got tensor with dim ", self.dim());
-  return sum(diagonal(self));
+  return sum(diagonal(autocast_to_float(self)));
 }
 
 /// A copy of self with src on its diagonal.

@@ -98,7 +98,8 @@ Tensor cdist(const Tensor& x1_, const Tensor& x2_, double p, std::optional<std::
 
 /// Distances of order p between all pairs of rows of a matrix, the upper triangle of cdist(self, self) row by row.
 ATHANOR_FUNCTION("pdist(Tensor self, float p=2) -> Tensor | function");
-Tensor pdist(const Tensor& self, double p) {
+Tensor pdist(const Tensor& self_, double p) {
+  const Tensor self = autocast_to_float(self_);
   check_floating("pdist", self);
   ATHANOR_CHECK(self.dim() == 2, "pdist only supports 2D tensors, got: ", self.dim(), "D");
   ATHANOR_CHECK(p >= 0, "pdist only supports non-negative p values, got ", p);
@@ -115,16 +116,22 @@ Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double ep
   return last_norm(add(sub(x1, x2), eps), p, keepdim);
 }
 
-/// The cosine of the angle between x1 and x2 along dim; norms count as eps at least.
+/// The cosine of the angle between x1 and x2 along dim; norms count as eps at least, which gradients do not see.
 ATHANOR_FUNCTION("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor");
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, std::int64_t dim, double eps) {
   check_floating("cosine_similarity", x1);
   check_floating("cosine_similarity", x2);
+  ATHANOR_CHECK(eps >= 0, "cosine_similarity: eps must be non-negative, got: ", eps);
   const DType type = promote_types(x1.dtype(), x2.dtype());
   const DimVector common = broadcast_shapes(x1.sizes(), x2.sizes(), "cosine_similarity");
   auto direction = [&](const Tensor& t) {
     const Tensor full = expand(cast(t, type), common);
-    return div(full, clamp_min(linalg_vector_norm(full, 2, IntArrayRef{dim}, true), eps));
+    const Tensor norm = clone(linalg_vector_norm(full, 2, IntArrayRef{dim}, true));
+    {
+      const NoGradGuard hidden;
+      clamp_min_(norm, eps);
+    }
+    return div(full, norm);
   };
   return sum(mul(direction(x1), direction(x2)), IntArrayRef{dim});
 }

@@ -1,6 +1,7 @@
 // Reading and writing by index: gather, scatter, masks, advanced indexing.
 #include "athanor/ops/index.h"
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
@@ -42,6 +43,16 @@ void check_gather_shapes(const char* op, const Tensor& self, const Tensor& index
   for (std::int64_t d = 0; d < index.dim() && index.numel() && self.dim(); ++d)
     ATHANOR_CHECK(d == dim || index.size(d) <= self.size(d), op, "(): Expected index ", index.sizes(),
                   " to be smaller than self ", self.sizes(), " apart from dimension ", dim);
+}
+
+void check_scatter_shapes(const char* op, const Tensor& self, const Tensor& index, const Tensor& src,
+                          std::int64_t dim) {
+  check_gather_shapes(op, self, index, dim);
+  bool fits =
+      std::max<std::int64_t>(index.dim(), 1) == std::max<std::int64_t>(src.dim(), 1) && index.numel() <= src.numel();
+  for (std::int64_t d = 0; fits && d < index.dim(); ++d) fits = src.dim() == 0 || index.size(d) <= src.size(d);
+  ATHANOR_CHECK(fits || index.numel() == 0, op, "(): Expected index ", index.sizes(),
+                " to have the number of dimensions of src and to be no larger, got src of shape ", src.sizes());
 }
 
 /// The gradient of a source of which only the part of part's shape was used.
@@ -109,7 +120,7 @@ struct Scatter {
     dim = wrap_dim(dim, self.dim(), "scatter");
     check_index_dtype("scatter", i);
     check_same_dtype("scatter", self, src);
-    check_gather_shapes("scatter", self, i, dim);
+    check_scatter_shapes("scatter", self, i, src, dim);
     source_sizes = DimVector(src.sizes());
     return like(self);
   }
@@ -155,7 +166,7 @@ struct ScatterAdd {
     dim = wrap_dim(dim, self.dim(), "scatter_add");
     check_index_dtype("scatter_add", i);
     check_same_dtype("scatter_add", self, src);
-    check_gather_shapes("scatter_add", self, i, dim);
+    check_scatter_shapes("scatter_add", self, i, src, dim);
     source_sizes = DimVector(src.sizes());
     return like(self);
   }
@@ -233,6 +244,12 @@ struct IndexCopy {
   static constexpr bool inputs_apart = true;
   std::int64_t dim;
   SavedTensor index;
+  static void prepare(Tensor& self, const Tensor&, Tensor& source) {
+    if (!athanor::detail::autocast_on || !is_floating_point(self.dtype()) || !is_floating_point(source.dtype())) return;
+    const DType wider = promote_types(self.dtype(), source.dtype());
+    self = cast(self, wider);
+    source = cast(source, wider);
+  }
   Meta infer(const Tensor& self, const Tensor& i, const Tensor& source) {
     dim = wrap_dim(dim, self.dim(), "index_copy");
     check_index_dtype("index_copy", i);

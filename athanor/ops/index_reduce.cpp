@@ -138,8 +138,8 @@ struct ScatterReduce {
     kind = reduction_named("scatter_reduce", reduce, true);
     Meta m = checked("scatter_reduce", self, index, src, dim);
     const std::int64_t n = std::max<std::int64_t>(self.dim(), 1);
-    ATHANOR_CHECK(index.numel() == 0 ||
-                      (std::max<std::int64_t>(index.dim(), 1) == n && std::max<std::int64_t>(src.dim(), 1) == n),
+    ATHANOR_CHECK(index.numel() == 0 || (std::max<std::int64_t>(index.dim(), 1) == n &&
+                                         std::max<std::int64_t>(src.dim(), 1) == n && index.numel() <= src.numel()),
                   "scatter_reduce(): Index and src must have as many dimensions as self, got shapes ", index.sizes(),
                   ", ", src.sizes(), " and ", self.sizes());
     for (std::int64_t d = 0; d < index.dim() && index.numel() && self.dim() && src.dim(); ++d)

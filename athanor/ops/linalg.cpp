@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
@@ -61,7 +62,8 @@ struct Solve {
 /// The solution X of A X = B, or X A = B if not left. B may be a batch of vectors where A has one dim more than B, or
 /// B's shape is A's without its last size. Throws LinAlgError for a singular A.
 ATHANOR_FUNCTION("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor | out");
-Tensor linalg_solve(const Tensor& A, const Tensor& B, bool left) {
+Tensor linalg_solve(const Tensor& A_, const Tensor& B_, bool left) {
+  const Tensor A = autocast_to_float(A_), B = autocast_to_float(B_);
   check_square("linalg.solve", A);
   ATHANOR_CHECK(B.defined() && B.dtype() == A.dtype(), "linalg.solve: expected A and B to have the same dtype, got ",
                 A.dtype(), " and ", B.defined() ? B.dtype() : DType::Undefined);
@@ -88,7 +90,8 @@ Tensor linalg_solve(const Tensor& A, const Tensor& B, bool left) {
 
 /// The inverse of square matrices. Throws LinAlgError for a singular one.
 ATHANOR_FUNCTION("linalg_inv(Tensor A) -> Tensor | out");
-Tensor linalg_inv(const Tensor& A) {
+Tensor linalg_inv(const Tensor& A_) {
+  const Tensor A = autocast_to_float(A_);
   check_square("linalg.inv", A);
   return _solve(A, expand(eye(A.size(-1), A.options()), A.sizes()), true);
 }

@@ -288,7 +288,8 @@ Tensor cross_entropy_loss(const Tensor& self, const Tensor& target, const Tensor
                 "cross_entropy: label_smoothing must be between 0.0 and 1.0. Got: ", label_smoothing);
   if (self.sizes() == target.sizes() && is_floating_point(target.dtype())) {
     ATHANOR_CHECK(self.dim() >= 1, "cross_entropy: input tensor should be at least 1D, got a 0-d one");
-    return soft_cross_entropy(self, target, weight, reduction, label_smoothing);
+    return soft_cross_entropy(autocast_to_float(self), autocast_to_float(target), autocast_to_float(weight), reduction,
+                              label_smoothing);
   }
   return std::get<0>(_cross_entropy(self, target, weight, reduction, ignore_index, label_smoothing));
 }

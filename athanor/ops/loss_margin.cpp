@@ -2,6 +2,7 @@
 #include "athanor/ops/loss_margin.h"
 
 #include "athanor/ops/activation.h"
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/binary.h"
 #include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
@@ -34,8 +35,10 @@ void check_floating(const char* op, const Tensor& t) {
 /// rows with one target each.
 ATHANOR_FUNCTION(
     "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor");
-Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target, double margin,
+Tensor cosine_embedding_loss(const Tensor& input1_, const Tensor& input2_, const Tensor& target_, double margin,
                              std::int64_t reduction) {
+  const Tensor input1 = autocast_to_float(input1_), input2 = autocast_to_float(input2_);
+  const Tensor target = autocast_to_float(target_);
   ATHANOR_CHECK(target.dim() <= 1,
                 "cosine_embedding_loss: 0D or 1D target tensor expected, multi-target not supported");
   const std::int64_t wanted = target.dim() + 1;
@@ -58,8 +61,10 @@ Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const T
 ATHANOR_FUNCTION(
     "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, "
     "float eps=1e-06, bool swap=False, int reduction=1) -> Tensor");
-Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, double margin,
+Tensor triplet_margin_loss(const Tensor& anchor_, const Tensor& positive_, const Tensor& negative_, double margin,
                            double p, double eps, bool swap, std::int64_t reduction) {
+  const Tensor anchor = autocast_to_float(anchor_), positive = autocast_to_float(positive_);
+  const Tensor negative = autocast_to_float(negative_);
   ATHANOR_CHECK(
       anchor.defined() && anchor.dim() == positive.dim() && positive.dim() == negative.dim(),
       "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: ",
@@ -100,8 +105,9 @@ ATHANOR_FUNCTION(
     "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) "
     "-> "
     "Tensor | function out");
-Tensor multi_margin_loss(const Tensor& self, const Tensor& target, const Scalar& p, const Scalar& margin,
-                         const Tensor& weight, std::int64_t reduction) {
+Tensor multi_margin_loss(const Tensor& self_, const Tensor& target, const Scalar& p, const Scalar& margin,
+                         const Tensor& weight_, std::int64_t reduction) {
+  const Tensor self = autocast_to_float(self_), weight = autocast_to_float(weight_);
   const Rows rows = rows_of("multi_margin_loss", self, target, false);
   ATHANOR_CHECK(p.toDouble() == 1 || p.toDouble() == 2, "multi_margin_loss: only p == 1 and p == 2 supported, got ",
                 p.toDouble());
@@ -123,7 +129,8 @@ Tensor multi_margin_loss(const Tensor& self, const Tensor& target, const Scalar&
 /// Over the classes y listed in a row of target (up to the first -1) and the classes c not listed, the sum of
 /// max(0, 1 - (x_y - x_c)), divided by the number of classes.
 ATHANOR_FUNCTION("multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor | function out");
-Tensor multilabel_margin_loss(const Tensor& self, const Tensor& target, std::int64_t reduction) {
+Tensor multilabel_margin_loss(const Tensor& self_, const Tensor& target, std::int64_t reduction) {
+  const Tensor self = autocast_to_float(self_);
   const Rows rows = rows_of("multilabel_margin_loss", self, target, true);
   const Tensor& x = rows.scores;
   const std::int64_t classes = x.size(1);

@@ -198,7 +198,7 @@ Tensor addbmm(const Tensor& self_, const Tensor& batch1_, const Tensor& batch2_,
 }
 
 /// Product of a matrix and a vector.
-struct Mv : Autocast<AutocastTo::Lower> {
+struct Mv : AutocastOnCuda<AutocastTo::Lower> {
   ATHANOR_OP("mv(Tensor self, Tensor vec) -> Tensor | out");
   SavedTensor a, v;
   static void check(const char* op, const Tensor& self, const Tensor& vec) {
@@ -227,7 +227,7 @@ struct Mv : Autocast<AutocastTo::Lower> {
 };
 
 /// beta * self + alpha * (mat @ vec); self broadcasts.
-struct Addmv : Autocast<AutocastTo::Lower> {
+struct Addmv : AutocastOnCuda<AutocastTo::Lower> {
   ATHANOR_OP("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor | inplace out");
   Scalar beta, alpha;
   SavedTensor a, v;
@@ -253,7 +253,7 @@ struct Addmv : Autocast<AutocastTo::Lower> {
 };
 
 /// Inner product of two vectors.
-struct Dot : Autocast<AutocastTo::Lower> {
+struct Dot {
   ATHANOR_OP("dot(Tensor self, Tensor tensor) -> Tensor | out");
   SavedTensor a, b;
   Meta infer(const Tensor& self, const Tensor& tensor) {
@@ -347,10 +347,9 @@ Tensor matmul_batched(const Tensor& a, const Tensor& b) {
 /// PyTorch's general product: vectors, matrices, and batches of matrices that broadcast.
 ATHANOR_FUNCTION("matmul(Tensor self, Tensor other) -> Tensor | out");
 Tensor matmul(const Tensor& self, const Tensor& other) {
-  if (__builtin_expect(athanor::detail::autocast_on, 0) && self.defined() && other.defined() &&
-      self.dtype() != other.dtype()) {
+  if (__builtin_expect(athanor::detail::autocast_on, 0)) {
     const Tensor a = autocast_operand(self, AutocastTo::Lower), b = autocast_operand(other, AutocastTo::Lower);
-    if (a.dtype() == b.dtype()) return matmul(a, b);
+    if (!a.is_same(self) || !b.is_same(other)) return matmul(a, b);
   }
   check_operands("matmul", {&self, &other});
   const std::int64_t m = self.dim(), n = other.dim();

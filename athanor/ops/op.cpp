@@ -140,13 +140,18 @@ void check_result_fits(const char* schema, const Meta& m, const Tensor& self) {
                 " can't be cast to the desired output type ", dtype_libtorch_name(self.dtype()));
 }
 
-void check_no_internal_overlap(const Tensor& t, const char* schema) {
+bool is_expanded(const Tensor& t) {
   const TensorImpl* i = t.impl();
-  if (i->contiguous) return;
+  if (i->contiguous) return false;
   for (int d = 0; d < i->ndim; ++d)
-    ATHANOR_CHECK(i->dims[d] <= 1 || i->dims[i->ndim + d] != 0, op_name(schema),
-                  ": unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                  "location. Please clone() the tensor before performing the operation.");
+    if (i->dims[d] > 1 && i->dims[i->ndim + d] == 0) return true;
+  return false;
+}
+
+void check_no_internal_overlap(const Tensor& t, const char* schema) {
+  ATHANOR_CHECK(!is_expanded(t), op_name(schema),
+                ": unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                "location. Please clone() the tensor before performing the operation.");
 }
 
 Tensor allocate_hidden(const Meta& m) {

@@ -338,6 +338,8 @@ inline Tensor call(Op op, const In&... in) {
 
 void check_result_fits(const char* schema, const Meta& m, const Tensor& self);
 void check_no_internal_overlap(const Tensor& t, const char* schema);
+/// Whether a stride of 0 lets several elements share memory.
+bool is_expanded(const Tensor& t);
 /// `in` itself, or a copy if it shares memory with `out` in another geometry, or, if it has to be `apart`, in any.
 Tensor without_overlap(const Tensor& in, const Tensor& out, bool apart = false);
 inline TensorList without_overlap(const TensorList& in, const Tensor&, bool = false) { return in; }

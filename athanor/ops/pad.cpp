@@ -1,6 +1,7 @@
 // Padding: sizes are given from the last dim on, two per dim (before, after).
 #include "athanor/ops/pad.h"
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/index.h"
 #include "athanor/ops/kernels/copy.h"
@@ -206,13 +207,15 @@ void check_room(const Tensor& self, std::int64_t d, std::int64_t before, std::in
                 "pad: no tensor can be as large as size ", n, " and padding ", before, " and ", after, " of dimension ",
                 d, " make it");
   ATHANOR_CHECK(n > 0, "pad: Expected a non-empty dimension ", d, " to pad, got input of size ", self.sizes());
+  const std::int64_t left = n + std::min<std::int64_t>(0, before) + std::min<std::int64_t>(0, after);
+  // What wraps around may all be cut off, unless something is to be made of it.
   ATHANOR_CHECK(
-      n + before + after > 0 &&
-          (mode != PadMode::Circular || n + std::min<std::int64_t>(0, before) + std::min<std::int64_t>(0, after) > 0),
+      mode == PadMode::Circular ? left > 0 || (left == 0 && before <= 0 && after <= 0) : n + before + after > 0,
       "pad: padding (", before, ", ", after, ") leaves nothing of dimension ", d, " of input ", self.sizes());
 }
 
-Tensor pad_by_mode(const Tensor& self, IntArrayRef pad, PadMode mode) {
+Tensor pad_by_mode(const Tensor& input, IntArrayRef pad, PadMode mode) {
+  const Tensor self = mode == PadMode::Circular ? input : autocast_to_float(input);
   check_pad("pad", self, pad);
   bool cuts = false, adds = false;
   for (std::size_t i = 0; i < pad.size() / 2; ++i) {

@@ -1,11 +1,13 @@
 // Pooling over 1 to 3 spatial dimensions: max, average, and their adaptive forms.
 #include "athanor/ops/pool.h"
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/index.h"
 #include "athanor/ops/kernels/pool.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/spatial.h"
+#include "athanor/ops/ternary.h"
 #include "athanor/ops/view.h"
 
 namespace athanor::ops {
@@ -137,33 +139,6 @@ struct MaxPoolWithIndices : MaxPoolBase {
   }
 };
 
-/// grad_output added where `indices` (int64: in the input plane; uint8: in the window) says, zero elsewhere.
-struct MaxPoolBackward : MaxPoolBase {
-  ATHANOR_OP(
-      "max_pool_backward(Tensor grad_output, Tensor indices, int[] input_size, int[] kernel_size, int[] stride, "
-      "int[] padding, int[] dilation) -> Tensor");
-  Tensor places;
-  Meta infer(const Tensor& grad_output, const Tensor& indices) {
-    ATHANOR_CHECK(indices.dtype() == DType::Byte || indices.dtype() == DType::Long,
-                  "max_pool_backward: indices must be int64 or uint8, got ", indices.dtype());
-    ATHANOR_CHECK(grad_output.sizes() == indices.sizes(), "max_pool_backward: grad_output of shape ",
-                  grad_output.sizes(), " does not fit indices of shape ", indices.sizes());
-    if (!kernel_size.empty()) params = make_params("max_pool_backward", kernel_size, stride, padding, dilation);
-    params.spatial = static_cast<int>(input_size.size()) - 2;
-    ATHANOR_CHECK(params.spatial >= 1 && params.spatial <= 3 && grad_output.dim() == params.spatial + 2,
-                  "max_pool_backward: grad_output of shape ", grad_output.sizes(), " does not fit input_size ",
-                  IntArrayRef(input_size));
-    return {input_size, grad_output.dtype(), grad_output.device(), layout_like(grad_output, input_size)};
-  }
-  void run(const Tensor& out, const Tensor& grad_output, const Tensor& indices) {
-    launch(max_pool_backward_kernel, out, grad_output, indices, params);
-  }
-  void save(const Node&, const Tensor&, const Tensor& indices) { places = indices; }
-  void grad(GradCall& g) {
-    if (g.needs(0)) g.set(0, max_pool_gather(g.grad(), places, kernel_size, stride, padding, dilation));
-  }
-};
-
 namespace {
 
 /// Places in the window, as the one-byte form keeps them, turned into places in the input plane.
@@ -195,7 +170,59 @@ Tensor plane_indices(const Tensor& in_window, IntArrayRef plane, const PoolParam
   return add(offset, index_tensor(corners, out_plane, device));
 }
 
+/// Which windows hold elements of the input, (out plane); undefined if all do. A step between taps that is longer than
+/// the input may leave none.
+Tensor windows_inside(const Tensor& in_window, IntArrayRef plane, const PoolParams& p) {
+  const IntArrayRef out_plane = in_window.sizes().slice(2);
+  std::vector<std::int64_t> inside{1};
+  bool all = true;
+  for (std::size_t d = 0; d < plane.size(); ++d) all = all && (p.padding[d] == 0 || p.dilation[d] <= plane[d]);
+  if (all) return {};
+  for (std::size_t d = 0; d < plane.size(); ++d) {
+    std::vector<std::int64_t> next;
+    for (const std::int64_t others : inside)
+      for (std::int64_t o = 0; o < out_plane[d]; ++o) {
+        const std::int64_t start = o * p.stride[d] - p.padding[d], step = p.dilation[d];
+        next.push_back(others && (start < 0 ? start + (step - 1 - start) / step * step : start) < plane[d]);
+      }
+    inside = std::move(next);
+  }
+  return to_dtype(index_tensor(inside, out_plane, in_window.device()), DType::Bool);
+}
+
 }  // namespace
+
+/// grad_output added where `indices` (int64: in the input plane; uint8: in the window) says, zero elsewhere.
+struct MaxPoolBackward : MaxPoolBase {
+  ATHANOR_OP(
+      "max_pool_backward(Tensor grad_output, Tensor indices, int[] input_size, int[] kernel_size, int[] stride, "
+      "int[] padding, int[] dilation) -> Tensor");
+  Tensor places;
+  Meta infer(const Tensor& grad_output, const Tensor& indices) {
+    ATHANOR_CHECK(indices.dtype() == DType::Byte || indices.dtype() == DType::Long,
+                  "max_pool_backward: indices must be int64 or uint8, got ", indices.dtype());
+    ATHANOR_CHECK(grad_output.sizes() == indices.sizes(), "max_pool_backward: grad_output of shape ",
+                  grad_output.sizes(), " does not fit indices of shape ", indices.sizes());
+    if (!kernel_size.empty()) params = make_params("max_pool_backward", kernel_size, stride, padding, dilation);
+    params.spatial = static_cast<int>(input_size.size()) - 2;
+    ATHANOR_CHECK(params.spatial >= 1 && params.spatial <= 3 && grad_output.dim() == params.spatial + 2,
+                  "max_pool_backward: grad_output of shape ", grad_output.sizes(), " does not fit input_size ",
+                  IntArrayRef(input_size));
+    return {input_size, grad_output.dtype(), grad_output.device(), layout_like(grad_output, input_size)};
+  }
+  void run(const Tensor& out, const Tensor& grad_output, const Tensor& indices) {
+    const IntArrayRef plane = out.sizes().slice(2);
+    const Tensor inside = windows_inside(indices, plane, params);
+    if (!inside.defined()) return launch(max_pool_backward_kernel, out, grad_output, indices, params);
+    const NoGradGuard guard;
+    const Tensor all = indices.dtype() == DType::Byte ? plane_indices(indices, plane, params) : indices;
+    launch(max_pool_backward_kernel, out, where(inside, grad_output, Scalar(0)), where(inside, all, Scalar(0)), params);
+  }
+  void save(const Node&, const Tensor&, const Tensor& indices) { places = indices; }
+  void grad(GradCall& g) {
+    if (g.needs(0)) g.set(0, max_pool_gather(g.grad(), places, kernel_size, stride, padding, dilation));
+  }
+};
 
 /// The values of self (batch, channels, spatial…) at the places that max pooling found: the gradient of its gradient.
 ATHANOR_FUNCTION(
@@ -203,11 +230,15 @@ ATHANOR_FUNCTION(
     "Tensor | function internal");
 Tensor max_pool_gather(const Tensor& self, const Tensor& indices, IntArrayRef kernel_size, IntArrayRef stride,
                        IntArrayRef padding, IntArrayRef dilation) {
-  Tensor places = indices;
-  if (indices.dtype() == DType::Byte)
-    places = plane_indices(indices, self.sizes().slice(2),
-                           make_params("max_pool_gather", kernel_size, stride, padding, dilation));
-  return reshape(gather(flatten(self, 2, -1), 2, flatten(places, 2, -1), false), indices.sizes());
+  Tensor places = indices, inside;
+  if (!kernel_size.empty()) {
+    const PoolParams p = make_params("max_pool_gather", kernel_size, stride, padding, dilation);
+    if (indices.dtype() == DType::Byte) places = plane_indices(indices, self.sizes().slice(2), p);
+    inside = windows_inside(indices, self.sizes().slice(2), p);
+    if (inside.defined()) places = where(inside, places, Scalar(0));
+  }
+  const Tensor read = reshape(gather(flatten(self, 2, -1), 2, flatten(places, 2, -1), false), indices.sizes());
+  return inside.defined() ? where(inside, read, Scalar(0)) : read;
 }
 
 /// Mean of each window.
@@ -341,7 +372,8 @@ namespace {
 
 /// Runs `pool` on (batch, channels, spatial…), adding and removing a batch of one if the input has none.
 template <class Pool>
-auto with_batch(const char* op, int spatial, const Tensor& self, Pool pool) {
+auto with_batch(const char* op, int spatial, const Tensor& input, Pool pool) {
+  const Tensor self = spatial == 3 ? autocast_to_float(input) : input;  // PyTorch's list has volumes alone
   ATHANOR_CHECK(self.defined(), op, ": expected a tensor, got an undefined one");
   ATHANOR_CHECK(self.dim() == spatial + 1 || self.dim() == spatial + 2, op, ": Expected ", spatial + 1, "D or ",
                 spatial + 2, "D (batch mode) tensor with optional 0 dim batch size for input, but got: ", self.sizes());

@@ -1,6 +1,7 @@
 // Max unpooling and fractional max pooling.
 #include "athanor/ops/pool_more.h"
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
@@ -18,7 +19,9 @@ namespace athanor::ops {
 
 namespace {
 
-Tensor unpool(const char* op, const Tensor& self, const Tensor& indices, IntArrayRef output_size, std::size_t spatial) {
+Tensor unpool(const char* op, const Tensor& self_, const Tensor& indices, IntArrayRef output_size,
+              std::size_t spatial) {
+  const Tensor self = autocast_to_float(self_);
   ATHANOR_CHECK(self.defined() && indices.defined(), op, ": expected tensors, got an undefined one");
   ATHANOR_CHECK(output_size.size() == spatial, op, ": There should be exactly ", spatial,
                 " elements in output_size, but ", "got ", output_size.size());
@@ -77,8 +80,9 @@ Tensor window_starts(const Tensor& u, std::int64_t in, std::int64_t out, std::in
   return begin;
 }
 
-std::tuple<Tensor, Tensor> fractional(const char* op, const Tensor& self, IntArrayRef kernel_size,
-                                      IntArrayRef output_size, const Tensor& samples, int spatial) {
+std::tuple<Tensor, Tensor> fractional(const char* op, const Tensor& self_, IntArrayRef kernel_size,
+                                      IntArrayRef output_size, const Tensor& samples_, int spatial) {
+  const Tensor self = autocast_to_float(self_), samples = autocast_to_float(samples_);
   ATHANOR_CHECK(self.defined() && samples.defined(), op, ": expected tensors, got an undefined one");
   ATHANOR_CHECK_TYPE(NotImplementedError, is_floating_point(self.dtype()), op, ": not implemented for '",
                      dtype_libtorch_name(self.dtype()), "'; convert the input to a floating dtype");

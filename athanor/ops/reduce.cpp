@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "athanor/ops/autocast.h"
 #include "athanor/ops/binary.h"
 #include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
@@ -240,6 +241,7 @@ struct ProdDim : Reduction {
   std::optional<DType> dtype;
   SavedTensor x, y;
   void prepare(Tensor& self) {
+    Autocast<AutocastTo::Float32>::prepare(self);
     if (dtype) self = cast(self, *dtype);
   }
   Meta infer(const Tensor& self) { return reduced(schema, self, dim, keepdim, sum_type(self, dtype)); }
@@ -260,6 +262,7 @@ struct ProdAll : Reduction {
   std::optional<DType> dtype;
   SavedTensor x, y;
   void prepare(Tensor& self) {
+    Autocast<AutocastTo::Float32>::prepare(self);
     if (dtype) self = cast(self, *dtype);
   }
   Meta infer(const Tensor& self) { return reduced_all(schema, self, sum_type(self, dtype)); }

@@ -66,7 +66,7 @@ struct SoftmaxOp {
   DType from;
   SavedTensor y;
   void prepare(Tensor& self) {
-    Autocast<AutocastTo::Float32>::prepare(self);
+    AutocastOnCuda<AutocastTo::Float32>::prepare(self);
     ATHANOR_CHECK(self.defined(), "softmax: expected a tensor, got an undefined one");
     if (dtype && !widens(self.dtype(), *dtype)) self = cast(self, *dtype);
     from = self.dtype();
@@ -112,7 +112,7 @@ struct LogSoftmaxOp {
   DType from;
   SavedTensor y;
   void prepare(Tensor& self) {
-    Autocast<AutocastTo::Float32>::prepare(self);
+    AutocastOnCuda<AutocastTo::Float32>::prepare(self);
     ATHANOR_CHECK(self.defined(), "log_softmax: expected a tensor, got an undefined one");
     if (dtype && !widens(self.dtype(), *dtype)) self = cast(self, *dtype);
     from = self.dtype();

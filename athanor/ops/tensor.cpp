@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "athanor/ops/all_ops.h"
+#include "athanor/ops/op.h"
 #include "athanor/tensor/print.h"
 
 namespace athanor {
@@ -140,6 +141,8 @@ void assign(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices, con
   }
   if (accumulate)
     ops::add_(at.view, v);
+  else if (v.impl()->wrapped_number && ops::is_expanded(at.view))
+    ops::fill_(at.view, v.item());
   else
     ops::copy_(at.view, v);
 }
@@ -161,7 +164,9 @@ Tensor& Tensor::index_put_(ArrayRef<indexing::TensorIndex> indices, const Tensor
   return const_cast<Tensor&>(*this);
 }
 Tensor& Tensor::index_put_(ArrayRef<indexing::TensorIndex> indices, const Scalar& value, bool accumulate) const {
-  return index_put_(indices, Tensor(ops::full({}, value, options())), accumulate);
+  const Tensor number = ops::full({}, value, options());
+  number.impl()->wrapped_number = true;
+  return index_put_(indices, number, accumulate);
 }
 Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value,
                            bool accumulate) const {

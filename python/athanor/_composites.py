@@ -36,6 +36,9 @@ def _quantile(name: str, x: Tensor, q: Any, dim: Optional[int], keepdim: bool, i
         raise TypeError(f"{name}(): argument 'q' must be float or Tensor, not {type(q).__name__}")
     if x.numel() == 0:
         raise RuntimeError(f"{name}() input tensor must be non-empty")
+    if _C.is_autocast_enabled() and x.dtype in (_C.float16, _C.bfloat16):
+        x = x.float()
+        q = q.float() if isinstance(q, Tensor) else q
     if x.dtype not in _FLOATS:
         raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
     if isinstance(q, Tensor):

@@ -49,10 +49,9 @@ TensorIndex to_index(PyObject* key) {
   }
   if (PyUnicode_Check(key)) ATHANOR_THROW(TypeError, "new(): invalid data type 'str'");
   if (PyList_Check(key) || PyTuple_Check(key) || PyRange_Check(key)) {
-    // An empty list selects nothing; it has no dtype of its own.
-    const bool empty = PySequence_Size(key) == 0;
-    return static_cast<const TensorBase&>(
-        tensor_from_data(key, empty ? std::optional<DType>(kLong) : std::nullopt, std::nullopt));
+    // An empty list, or one of such, selects nothing; it has no dtype of its own.
+    const Tensor places = tensor_from_data(key, std::nullopt, std::nullopt);
+    return static_cast<const TensorBase&>(places.numel() == 0 ? places.to(kLong) : places);
   }
   if (is_place(key)) return to_int(key);
   if (PyBytes_Check(key)) ATHANOR_THROW(TypeError, "new(): invalid data type 'bytes'");
@@ -130,7 +129,7 @@ int tensor_set_item(PyObject* self, PyObject* key, PyObject* value) {
     const ArrayRef<TensorIndex> places(indices);
     if (!is_tensor(value) && accepts(Kind::Scalar, value)) {
       const Scalar s = number_for(t.scalar_type(), value);
-      run(takes_long(t), [&] { t.index_put_(places, athanor::full({}, s, t.options())); });
+      run(takes_long(t), [&] { t.index_put_(places, s); });
     } else {
       const Tensor v = is_tensor(value) ? unwrap(value) : tensor_from_data(value, t.scalar_type(), t.device());
       run(takes_long(t) || takes_long(v), [&] { t.index_put_(places, v); });

@@ -10,6 +10,7 @@
 #include "athanor/ops/factory.h"
 #include "athanor/optim/algorithms.h"
 #include "athanor/optim/grad_scaler.h"
+#include "athanor/tensor/cuda.h"
 
 namespace athanor {
 namespace {
@@ -32,8 +33,9 @@ TEST(Autocast, ProductsOfAllKindsComputeInTheHalfType) {
     EXPECT_TRUE(equal(a.mm(b), low(a).mm(low(b))));
     EXPECT_EQ(a.matmul(b).dtype(), half);
     EXPECT_TRUE(equal(addmm(numbers({5}), a, b), addmm(low(numbers({5})), low(a), low(b))));
-    EXPECT_EQ(a.mv(v).dtype(), half);
-    EXPECT_EQ(v.dot(v).dtype(), half);
+    EXPECT_EQ(a.matmul(v).dtype(), half) << "also with a vector";
+    EXPECT_EQ(v.matmul(b).dtype(), half);
+    EXPECT_TRUE(equal(prelu(a, v.slice(0, 0, 1)), prelu(low(a), low(v.slice(0, 0, 1)))));
     EXPECT_TRUE(equal(batch.bmm(b.expand({3, 6, 5})), low(batch).bmm(low(b).expand({3, 6, 5}))));
     EXPECT_EQ(batch.matmul(b).dtype(), half);
     EXPECT_TRUE(
@@ -82,14 +84,63 @@ TEST(Autocast, RecurrentLayersAndAttentionTrainInARegion) {
     }
 }
 
-TEST(Autocast, LossesAndSoftmaxComputeInFloat32) {
+TEST(Autocast, DevicesHaveListsOfTheirOwnAsInPyTorch) {
+  detail::configure_cuda_queues(1);
+  {
+    const Tensor a = numbers({4, 6}), v = numbers({6}, 1), x = a.to(kBFloat16);
+    const Tensor there = a.to(kCUDA), vector = v.to(kCUDA), half = x.to(kCUDA);
+    const AutocastGuard guard;
+    EXPECT_EQ(a.mv(v).dtype(), kFloat);
+    EXPECT_EQ(addmv(numbers({4}), a, v).dtype(), kFloat);
+    EXPECT_EQ(v.dot(v).dtype(), kFloat);
+    EXPECT_EQ(inner(v, v).dtype(), kFloat);
+    EXPECT_EQ(softmax(x, 1).dtype(), kBFloat16);
+    EXPECT_EQ(log_softmax(x, 1).dtype(), kBFloat16);
+    EXPECT_EQ(there.mv(vector).dtype(), kBFloat16);
+    EXPECT_EQ(vector.dot(vector).dtype(), kFloat);
+    EXPECT_EQ(softmax(half, 1).dtype(), kFloat);
+    EXPECT_EQ(log_softmax(half, 1).dtype(), kFloat);
+  }
+  detail::configure_cuda_queues(0);
+}
+
+TEST(Autocast, WhatRoundsTooMuchComputesInFloat32) {
+  const Tensor x = numbers({1, 2, 4, 4, 4}).to(kBFloat16), wide = x.to(kFloat);
+  const Tensor m = (numbers({4, 4}) + 3 * eye(4)).to(kBFloat16), wide_m = m.to(kFloat);
+  const Tensor classes = tensor({0, 3, 2, 1}), places = zeros({2, 2, 2}, TensorOptions(kLong));
+  const AutocastGuard guard;
+  EXPECT_TRUE(equal(m.prod(), wide_m.prod()));
+  EXPECT_TRUE(equal(m.prod(0), wide_m.prod(0)));
+  EXPECT_TRUE(equal(m.trace(), wide_m.trace()));
+  EXPECT_TRUE(equal(m.inverse(), wide_m.inverse()));
+  EXPECT_TRUE(equal(linalg_solve(m, m), linalg_solve(wide_m, wide_m)));
+  EXPECT_TRUE(equal(pdist(m), pdist(wide_m)));
+  EXPECT_TRUE(equal(max_pool3d(x, 2), max_pool3d(wide, 2)));
+  EXPECT_TRUE(equal(avg_pool3d(x, 2), avg_pool3d(wide, 2)));
+  EXPECT_TRUE(equal(adaptive_avg_pool3d(x, 2), adaptive_avg_pool3d(wide, 2)));
+  EXPECT_EQ(std::get<0>(adaptive_max_pool3d(x, 2)).dtype(), kFloat);
+  EXPECT_EQ(max_pool2d(x[0], 2).dtype(), kBFloat16) << "images are not on the list";
+  EXPECT_EQ(max_unpool2d(x[0].slice(2, 0, 2).slice(3, 0, 2).select(1, 0), places, {4, 4}).dtype(), kFloat);
+  EXPECT_EQ(pad(x[0], {1, 1}, "reflect").dtype(), kFloat);
+  EXPECT_EQ(pad(x[0], {1, 1}, "replicate").dtype(), kFloat);
+  EXPECT_EQ(pad(x[0], {1, 1}, "circular").dtype(), kBFloat16);
+  EXPECT_EQ(pad(x[0], {1, 1}).dtype(), kBFloat16);
+  EXPECT_TRUE(equal(multi_margin_loss(m, classes), multi_margin_loss(wide_m, classes)));
+  EXPECT_TRUE(
+      equal(multilabel_margin_loss(m, classes.expand({4, 4})), multilabel_margin_loss(wide_m, classes.expand({4, 4}))));
+  EXPECT_TRUE(equal(triplet_margin_loss(m, m.t(), m), triplet_margin_loss(wide_m, wide_m.t(), wide_m)));
+  EXPECT_TRUE(equal(cosine_embedding_loss(m, m.t(), ones({4})), cosine_embedding_loss(wide_m, wide_m.t(), ones({4}))));
+  EXPECT_EQ(index_copy(m, 0, classes, wide_m).dtype(), kFloat) << "the wider of the two";
+  EXPECT_EQ(index_copy(wide_m, 0, classes, m).dtype(), kFloat);
+}
+
+TEST(Autocast, LossesComputeInFloat32) {
   const Tensor x = numbers({4, 6}).to(kBFloat16), y = numbers({4, 6}, 1).to(kBFloat16);
   const Tensor wide_x = x.to(kFloat), wide_y = y.to(kFloat);
   const Tensor classes = tensor({0, 3, 5, 1});
   const AutocastGuard guard;
-  EXPECT_TRUE(equal(softmax(x, 1), softmax(wide_x, 1)));
-  EXPECT_TRUE(equal(log_softmax(x, 1), log_softmax(wide_x, 1)));
   EXPECT_TRUE(equal(nn::functional::cross_entropy(x, classes), nn::functional::cross_entropy(wide_x, classes)));
+  EXPECT_TRUE(equal(nn::functional::cross_entropy(x, y), nn::functional::cross_entropy(wide_x, wide_y)));
   EXPECT_TRUE(equal(mse_loss(x, y), mse_loss(wide_x, wide_y)));
   EXPECT_TRUE(equal(l1_loss(x, y), l1_loss(wide_x, wide_y)));
   EXPECT_TRUE(equal(huber_loss(x, y), huber_loss(wide_x, wide_y)));

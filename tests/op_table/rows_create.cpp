@@ -183,7 +183,8 @@ void add_writes() {
         return self.fill_(3);
       },
       [](const Arrays& in) { return Array(in[0].shape, 3); })};
-  r.refusals = {{"an expanded self", [] { zeros({1}).expand({2}).fill_(1); }, "fill_"}};
+  r.refusals = {
+      {"an expanded self with a gradient", [] { (zeros({1}).requires_grad_() * 1).expand({2}).fill_(1); }, "fill_"}};
   add_row(r);
   r = written("fill_", "Tensor");
   r.cases = {case_of(

@@ -170,4 +170,11 @@ TEST(Convolution, BadInputNamesShapes) {
       convolution_backward_input(ones({2, 4, 9, 9}), w, {2, 3, 6, 6}, {1, 1}, {0, 0}, {1, 1}, false, {0, 0}, 1), Error);
 }
 
+TEST(ConvTranspose, OfABatchOfNoneMayHaveNoSize) {
+  EXPECT_EQ(conv_transpose1d(ones({0, 2, 4}), ones({2, 3, 1}), {}, 1, 2).sizes(), (IntArrayRef{0, 3, 0}));
+  EXPECT_EQ(conv_transpose2d(ones({0, 2, 4, 4}), ones({2, 3, 3, 3}), {}, 1, 3).sizes(), (IntArrayRef{0, 3, 0, 0}));
+  EXPECT_THROW(conv_transpose1d(ones({0, 2, 4}), ones({2, 3, 1}), {}, 1, 3), Error) << "less than none";
+  EXPECT_THROW(conv_transpose1d(ones({1, 2, 4}), ones({2, 3, 1}), {}, 1, 2), Error);
+}
+
 }  // namespace athanor

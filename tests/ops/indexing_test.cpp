@@ -112,6 +112,51 @@ TEST(Distance, OfTheGreatestDifferenceGivesTiesTheWholeGradient) {
   EXPECT_TRUE(equal(z.grad(), tensor({-2., 0., 2., 0.}, kDouble).view({2, 2})));
 }
 
+TEST(Indexing, WhatNothingIsReadByIsNotLookedAt) {
+  const Tensor none = zeros({0}, kLong), far = tensor({9}), x = counting();
+  EXPECT_EQ(x.index({none, far}).sizes(), (IntArrayRef{0}));
+  EXPECT_EQ(ones({3, 0}).index({none, "...", tensor({0})}).sizes(), (IntArrayRef{0}));
+  EXPECT_EQ(ones({2, 0}).index({far}).sizes(), (IntArrayRef{1, 0}));
+  EXPECT_TRUE(equal(counting().index_put_({none, far}, 5), x));
+  EXPECT_THROW(ones({0, 0}).index({far}), IndexError) << "there is a place, and nothing to read";
+  EXPECT_THROW(ones({2, 0}).index({Slice(), far}), IndexError);
+}
+
+TEST(Indexing, NumbersMayBeWrittenWhereElementsShareMemory) {
+  const Tensor row = ones({1, 3});
+  Tensor all = row.expand({4, 3});
+  all.fill_(2);
+  EXPECT_TRUE(equal(row, tensor({{2, 2, 2}}, kFloat)));
+  all.index_put_({Slice(), 1}, 5);
+  EXPECT_TRUE(equal(row, tensor({{2, 5, 2}}, kFloat)));
+  all.zero_();
+  EXPECT_TRUE(equal(row, zeros({1, 3})));
+  EXPECT_THROW(all.add_(1), Error);
+  EXPECT_THROW(all.copy_(ones({3})), Error);
+  EXPECT_THROW(all.index_put_({Slice(), 1}, ones({4})), Error);
+  const Tensor seen = ones({3}).requires_grad_();
+  EXPECT_THROW((seen * 1).expand({4, 3}).fill_(2), Error) << "a gradient would not know whose";
+}
+
+TEST(Indexing, AddsBoolsByWhetherAlphaIsTrue) {
+  const Tensor one = ones({1}, kBool), place = tensor({1});
+  EXPECT_TRUE(equal(zeros({2}, kBool).index_add(0, place, one, 0.5), tensor({false, true})));
+  EXPECT_TRUE(equal(zeros({2}, kBool).index_add(0, place, one, 0), tensor({false, false})));
+}
+
+TEST(Indexing, ScatterDoesNotReadPastItsSource) {
+  const Tensor x = zeros({2, 3}), index = tensor({{0, 1}});
+  for (const Tensor& src : {ones({1, 1}), ones({2}), ones({1, 0}), ones({})}) {
+    EXPECT_THROW(x.scatter(1, index, src), Error) << src.sizes();
+    EXPECT_THROW(x.scatter_add(1, index, src), Error) << src.sizes();
+    EXPECT_THROW(x.scatter_reduce(1, index, src, "sum"), Error) << src.sizes();
+  }
+  EXPECT_THROW(zeros({3}).scatter(0, tensor(2), ones({0})), Error);
+  EXPECT_THROW(zeros({3}).scatter_reduce(0, tensor(2), ones({0}), "sum"), Error);
+  EXPECT_TRUE(equal(x.scatter(1, index, ones({2, 3})).sum(), tensor(2.F)));
+  EXPECT_TRUE(equal(zeros({3}).scatter(0, tensor({1}), ones({})), tensor({0, 1, 0}, kFloat)));
+}
+
 TEST(Indexing, BadIndicesAreNamed) {
   const Tensor x = counting();
   EXPECT_THROW(x.index({0, 0, 0}), IndexError);

@@ -50,6 +50,14 @@ TEST(Pad, GradientsToSecondOrder) {
   gradcheck([](const std::vector<Tensor>& in) { return pad(in[0], {-1, 2}); }, {x});
 }
 
+TEST(Pad, WhatWrapsAroundMayBeCutOffWholly) {
+  const Tensor x = values({2, 3, 4});
+  EXPECT_EQ(pad(x, {-2, -2}, "circular").sizes(), (IntArrayRef{2, 3, 0}));
+  EXPECT_EQ(pad(x, {1, 1, -3, 0}, "circular").sizes(), (IntArrayRef{2, 0, 6}));
+  EXPECT_THROW(pad(x, {-4, 4}, "circular"), Error) << "nothing is left to wrap around";
+  EXPECT_THROW(pad(x, {-3, -2}, "circular"), Error);
+}
+
 TEST(Pad, BadInputNamesSizes) {
   const Tensor x = ones({2, 3});
   EXPECT_NE(error_of([&] { pad(x, {1}); }).find("divisible by 2"), std::string::npos);

@@ -215,4 +215,35 @@ TEST(Pool, BadInputNamesSizes) {
   EXPECT_THROW(adaptive_avg_pool2d(x, {-1, 2}), Error);
 }
 
+TEST(MaxPool, WindowsInThePaddingAloneAreMinusInfinityWithoutGradient) {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const bool with_indices : {false, true}) {
+    // Taps at -1 and 4, and at 1 and 6, of rows of 4: the first window holds nothing.
+    Tensor x = values({1, 1, 4, 4}).to(kDouble).requires_grad_();
+    const auto pooled = [&] {
+      if (!with_indices) return max_pool2d(x, {1, 2}, {1, 2}, {0, 1}, {1, 5});
+      return std::get<0>(max_pool2d_with_indices(x, {1, 2}, {1, 2}, {0, 1}, {1, 5}));
+    };
+    const Tensor y = pooled();
+    ASSERT_EQ(y.sizes(), (IntArrayRef{1, 1, 4, 1}));
+    EXPECT_EQ(y.max().item<double>(), -inf);
+    y.sum().backward();
+    EXPECT_TRUE(equal(x.grad(), zeros({1, 1, 4, 4}, kDouble)));
+    // Of four windows over rows of 5 the two in the middle hold nothing.
+    x = values({1, 1, 2, 5}).to(kDouble).requires_grad_();
+    gradcheck(
+        [](const std::vector<Tensor>& in) {
+          return max_pool2d(in[0], {1, 2}, {1, 1}, {0, 3}, {1, 7}).clamp_min(-100);
+        },
+        {x});
+    gradgradcheck(
+        [](const std::vector<Tensor>& in) {
+          return max_pool2d(in[0], {1, 2}, {1, 1}, {0, 3}, {1, 7}).clamp_min(-100).square();
+        },
+        {x});
+  }
+  EXPECT_EQ(std::get<1>(max_pool1d_with_indices(ones({1, 1, 4}), 2, 1, 1, 5)).item<std::int64_t>(), 4)
+      << "as PyTorch has it";
+}
+
 }  // namespace athanor

@@ -117,7 +117,7 @@ void embedding_bag_cpu(const View& out, const View& bag_of, const View& sizes, c
                   rows);
   }
   for (std::int64_t b = 0; b < bags; ++b)
-    ATHANOR_CHECK(bound[b] >= 0 && bound[b] <= bound[b + 1] && bound[b + 1] <= count,
+    ATHANOR_CHECK(bound[0] == 0 && bound[b] <= bound[b + 1] && bound[b + 1] <= count,
                   "embedding_bag: offsets must begin with 0, not fall and not exceed the number of indices, ", count,
                   "; got ", bound[b], " and then ", bound[b + 1], " for bag ", b);
   std::int64_t* const owner = bag_of.ptr<std::int64_t>();

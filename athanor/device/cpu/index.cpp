@@ -49,6 +49,7 @@ void take_cpu(const View& out, const View& in, const View& index) {
 void embedding_cpu(const View& out, const View& weight, const View& index) {
   // weight[index] by the rules of advanced indexing, but negative indices are refused.
   IndexSpace s = space_advanced("embedding: ", weight, out, index);
+  s.unread = false;
   s.operands[0].wrap = false;
   run_read(s, read_action(item_of(weight)));
 }

@@ -105,7 +105,8 @@ void scatter_value_cpu(const View& out, const View& index, Scalar value, std::in
 }
 
 void index_add_cpu(const View& out, const View& index, const View& source, std::int64_t dim, Scalar alpha) {
-  const CombineScale scale(alpha);
+  CombineScale scale(alpha);
+  if (out.dtype == DType::Bool) scale.whole = alpha.toBool();  // 0.5 is true
   IndexSpace space = space_along("index_add: ", out, source, index, dim);
   space.plain_error = true;
   run_write(std::move(space), combine_action(Combine::Add, out.dtype, &scale));

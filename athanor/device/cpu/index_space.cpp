@@ -127,6 +127,7 @@ IndexSpace space_pointwise(const char* op, const View& base, const View& flat, c
 
 IndexSpace space_advanced(const char* op, const View& base, const View& flat, ArrayRef<View> indices) {
   IndexSpace s = start(op, base, flat);
+  s.unread = true;
   const DimVector shape = index_shape(base.shape(), indices);
   const DimVector flat_strides = broadcast_strides(flat, shape, op);
   std::size_t first = indices.size(), last = 0, count = 0;

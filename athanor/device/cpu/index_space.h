@@ -43,6 +43,7 @@ struct IndexOperand {
 
 struct IndexSpace {
   const char* op = "";       ///< prefix of messages, such as "gather: "
+  bool unread = false;       ///< where there are no points, indices are not looked at
   bool plain_error = false;  ///< an index out of bounds is an Error, not an IndexError: PyTorch's classes
   char* flat = nullptr;
   char* base = nullptr;

@@ -203,7 +203,7 @@ class MaxPool {
     for (std::int64_t x = 0; x < out_.size[2];) {
       const bool inside = x >= inner.begin && x < inner.end;
       const TapRange tw = taps_inside(w_, 2, x, in_.size[2]);
-      const std::int64_t start = (w_.start(0, d) * in_.size[1] + w_.start(1, h)) * in_.size[2] + w_.start(2, x);
+      const std::int64_t start = small_ ? 0 : plane_start(w_, in_, {d, h, x});
       std::int64_t offset[kMaxTaps] = {0};
       std::int32_t rank[kMaxTaps] = {0};
       std::vector<std::int64_t> more_offsets;

@@ -64,6 +64,22 @@ inline TapRange taps_inside(const PoolWindow& w, int e, std::int64_t o, std::int
   return {std::min(begin, w.kernel[e]), std::clamp<std::int64_t>(end, 0, w.kernel[e])};
 }
 
+/// Where the window of an output starts in a plane. One in the padding alone starts, as in PyTorch, where its taps come
+/// out of the near padding. One copy for all kernels.
+[[gnu::noinline]] inline std::int64_t plane_start(const PoolWindow& w, const PoolData& in,
+                                                  const std::array<std::int64_t, kPoolAxes>& at) {
+  std::int64_t start = 0, past = 0;
+  bool none = false;
+  for (int e = 0; e < kPoolAxes; ++e) {
+    const std::int64_t begin = w.start(e, at[e]), dil = w.dil[e];
+    const std::int64_t first = begin < 0 ? begin + (-begin + dil - 1) / dil * dil : begin;
+    none = none || first >= in.size[e];
+    start = start * in.size[e] + begin;
+    past = past * in.size[e] + first;
+  }
+  return none ? past : start;
+}
+
 /// Output positions along the last axis whose windows lie wholly inside an input of `size`.
 inline TapRange inner_outputs(const PoolWindow& w, std::int64_t outputs, std::int64_t size) {
   const std::int64_t reach = (w.kernel[2] - 1) * w.dil[2];

@@ -56,7 +56,7 @@ def _cast(value, dtype):
 
 
 class autocast:  # noqa: N801
-    """Inside, products, convolutions and linear layers compute in a half type; losses and softmax in float32. A context
+    """Inside, products, convolutions and linear layers compute in a half type; losses and their like in float32. A context
     manager and a decorator. Raises ValueError for a dtype other than bfloat16 and float16."""
 
     def __init__(self, device_type: str = "cpu", dtype=None, enabled: bool = True, cache_enabled: bool | None = None):
