@@ -1,4 +1,6 @@
 // Into and out of blocks of channels: planes of (block, plane) elements turned over in the cache.
+#include "athanor/device/cpu/hidden_layout.h"
+
 #include <bit>
 
 #include "athanor/base/parallel.h"
@@ -10,14 +12,14 @@ namespace athanor::cpu {
 namespace {
 
 constexpr std::int64_t kGrainBytes = 65536;
-constexpr std::int64_t kStreamBytes = 1 << 22;  // results that will not be found in the cache
 
-/// Turns every (rows, cols) matrix of bytes into (cols, rows).
+}  // namespace
+
 void turn(void* to, const void* from, std::int64_t matrices, std::int64_t rows, std::int64_t cols,
           std::size_t item_size) {
   const auto transpose = block_ops().transpose[std::countr_zero(item_size)];
   const std::int64_t bytes = rows * cols * static_cast<std::int64_t>(item_size);
-  const bool stream = matrices * bytes > kStreamBytes;
+  const bool stream = matrices * bytes > kPastCache;
   parallel_for(0, matrices, std::max<std::int64_t>(1, kGrainBytes / std::max<std::int64_t>(1, bytes)),
                [&](std::int64_t begin, std::int64_t end) {
                  for (; begin < end; ++begin)
@@ -26,6 +28,8 @@ void turn(void* to, const void* from, std::int64_t matrices, std::int64_t rows, 
                  if (stream) block_ops().stream_fence();
                });
 }
+
+namespace {
 
 void restore_cpu(void* plain, const void* stored, const ChannelBlocks& b) {
   if (b.nbytes()) turn(plain, stored, b.samples * (b.channels / b.block), b.plane, b.block, b.item_size);

@@ -8,6 +8,7 @@
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/conv_winograd.h"
 #include "athanor/device/cpu/copy_blocks.h"
+#include "athanor/device/cpu/hidden_layout.h"
 #include "athanor/device/cpu/host_buffer.h"
 #include "athanor/device/cpu/onednn_cache.h"
 #include "athanor/tensor/allocator.h"
@@ -112,6 +113,7 @@ struct Primitive {
   Tiles tiles = Tiles::None;               ///< instead of in_w or out
   int side = 0;                            ///< of tiles: channels
   bool input_major = false;                ///< of tiles: those of one input channel lie together
+  int out_block = 0;                       ///< channels of a block, where a large activation is turned instead of `out`
   std::int64_t form = 0;                   ///< number of (given_w, w)
   bool usable = false;
 };
@@ -288,6 +290,17 @@ void input_tiles_from_rows(const TiledWeight& w) {
   });
 }
 
+/// The channels of a block if a large activation of the primitive has blocks, the tensor planes, neither gaps; else 0.
+/// oneDNN's reorders write through the cache.
+int block_to_turn(const memory::dims& dims, memory::data_type type, const memory::desc& given,
+                  const memory::desc& wanted) {
+  using Tag = memory::format_tag;
+  if (given.get_size() <= cpu::kPastCache || given != memory::desc(dims, type, Tag::nchw)) return 0;
+  for (const auto& [block, tag] : {std::pair{16, Tag::nChw16c}, std::pair{8, Tag::nChw8c}})
+    if (dims[1] % block == 0 && wanted == memory::desc(dims, type, tag)) return block;
+  return 0;
+}
+
 /// Numbers of the orders of weights that this process has met: what is kept in one can serve every primitive.
 std::int64_t number_of(const memory::desc& given, const memory::desc& wanted) {
   static std::mutex mutex;
@@ -319,6 +332,8 @@ Primitive make(const ConvCall& call, Pass pass, Layout layout) {
     if (pass == Pass::Input) choose_input(p, g);
     if (pass == Pass::Weight) choose_weight(p, g);
     choose_tiles(p, call, g, pass);
+    if (pass == Pass::Forward) p.out_block = block_to_turn(g.y, type, p.given_y, p.y);
+    if (pass == Pass::Input) p.out_block = block_to_turn(g.x, type, p.given_x, p.x);
     p.form = number_of(p.given_w, p.w);
     if (pass != Pass::Input) p.in_x = reorder_between(p.given_x, p.x);
     if (pass != Pass::Forward) p.in_y = reorder_between(p.given_y, p.y);
@@ -460,8 +475,14 @@ void execute(const Primitive& p, const ConvCall& call, Pass pass) {
   const ReadWeight w(stream, p, call, pass);
   arguments.emplace(DNNL_ARG_WEIGHTS, w.get());
   p.run.execute(stream, arguments);
-  if (pass == Pass::Forward) move(stream, p.out, y.get(), given_y);
-  if (pass == Pass::Input) move(stream, p.out, x.get(), given_x);
+  const bool forward = pass == Pass::Forward;
+  const memory &made = forward ? y.get() : x.get(), &given = forward ? given_y : given_x;
+  if (!p.out_block) return move(stream, p.out, made, given);
+  const ConvShape& s = call.shape;
+  const std::int64_t channels = s.groups * (forward ? s.y_channels : s.x_channels);
+  const std::int64_t plane = forward ? s.y_pixels() : s.x[1] * s.x[2];
+  cpu::turn(given.get_data_handle(), made.get_data_handle(), s.batch * channels / p.out_block, plane, p.out_block,
+            item_size(call.dtype));
 }
 
 bool convolve(const ConvCall& call, Pass pass) {
