@@ -277,6 +277,12 @@ TEST(Conv, LargePlanesAreCutIntoStrips) {
   check(DType::Float, conv2d(1, 3, 12, 60, 56, 3, 2, 1, 1, 1, true, 1));
 }
 
+TEST(Conv, LargeActivationsComeBackFromBlocks) {
+  check(DType::Float, conv2d(2, 3, 64, 196, 196, 2, 2));      // the output
+  check(DType::Float, conv2d(1, 32, 16, 200, 200, 2, 2));     // the input's gradient
+  check(DType::BFloat16, conv2d(1, 16, 64, 190, 190, 1, 1));  // in two bytes each
+}
+
 TEST(Conv, ThreeByThreeWithManyChannels) {
   for (bool last : {false, true})
     for (std::int64_t pad : {0, 1, 2}) {
