@@ -272,11 +272,13 @@ MetricsWriter::MetricsWriter(const std::string& path) : impl_(std::make_unique<I
   std::size_t whole = before.rfind('\n') + 1;  // 0 if there is none
   if (impl_->csv) {
     const std::size_t header = csv_line_end(before, 0);
-    if (header >= before.size()) whole = 0;  // a header of which a part was written, if any
     if (whole > 0) {
       const bool carriage = header > 0 && before[header - 1] == '\r';
       if (carriage) impl_->end = "\r\n";
       impl_->header = before.substr(0, header - (carriage ? 1 : 0));
+      const auto quotes = std::count(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(whole), '"');
+      ATHANOR_CHECK_VALUE(!impl_->header.empty() && header < whole && quotes % 2 == 0, "MetricsWriter: '", path,
+                          "' is there and is no CSV with a header: its first line is empty, or a quote does not end");
     }
   }
   // A process that ended while it wrote has left a part of a line, to which the next would be joined.
@@ -302,7 +304,7 @@ void MetricsWriter::write(std::int64_t step, const std::vector<std::pair<std::st
       line += "," + exact(value);
     }
     ATHANOR_CHECK_VALUE(impl_->header.empty() || impl_->header == header, "MetricsWriter: '", impl_->file.path(),
-                        "' has the columns ", impl_->header, ", got ", header);
+                        "' has the columns ", readable(impl_->header), ", got ", header);
     if (impl_->header.empty()) line = header + impl_->end + line;
     impl_->header = header;
   } else {

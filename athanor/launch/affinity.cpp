@@ -39,7 +39,7 @@ std::vector<int> parse_cpu_list(const std::string& text) {
   for (const char* at = text.c_str(); *at != '\0';) {
     char* end = nullptr;
     const long first = std::strtol(at, &end, 10);
-    if (end == at) break;
+    if (end == at || first < 0) break;
     long last = first;
     if (*end == '-') last = std::strtol(end + 1, &end, 10);
     for (long cpu = first; cpu <= std::min<long>(last, CPU_SETSIZE); ++cpu) cpus.push_back(static_cast<int>(cpu));

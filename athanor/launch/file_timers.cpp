@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -62,14 +63,19 @@ void FileTimers::read() {
 void FileTimers::take(const std::string& line) {
   try {
     const auto request = nlohmann::json::parse(line);
-    const pid_t pid = request.at("pid");
+    const auto whole = [&](const char* name, int least) {
+      const double value = request.at(name);
+      ATHANOR_CHECK_VALUE(value >= least && value <= INT_MAX && value == std::trunc(value), name, " is ", value);
+      return static_cast<int>(value);
+    };
+    const pid_t pid = whole("pid", 1);
     const std::string scope = request.at("scope_id");
-    const Timer timer{request.at("expiration_time"), request.at("signal")};
+    const Timer timer{request.at("expiration_time"), whole("signal", INT_MIN)};
     if (timer.at < 0)
       timers_.erase({pid, scope});
     else
       timers_[{pid, scope}] = timer;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const std::exception& error) {
     ATHANOR_LOG(Warning, "not understood, in ", path_, ": '", line, "': ", error.what());
   }
 }

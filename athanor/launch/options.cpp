@@ -16,6 +16,7 @@
 #include "athanor/base/cpus.h"
 #include "athanor/base/env.h"
 #include "athanor/base/error.h"
+#include "athanor/io/utf8.h"
 
 namespace athanor::launch {
 
@@ -48,7 +49,7 @@ std::vector<std::string> split_filters(const std::string& text) {
 
 int parse_number(const std::string& text, const std::string& what, int least = 0) {
   const auto value = parse_integer(text);
-  ATHANOR_CHECK_VALUE(value && *value >= least && *value <= INT32_MAX, what, ": '", text,
+  ATHANOR_CHECK_VALUE(value && *value >= least && *value <= INT32_MAX, what, ": '", io::readable(text),
                       "' should be a whole number of at least ", least);
   return static_cast<int>(*value);
 }
@@ -379,9 +380,11 @@ Host parse_host(const std::string& text, const std::string& flag) {
   Host host;
   const std::size_t colon = text.rfind(':');
   host.name = text.substr(0, colon);
-  ATHANOR_CHECK_VALUE(
-      !host.name.empty() && host.name[0] != '-' && host.name.find_first_of(" \t'\"\\;&|<>$`:") == std::string::npos,
-      flag, ": '", text, "' should be host or host:workers");
+  const bool is_word = std::all_of(host.name.begin(), host.name.end(), [](unsigned char c) {
+    return c > ' ' && c != 0x7f && std::strchr("'\"\\;&|<>$`:", c) == nullptr;
+  });
+  ATHANOR_CHECK_VALUE(!host.name.empty() && host.name[0] != '-' && is_word, flag, ": '", io::readable(text),
+                      "' should be host or host:workers");
   if (colon != std::string::npos) host.workers = parse_number(text.substr(colon + 1), flag, 1);
   return host;
 }
@@ -390,13 +393,15 @@ std::vector<Host> read_hostfile(const std::string& path) {
   std::ifstream file(path);
   ATHANOR_CHECK_VALUE(file, "--hostfile: cannot read '", path, "': ", distributed::error_text(errno));
   std::vector<Host> hosts;
-  for (std::string line; std::getline(file, line);) {
+  int number = 0;
+  for (std::string line; ++number, std::getline(file, line);) {
     std::istringstream words(line.substr(0, line.find('#')));
     std::string name, slots;
     if (!(words >> name)) continue;
     words >> slots;
     if (slots.starts_with("slots=")) slots = slots.substr(6);
-    hosts.push_back(parse_host(slots.empty() ? name : str(name, ":", slots), "--hostfile"));
+    hosts.push_back(
+        parse_host(slots.empty() ? name : str(name, ":", slots), str("--hostfile: '", path, "', line ", number)));
   }
   ATHANOR_CHECK_VALUE(!hosts.empty(), "--hostfile: '", path, "' names no host");
   return hosts;

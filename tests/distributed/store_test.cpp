@@ -215,6 +215,22 @@ TEST(FileStore, TailOfAKilledWriterIsWrittenOver) {
   EXPECT_EQ(c.get_text("next"), "1");
 }
 
+TEST(FileStore, EntryThatWasDamagedIsAnErrorNotTheEndOfTheFile) {
+  const TemporaryFolder folder;
+  FileStore a(folder / "s");
+  a.set("k", "v");
+  const auto size = static_cast<std::streamoff>(std::filesystem::file_size(folder / "s"));
+  a.set("later", "1");
+  std::fstream(folder / "s", std::ios::in | std::ios::out | std::ios::binary).seekp(size - 1).put('\0');
+  try {
+    FileStore b(folder / "s");
+    FAIL() << "no error; keys: " << b.num_keys();
+  } catch (const DistStoreError& error) {
+    EXPECT_NE(std::string(error.what()).find("damaged"), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(a.check({"later"}));
+}
+
 TEST(FileStore, OtherContentIsRefusedAndKept) {
   const TemporaryFolder folder;
   { std::ofstream(folder / "s") << std::string(100, 'x'); }

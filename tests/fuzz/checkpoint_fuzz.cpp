@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include "athanor/data/samplers.h"
 #include "athanor/io/archive.h"
 #include "athanor/nn/nn.h"
 #include "athanor/optim/algorithms.h"
@@ -55,6 +56,22 @@ void fuzz_checkpoint(const std::uint8_t* data, std::size_t size) {
   }
 }
 
+/// Of ten examples.
+template <class Sampler>
+void load_and_go_on(Sampler sampler, const std::string& content) {
+  try {
+    std::istringstream in(content);
+    load(sampler, in);
+  } catch (const Error&) {
+  }
+  std::size_t given = 0;
+  while (const auto batch = sampler.next(4)) {
+    for (const std::size_t i : *batch) EXPECT_LT(i, 10U);
+    given += batch->size();
+  }
+  EXPECT_LE(given, 10U);
+}
+
 }  // namespace
 
 TEST(Fuzz, CheckpointLoader) {
@@ -92,6 +109,28 @@ TEST(Fuzz, ArchiveOfTensors) {
           for (const Tensor& t : list) touch(t.numel() ? t.data_ptr() : nullptr, t.nbytes());
         } catch (const Error&) {
         }
+      },
+      options);
+}
+
+TEST(Fuzz, ArchiveOfSamplers) {
+  using data::samplers::DistributedRandomSampler;
+  using data::samplers::RandomSampler;
+  FuzzOptions options;
+  const auto add = [&](auto sampler) {
+    sampler.next(3);
+    std::stringstream stream;
+    save(sampler, stream);
+    options.corpus.push_back(bytes_of(stream.str()));
+  };
+  add(RandomSampler(10));
+  add(DistributedRandomSampler(10, 2, 1));
+  options.words = {"\"index\"", "\"epoch\"", "\"seed\"", "\"-1\"", "\"9223372036854775807\"", "\"1e300\""};
+  run_fuzzer(
+      [](const std::uint8_t* data, std::size_t size) {
+        const std::string content(data, data + size);
+        load_and_go_on(RandomSampler(10), content);
+        load_and_go_on(DistributedRandomSampler(10, 2, 1), content);
       },
       options);
 }

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "athanor/data/cifar.h"
+#include "folder.h"
 #include "fuzz.h"
-#include "io/helpers.h"
 
 namespace athanor::fuzz {
 
@@ -11,13 +11,8 @@ namespace {
 
 using std::string_literals::operator""s;
 
-const io::TempFolder& folder() {
-  static const io::TempFolder folder;
-  return folder;
-}
-
 void read(const char* file, const std::uint8_t* data, std::size_t size) {
-  io::write_file(folder() / file, std::as_bytes(std::span(data, size)));
+  written(file, data, size);
   try {
     const data::datasets::CIFAR10 set(folder().path(), data::datasets::CIFAR::Mode::kTest);
     touch(set.bytes().data_ptr(), set.bytes().nbytes());

@@ -25,8 +25,8 @@ struct FuzzOptions {
 };
 
 /// Runs `target` on the corpus and on mutations of it for $ATHANOR_FUZZ_SECONDS, by default 2. The same inputs in the
-/// same order every time. Fails the current test, showing the input, if one takes more than 5 s, an allocation is
-/// larger than allowed, or an exception leaves the target.
+/// same order every time. Fails the current test, showing the input, if one takes more than 5 s of the processor or a
+/// minute by the clock (a machine may pause), an allocation is larger than allowed, or an exception leaves the target.
 void run_fuzzer(Target target, const FuzzOptions& options);
 
 /// Reads every byte, so that a sanitizer sees a range that is not ours.

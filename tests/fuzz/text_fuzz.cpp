@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "athanor/data/text.h"
+#include "folder.h"
 #include "fuzz.h"
-#include "io/helpers.h"
 
 namespace athanor::fuzz {
 
@@ -13,11 +13,6 @@ namespace {
 using data::datasets::CharacterCorpus;
 using data::datasets::TextLines;
 using std::string_literals::operator""s;
-
-const io::TempFolder& folder() {
-  static const io::TempFolder folder;
-  return folder;
-}
 
 std::string encoded(std::uint32_t c) {
   const auto tail = [&](int shift) { return static_cast<char>(0x80 | ((c >> shift) & 0x3f)); };
@@ -61,8 +56,7 @@ void fuzz_corpus(const std::uint8_t* data, std::size_t size) {
 
 void fuzz_lines(const std::uint8_t* data, std::size_t size) {
   const std::string text(data, data + size);
-  io::write_file(folder() / "text", std::as_bytes(std::span(data, size)));
-  TextLines lines(folder() / "text");
+  TextLines lines(written("text", data, size));
   std::size_t at = 0;
   for (std::size_t i = 0; i < *lines.size(); ++i) {
     const std::string line = lines.get(i);

@@ -269,6 +269,21 @@ TEST(MetricsWriter, GoesOnWithTheEndsOfLinesAndTheHeaderThatAreThere) {
   EXPECT_EQ(read_text(lines), "step,\"two\nlines\"\n1,1\n2,2\n");
 }
 
+TEST(MetricsWriter, FilesThatAreNoCsvWithAHeaderAreRefusedAndKept) {
+  const Folder folder;
+  const std::string path = folder / "other.csv";
+  for (const std::string text : {"\n1,2\n", "\r\n1,2\r\n", "step,\"loss\n1,0.5\n2,0.25\n", "step,loss\n1,\"0.5\n"}) {
+    put(path, text);
+    try {
+      MetricsWriter(path).write(3, {{"loss", 7}});
+      ADD_FAILURE() << "taken: " << text;
+    } catch (const ValueError& e) {
+      EXPECT_NE(std::string(e.what()).find(path), std::string::npos) << e.what();
+    }
+    EXPECT_EQ(read_text(path), text);
+  }
+}
+
 TEST(MetricsWriter, NamesAreUtf8) {
   const Folder folder;
   for (const char* name : {"m.csv", "m.jsonl"}) {

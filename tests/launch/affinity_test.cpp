@@ -109,6 +109,11 @@ TEST_F(NumaBindings, WhatTheSystemLacksIsNamed) {
               testing::AllOf(testing::HasSubstr("CPU 3"), testing::HasSubstr("physical_package_id")));
 }
 
+TEST_F(NumaBindings, ListsOfOtherFormsEndWhereTheyAreNotUnderstood) {
+  write("node/node0/cpulist", "0-1,-9223372036854775808-5");
+  EXPECT_EQ(bound(NumaBinding::Node, 4)[0], (std::vector<int>{0, 1}));
+}
+
 TEST_F(NumaBindings, NamesAreTorchruns) {
   EXPECT_EQ(numa_binding_of("core-complex"), NumaBinding::CoreComplex);
   EXPECT_EQ(numa_binding_of("exclusive"), NumaBinding::Exclusive);

@@ -462,7 +462,9 @@ class Hosts(LaunchTest):
             self.await_gone(pid)
 
     def test_mistakes_are_named(self):
-        for flags, says in ((("--hosts=a;b",), "a;b"), (("--hosts=a:0",), "'0'"), (("--hosts=-oX",), "-oX"),
+        hosts = "--hostfile=" + self.write("hosts", "a\nb slots=x\n")
+        for flags, says in (((hosts,), hosts.split("=")[1] + "', line 2"), (("--hosts=a\x1bb",), "host or host"),
+                            (("--hosts=a;b",), "a;b"), (("--hosts=a:0",), "'0'"), (("--hosts=-oX",), "-oX"),
                             (("--hosts=a", "--nnodes=2"), "--nnodes"), (("--hostfile=/no/such",), "/no/such"),
                             (("--hosts=a", "--hostfile=b"), "exclude")):
             status, _, err = self.run_agent(*flags, "true")

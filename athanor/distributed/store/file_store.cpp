@@ -213,7 +213,11 @@ void FileStore::read_new_entries() {
     const char* value = key + entry.key_size;
     std::uint64_t check = 0;
     std::memcpy(&check, value + entry.value_size, 8);
-    if (check != ~whole) break;
+    if (check != ~whole) {
+      // A writer that was killed while the system still kept what it wrote, if nobody wrote anything since.
+      if (bytes.size() - at == whole) break;
+      broken("it is damaged: something else writes to it");
+    }
     const std::string name(key, entry.key_size);
     if (entry.kind == 's')
       contents().values[name] = Value(value, value + entry.value_size);
