@@ -3,6 +3,7 @@
 
 #include "athanor/autograd/autograd.h"
 #include "athanor/autograd/function.h"
+#include "athanor/autograd/graph_dot.h"
 #include "athanor/base/parallel.h"
 #include "athanor/data/data_loader.h"
 #include "athanor/data/datasets.h"
@@ -22,6 +23,7 @@
 #include "athanor/optim/lbfgs.h"
 #include "athanor/optim/schedule_compose.h"
 #include "athanor/optim/schedule_cycles.h"
+#include "athanor/parallel/sync_batch_norm.h"
 #include "athanor/profiler/profiler.h"
 #include "athanor/stream.h"
 #include "athanor/tensor/cuda.h"

@@ -185,8 +185,8 @@ void SyncBatchNormImpl::reset() {
 }
 
 void SyncBatchNormImpl::pretty_print(std::ostream& stream) const {
-  stream << "athanor::nn::SyncBatchNorm(" << options.num_features() << ", eps=" << options.eps()
-         << ", affine=" << (options.affine() ? "true" : "false") << ")";
+  stream << std::boolalpha << "torch::nn::SyncBatchNorm(" << options.num_features() << ", eps=" << options.eps()
+         << ", affine=" << options.affine() << ")";
 }
 
 Tensor SyncBatchNormImpl::forward(const Tensor& input) {

@@ -1,8 +1,14 @@
 #pragma once
 /// SyncBatchNorm: batch normalization by the mean and variance of the batches of all ranks together.
 
-#include "athanor/distributed/process_group.h"
+#include <memory>
+
 #include "athanor/nn/normalization.h"
+
+namespace athanor::distributed {
+class ProcessGroup;  // distributed/process_group.h
+using ProcessGroupPtr = std::shared_ptr<ProcessGroup>;
+}  // namespace athanor::distributed
 
 namespace athanor::nn {
 

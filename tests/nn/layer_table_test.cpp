@@ -17,16 +17,18 @@ inline bool declare(const char* name) {
 }
 }  // namespace athanor::nn::layer_table
 
-#undef ATHANOR_LIBRARY_MODULE
-#define ATHANOR_LIBRARY_MODULE(Name)                               \
-  ATHANOR_CLONEABLE_OF(Name##Impl);                                \
+#undef ATHANOR_MODULE
+#define ATHANOR_MODULE(Name)                                       \
   inline const bool declared_##Name = layer_table::declare(#Name); \
-  ATHANOR_MODULE(Name)
+  ATHANOR_MODULE_IMPL(Name, Name##Impl)
 
 #include <algorithm>
 #include <optional>
 #include <set>
 
+#include "athanor/distributed/groups.h"
+#include "athanor/distributed/store/hash_store.h"
+#include "athanor/parallel/sync_batch_norm.h"
 #include "helpers.h"
 
 namespace athanor::nn::layer_table {
@@ -152,10 +154,21 @@ void add_pools() {
       {x({1, 1, 1, 1, 2}), places({1, 1, 1, 1, 3})});
 }
 
+/// Of this process alone.
+const distributed::ProcessGroupPtr& lone_group() {
+  static const distributed::ProcessGroupPtr group = [] {
+    distributed::init_process_group(
+        {.backend = "tcp", .world_size = 1, .rank = 0, .store = std::make_shared<distributed::HashStore>()});
+    return distributed::default_group();
+  }();
+  return group;
+}
+
 void add_norms() {
   ROW(BatchNorm1d, (3), {x({4, 3})}, {{4, 3}}, {x({4, 2})});
   ROW(BatchNorm2d, (3), {x({2, 3, 4, 5})}, {{2, 3, 4, 5}}, {x({2, 3})});
   ROW(BatchNorm3d, (3), {x({2, 3, 2, 4, 5})}, {{2, 3, 2, 4, 5}}, {x({2, 3, 4})});
+  ROW(SyncBatchNorm, (3, lone_group()), {x({4, 3})}, {{4, 3}}, {x({4, 2})});
   ROW(InstanceNorm1d, (InstanceNorm1dOptions(3).affine(true)), {x({2, 3, 4})}, {{2, 3, 4}}, {x({3})});
   ROW(InstanceNorm2d, (InstanceNorm2dOptions(3).track_running_stats(true)), {x({2, 3, 4, 5})}, {{2, 3, 4, 5}},
       {x({2, 3})});

@@ -184,22 +184,4 @@ TEST(Optimizers, BadInputIsRefused) {
   EXPECT_THROW(sgd.load_state_dict({}), ValueError);
 }
 
-TEST(Schedulers, FollowPyTorch) {
-  Tensor p = zeros({1}).requires_grad_();
-  auto rates = [&](auto make) {
-    SGD sgd({p}, SGDOptions(0.4));
-    auto scheduler = make(sgd);
-    std::vector<double> out;
-    for (int i = 0; i < 10; ++i) {
-      scheduler.step();
-      out.push_back(sgd.param_groups()[0].options().get_lr());
-    }
-    return out;
-  };
-  expect_near(rates([](Optimizer& o) { return StepLR(o, 3, 0.5); }), {.4, .4, .2, .2, .2, .1, .1, .1, .05, .05});
-  expect_near(rates([](Optimizer& o) { return CosineAnnealingLR(o, 4, 0.01); }),
-              {0.34288582233137677, 0.20500000000000002, 0.06711417766862325, 0.01, 0.06711417766862322,
-               0.20500000000000004, 0.34288582233137693, 0.4000000000000002, 0.342885822331377, 0.20500000000000018});
-}
-
 }  // namespace athanor::optim::optim_test

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import math
 import pickle
+import re
 import unittest
 import warnings
 
 import athanor
+import optim_cases
 from athanor import optim
 
 
@@ -398,6 +401,18 @@ class Averages(unittest.TestCase):
         self.assertAlmostEqual(model[0].running_mean.item(), 3.0, places=5)
         self.assertFalse(model.training)
         self.assertEqual(model[0].momentum, 0.1)
+
+
+class Cases(unittest.TestCase):
+    def test_every_optimizer_and_schedule_is_compared_with_pytorchs(self) -> None:
+        text = inspect.getsource(optim_cases)
+        schedules = set(re.findall(r"\bs\.(\w+)\(", text)) | set(re.findall(r"lr_scheduler\.(\w+)\(", text))
+        optimizers = {name for name, _ in optim_cases.OPTIMIZERS} | set(re.findall(r"torch\.optim\.([A-Z]\w+)\(", text))
+        bases = {"Optimizer", "LRScheduler", "_LRScheduler"}
+        kinds = {name for name, v in vars(optim).items() if isinstance(v, type) and issubclass(v, optim.Optimizer)}
+        self.assertEqual(kinds - optimizers - bases, set(), "without a case in optim_cases.py")
+        kinds = {name for name, v in vars(optim.lr_scheduler).items() if isinstance(v, type)}
+        self.assertEqual(kinds - schedules - bases, set(), "without a case in optim_cases.py")
 
 
 if __name__ == "__main__":
