@@ -10,7 +10,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 HEADERS = ("athanor/torch.h", "athanor/nn/nn.h", "athanor/optim/*.h", "athanor/parallel/*.h",
-           "athanor/nn/averaged_model.h", "athanor/autograd/gradcheck.h")
+           "athanor/nn/averaged_model.h", "athanor/autograd/*.h", "athanor/distributed/distributed.h",
+           "athanor/distributed/store/*_store.h", "athanor/distributed/backend.h", "athanor/io/summary_writer.h")
 
 TOKEN = re.compile(r'R"(\w*)\((?:.|\n)*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|::|->|&&|[A-Za-z_]\w*|'
                    r"[0-9](?:[\w.']|(?<=[eEpP])[+-])*|\S")

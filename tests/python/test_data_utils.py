@@ -7,6 +7,7 @@ import math
 import os
 import tempfile
 import unittest
+import warnings
 import weakref
 
 import athanor
@@ -170,6 +171,21 @@ class Checkpoints(unittest.TestCase):
         self.assertEqual(checkpoint_sequential(layers, 2, x).tolist(), layers(x).tolist())
         with self.assertRaisesRegex(ValueError, "9 segments of 5"):
             checkpoint_sequential(layers, 9, x)
+
+
+class CheckpointParts(unittest.TestCase):
+    def test_inputs_become_leaves_that_require_grad_as_before(self) -> None:
+        x = athanor.ones(2, requires_grad=True) * 2
+        leaf, other, kept = athanor.utils.checkpoint.detach_variable((x, athanor.ones(1), "text"))
+        self.assertTrue(leaf.is_leaf and leaf.requires_grad and not other.requires_grad)
+        self.assertEqual(kept, "text")
+        self.assertRaises(RuntimeError, athanor.utils.checkpoint.detach_variable, [x])
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            athanor.utils.checkpoint.check_backward_validity([x, 3])
+            self.assertEqual(seen, [])
+            athanor.utils.checkpoint.check_backward_validity([athanor.ones(1), 3])
+        self.assertIn("None of the inputs have requires_grad", str(seen[0].message))
 
 
 class TensorBoard(unittest.TestCase):

@@ -294,6 +294,13 @@ class Groups(unittest.TestCase):
         self.assertEqual(ranks.run(body)[0], (["ValueError", "ValueError", "TypeError", "ValueError"], 2.0))
 
 
+class Defaults(unittest.TestCase):
+    def test_a_device_has_a_backend(self):
+        self.assertEqual(dist.get_default_backend_for_device("cpu"), "tcp")
+        self.assertEqual(dist.get_default_backend_for_device(torch.device("cuda", 1)), "nccl")
+        self.assertRaises(RuntimeError, dist.get_default_backend_for_device, "meta")
+
+
 class LocalRank(unittest.TestCase):
     NAMES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS")
 

@@ -53,6 +53,23 @@ class LinAlgErrors(unittest.TestCase):
         self.assertEqual(torch.linalg.diagonal(torch.stack([x, -x]), offset=1).tolist(), [[-2], [2]])
         self.assertEqual(torch.linalg.matmul(x, x).tolist(), (x @ x).tolist())
 
+    def test_powers_and_inverses_of_tensors(self):
+        x = torch.tensor([[1.0, 2.0], [3.0, -1.0]])
+        self.assertEqual(torch.linalg.vander(x, 3).tolist(), [[[1, 1, 1], [1, 2, 4]], [[1, 3, 9], [1, -1, 1]]])
+        self.assertEqual(torch.linalg.vander(torch.tensor([2, 3])).tolist(), [[1, 2], [1, 3]])
+        a = torch.eye(6, dtype=torch.float64).reshape(6, 2, 3) * 2 + 0.1
+        self.assertTrue(torch.allclose(torch.linalg.tensorinv(a, 1).reshape(6, 6) @ a.reshape(6, 6), torch.eye(6).double()))
+        b = torch.arange(6.0).double()
+        solved = torch.linalg.tensorsolve(a, b)
+        self.assertEqual(solved.shape, (2, 3))
+        self.assertTrue(torch.allclose(torch.tensordot(a, solved, 2), b))
+        moved = torch.linalg.tensorsolve(a.movedim(2, 0), b, dims=(0,))
+        self.assertTrue(torch.allclose(moved, solved))
+        for call in (lambda: torch.linalg.vander(x, 1), lambda: torch.linalg.tensorinv(a, 2), lambda: torch.linalg.tensorinv(a, 0),
+                     lambda: torch.linalg.tensorsolve(a, b[:5])):
+            with self.assertRaisesRegex(RuntimeError, "linalg"):
+                call()
+
     def test_norms_of_wrong_dims_or_orders_are_refused(self):
         x = torch.ones(2, 2)
         for call in (lambda: torch.linalg.matrix_norm(x[0]), lambda: torch.linalg.matrix_norm(x, dim=(0, 0)),

@@ -25,6 +25,7 @@ from ._collectives import (  # noqa: F401
 from ._groups import (  # noqa: F401
     Backend as Backend, GroupMember as GroupMember, default_pg_timeout as default_pg_timeout,
     destroy_process_group as destroy_process_group, get_backend as get_backend, get_global_rank as get_global_rank,
+    get_default_backend_for_device as get_default_backend_for_device,
     get_group_rank as get_group_rank, get_node_local_rank as get_node_local_rank, get_pg_count as get_pg_count,
     get_process_group_ranks as get_process_group_ranks, get_rank as get_rank, get_world_size as get_world_size,
     group as group, init_process_group as init_process_group, is_available as is_available,

@@ -9,6 +9,7 @@ import weakref
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from .._C import _distributed as _core
+from .._C import device as _Device
 from .._C._distributed import ProcessGroup, Work
 
 default_pg_timeout = datetime.timedelta(minutes=30)
@@ -218,6 +219,12 @@ def is_mpi_available() -> bool:
 def is_nccl_available() -> bool:
     """True only with ATHANOR_CUDA_ON_CPU, which serves the name by the library's own backend."""
     return _core.is_backend_available("nccl")
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The backend for tensors of this device if init_process_group is not told one: "tcp" or, of CUDA's, "nccl"."""
+    kind = device.type if isinstance(device, _Device) else _Device(device).type
+    return {"cpu": "tcp", "cuda": "nccl"}[kind]
 
 
 def is_ucc_available() -> bool:

@@ -35,7 +35,7 @@ else:
     def __getattr__(name: str) -> Any:
         import importlib
 
-        if name in ("grad", "parallel"):
+        if name in ("attention", "grad", "parallel"):
             try:
                 return importlib.import_module(f"{__name__}.{name}")
             except ModuleNotFoundError as error:

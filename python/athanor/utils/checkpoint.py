@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import athanor
@@ -11,11 +12,24 @@ from athanor import Tensor
 from athanor.autograd import Function
 from athanor.autograd.graph import saved_tensors_hooks
 
-__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn"]
+__all__ = ["CheckpointError", "check_backward_validity", "checkpoint", "checkpoint_sequential", "detach_variable", "noop_context_fn"]
 
 
 class CheckpointError(RuntimeError):
     """The second call of a checkpointed function kept other tensors for backward than the first."""
+
+
+def detach_variable(inputs: Tuple[Any, ...]) -> Tuple[Any, ...]:
+    """The inputs with each tensor as a leaf of its own, which requires grad where it did."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(t.detach().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t for t in inputs)
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warns if none of the tensors requires grad."""
+    if not any(t.requires_grad for t in inputs if isinstance(t, Tensor)):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
 
 
 def noop_context_fn() -> Tuple[Any, Any]:
