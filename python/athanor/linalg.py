@@ -28,8 +28,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out=None) -> Tensor:
 
 def vander(x: Tensor, N: Optional[int] = None) -> Tensor:
     """Rows of the powers 0 to N - 1 of each element of x; N is by default the length of its last dim."""
-    if x.dim() == 0:
-        raise RuntimeError("linalg.vander: x should have at least one dim, got a single number")
+    x = x.unsqueeze(-1) if x.dim() == 0 else x
     n = x.size(-1) if N is None else N
     if N is not None and N <= 1:
         raise RuntimeError(f"linalg.vander: N should be above 1, got {N}")
@@ -50,8 +49,9 @@ def tensorinv(A: Tensor, ind: int = 2, *, out=None) -> Tensor:
 
 def tensorsolve(A: Tensor, B: Tensor, dims: Optional[Tuple[int, ...]] = None, *, out=None) -> Tensor:
     """The tensor X for which tensordot(A, X, X.dim()) is B; dims of A that are named go behind the others first."""
-    for d in dims or ():
-        A = A.movedim(d, -1)
+    if dims is not None:
+        behind = [d % A.dim() for d in dims]
+        A = A.permute([d for d in range(A.dim()) if d not in behind] + behind)
     shape = A.shape[B.dim():]
     rows, columns = B.numel(), math.prod(shape)
     if A.numel() != rows * columns or rows != columns:

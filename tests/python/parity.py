@@ -28,7 +28,7 @@ KNOWN = [
     (r"(new_)?empty.*", r"value", UNINITIALIZED),
     (r"kthvalue|topk|mode|sort|argsort|msort|median|nanmedian", r"(result\[1\]|value of the result):",
      "which of equal elements is named: here the first (mode: the last), in PyTorch any"),
-    (r"argwhere|nonzero|linalg\.(cholesky|inv|solve)", r"strides", "row-major here; PyTorch leaves the order of LAPACK, or of its counting"),
+    (r"argwhere|nonzero|linalg\.(cholesky|inv|solve|tensorinv|tensorsolve)", r"strides", "row-major here; PyTorch leaves the order of LAPACK, or of its counting"),
     (r"cat|matmul|nn\.functional\.max_unpool2d", r"strides", "of inputs that are channels-last or transposed: row-major here"),
     (r"as_strided_scatter", r"gradient", "PyTorch's gradient has what was overwritten and lacks the rest: its own gradcheck refuses it"),
     (r"as_strided", r"value|refused", "the sample's storage is larger than the tensor; the conversion takes the tensor alone"),

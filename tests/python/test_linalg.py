@@ -57,6 +57,7 @@ class LinAlgErrors(unittest.TestCase):
         x = torch.tensor([[1.0, 2.0], [3.0, -1.0]])
         self.assertEqual(torch.linalg.vander(x, 3).tolist(), [[[1, 1, 1], [1, 2, 4]], [[1, 3, 9], [1, -1, 1]]])
         self.assertEqual(torch.linalg.vander(torch.tensor([2, 3])).tolist(), [[1, 2], [1, 3]])
+        self.assertEqual(torch.linalg.vander(torch.tensor(2), 4).tolist(), [[1, 2, 4, 8]])
         a = torch.eye(6, dtype=torch.float64).reshape(6, 2, 3) * 2 + 0.1
         self.assertTrue(torch.allclose(torch.linalg.tensorinv(a, 1).reshape(6, 6) @ a.reshape(6, 6), torch.eye(6).double()))
         b = torch.arange(6.0).double()
@@ -64,6 +65,8 @@ class LinAlgErrors(unittest.TestCase):
         self.assertEqual(solved.shape, (2, 3))
         self.assertTrue(torch.allclose(torch.tensordot(a, solved, 2), b))
         moved = torch.linalg.tensorsolve(a.movedim(2, 0), b, dims=(0,))
+        self.assertTrue(torch.allclose(moved, solved))
+        moved = torch.linalg.tensorsolve(a.permute(1, 2, 0), b, dims=(0, 1))
         self.assertTrue(torch.allclose(moved, solved))
         for call in (lambda: torch.linalg.vander(x, 1), lambda: torch.linalg.tensorinv(a, 2), lambda: torch.linalg.tensorinv(a, 0),
                      lambda: torch.linalg.tensorsolve(a, b[:5])):
