@@ -93,7 +93,7 @@ std::uint32_t result_nr(const Tensor& t) { return t.output_nr(); }
 /// A program's hook may have a state, and hooks are copied to be called.
 template <class Hook>
 std::shared_ptr<Hook> shared(Hook&& hook) {
-  return std::make_shared<Hook>(std::move(hook));
+  return std::make_shared<Hook>(std::forward<Hook>(hook));
 }
 
 }  // namespace

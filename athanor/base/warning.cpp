@@ -1,5 +1,8 @@
 #include "athanor/base/warning.h"
 
+#include <cstddef>
+#include <new>
+
 #include "athanor/base/log.h"
 
 namespace athanor {
@@ -19,7 +22,9 @@ void WarningHandler::process(const Warning& warning) {
 }
 
 WarningHandler* WarningUtils::get_warning_handler() noexcept {
-  static WarningHandler& log = *new WarningHandler;
+  // Never destroyed: what warns while the program ends still asks for it.
+  alignas(WarningHandler) static std::byte room[sizeof(WarningHandler)];
+  static WarningHandler& log = *::new (static_cast<void*>(room)) WarningHandler;
   return current ? current : &log;
 }
 void WarningUtils::set_warning_handler(WarningHandler* handler) noexcept { current = handler; }

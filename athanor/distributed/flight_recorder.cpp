@@ -19,7 +19,8 @@ std::int64_t nanoseconds(FlightRecorder::Clock::time_point at) {
 
 // "1.2 s", "350 ms", "12 us".
 std::string duration_text(std::int64_t ns) {
-  if (ns >= 1'000'000'000) return str(static_cast<double>(ns / 100'000'000) / 10, " s");
+  const std::int64_t tenths = ns / 100'000'000;
+  if (tenths >= 10) return str(static_cast<double>(tenths) / 10, " s");
   if (ns >= 1'000'000) return str(ns / 1'000'000, " ms");
   return str(std::max<std::int64_t>(ns, 0) / 1000, " us");
 }

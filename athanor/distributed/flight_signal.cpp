@@ -2,10 +2,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <mutex>
 #include <optional>
 #include <thread>

@@ -76,7 +76,7 @@ std::string who_came(Store& store, const ProcessGroupOptions& options, const std
 // The first to see that a member is lost says so for all; unless the last has come after all.
 std::string agreed_loss(const ProcessGroup& parent, const ProcessGroupOptions& options, const std::string& key,
                         const std::vector<int>& lost) {
-  const std::string own =
+  std::string own =
       str("new_group: rank ", joined(lost), lost.size() == 1 ? " is" : " are", " gone, or left process group '",
           parent.name(), "': ", who_came(*parent.store(), options, key));
   try {
@@ -366,7 +366,7 @@ ProcessGroupPtr new_group(const std::vector<int>& ranks, std::chrono::millisecon
 }
 
 std::pair<ProcessGroupPtr, std::vector<ProcessGroupPtr>> new_subgroups(int size, const GroupOptions& options) {
-  const ProcessGroupPtr all = default_group();
+  const ProcessGroupPtr all = default_group()->shared_from_this();
   ATHANOR_CHECK_VALUE(size > 0 && all->size() % size == 0, "new_subgroups: groups of ", size, " in a world of ",
                       all->size(), ", expected a divisor of it");
   std::pair<ProcessGroupPtr, std::vector<ProcessGroupPtr>> result;

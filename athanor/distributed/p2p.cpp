@@ -81,7 +81,7 @@ class P2pWork final : public Work {
       throw DistError(str(context(), ": the tensor was used by ", used_by_, " before wait(). What that got is ",
                           "undefined; wait for the receive first"),
                       ATHANOR_WHERE);
-    if (checksum_ && std::exchange(unchanged_checked_, true) == false && checksum(tensor_) != *checksum_)
+    if (checksum_ && !std::exchange(unchanged_checked_, true) && checksum(tensor_) != *checksum_)
       throw DistError(str(context(), ": the tensor was changed before wait(). What the receiver got is undefined; ",
                           "wait for the send first, or send a copy"),
                       ATHANOR_WHERE);

@@ -1,6 +1,6 @@
 #include "athanor/distributed/process_group.h"
 
-#include <time.h>
+#include <ctime>
 
 #include "athanor/base/env.h"
 #include "athanor/base/log.h"
@@ -180,7 +180,7 @@ void ProcessGroup::Impl::call_failed(const Call& call, std::uint64_t ticket) {
     const std::string reason = str("rank ", rank, ": ", what);
     backend->abort(reason);
     if (control) control->abort(reason);
-    const std::string text =
+    std::string text =
         str("in ", call.text(), ", on rank ", rank, " of ", size, " in group '", name, "'\n",
             internals::merged_flight_report(
                 *store, recorder, size, [this] { return lost_ranks(); }, std::min(timeout, kReportPatience), talk()));

@@ -62,7 +62,7 @@ struct ProcessGroup::Impl {
       carry_out(call, 0, run);
       return nullptr;
     }
-    const WorkPtr work = enqueue(call, results, std::move(run));
+    WorkPtr work = enqueue(call, results, std::move(run));
     if (async_op) return work;
     work->wait();
     return nullptr;

@@ -160,12 +160,14 @@ void Checkpoint::load_optimizer(const std::string& name, optim::Optimizer& optim
 }
 
 void Checkpoint::set_scheduler(const std::string& name, const optim::LRScheduler& scheduler) {
-  for (const auto& [key, value] : scheduler.state_dict()) set(name + "." + key, value);
+  const std::string prefix = name + ".";
+  for (const auto& [key, value] : scheduler.state_dict()) set(prefix + key, value);
 }
 
 void Checkpoint::load_scheduler(const std::string& name, optim::LRScheduler& scheduler) const {
   optim::LRScheduler::StateDict state = scheduler.state_dict();
-  for (auto& [key, value] : state) value = number(name + "." + key);
+  const std::string prefix = name + ".";
+  for (auto& [key, value] : state) value = number(prefix + key);
   scheduler.load_state_dict(state);
 }
 

@@ -33,7 +33,7 @@ void check_is_archive(Bytes content, const std::string& name) {
 std::string folder_in(const ZipReader& zip, const std::string& name) {
   for (const auto& [entry, content] : zip.entries())
     if (const auto cut = entry.find('/'); cut != std::string::npos && entry.substr(cut) == "/data.pkl") {
-      const std::string folder = entry.substr(0, cut + 1);
+      std::string folder = entry.substr(0, cut + 1);
       ATHANOR_CHECK_TYPE(IoError, !zip.find(folder + "constants.pkl"), name,
                          ": a TorchScript archive; save the module's state_dict() in Python instead");
       return folder;

@@ -52,7 +52,7 @@ Tensor log_softmax(const Tensor& input, const LogSoftmaxFuncOptions& o) {
 Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxFuncOptions& o) {
   Tensor noise = empty_like(logits);
   noise.exponential_(1);
-  const Tensor soft = athanor::softmax((logits - noise.log()) / o.tau(), o.dim());
+  Tensor soft = athanor::softmax((logits - noise.log()) / o.tau(), o.dim());
   if (!o.hard()) return soft;
   const Tensor top = soft.detach().argmax(o.dim(), true);
   const Tensor hard = zeros_like(soft.detach()).scatter(o.dim(), top, 1.0);

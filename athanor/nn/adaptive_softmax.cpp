@@ -95,7 +95,8 @@ Tensor AdaptiveLogSoftmaxWithLossImpl::log_prob(const Tensor& input) {
 
 Tensor AdaptiveLogSoftmaxWithLossImpl::predict(const Tensor& input) {
   return in_module(*this, [&] {
-    const Tensor head_output = head(input), output = head_output.argmax(1);
+    const Tensor head_output = head(input);
+    Tensor output = head_output.argmax(1);
     const Tensor rows = output.ge(shortlist_size).nonzero().squeeze(1);
     if (rows.numel() == 0) return output;
     const Tensor likeliest = full_log_prob(input.index_select(0, rows), head_output.index_select(0, rows)).argmax(1);

@@ -16,7 +16,7 @@ Tensor normalized(const Tensor& input, const LocalResponseNormOptions& o, std::i
 /// Row c: the channels that PyTorch's CrossMapLRN2d sums for channel c. It slides its window, but starts to take leave
 /// of channels one step late, so that the first ones stay in it.
 Tensor legacy_windows(std::int64_t channels, std::int64_t size) {
-  const Tensor out = zeros({channels, channels}, kFloat);
+  Tensor out = zeros({channels, channels}, kFloat);
   auto* const row = out.data_ptr<float>();
   const std::int64_t reach = (size + 1) / 2;
   for (std::int64_t c = 0; c < channels; ++c) {

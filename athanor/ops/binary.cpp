@@ -5,11 +5,13 @@
 #include <numbers>
 
 #include "athanor/ops/compare.h"
+#include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/pointwise_op.h"
 #include "athanor/ops/reshape.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/unary.h"
+#include "athanor/ops/view.h"
 
 namespace athanor::ops {
 

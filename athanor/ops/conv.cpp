@@ -340,7 +340,7 @@ bool Convolution::add_weight_gradient(GradCall& g) {
   const Tensor input = g.get(x);
   if (!to || g.grad().device() != to.grad.device() || input.dtype() != to.grad.dtype()) return false;
   ConvolutionBackwardWeight op;
-  static_cast<ConvArguments&>(op) = *this;
+  static_cast<ConvArguments&>(op) = static_cast<const ConvArguments&>(*this);
   op.weight_size = weight_size;
   op.add_to(to.grad, g.grad(), input);
   return true;

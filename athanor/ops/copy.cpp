@@ -26,7 +26,7 @@ struct FillNode {
 };
 
 struct CopyNode {
-  static constexpr const char* schema = "copy(Tensor self, Tensor src) -> Tensor";
+  [[maybe_unused]] static constexpr const char* schema = "copy(Tensor self, Tensor src) -> Tensor";
   static constexpr const char* grad_name = "CopyBackwards";
   Device device;
   bool is_view;

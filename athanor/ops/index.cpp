@@ -59,7 +59,7 @@ void check_scatter_shapes(const char* op, const Tensor& self, const Tensor& inde
 Tensor widened(const Tensor& part, IntArrayRef sizes) {
   if (part.sizes() == sizes) return part;
   if (sizes.empty()) return reshape(part, sizes);  // a number counts as a list of one
-  const Tensor out = zeros(sizes, part.options());
+  Tensor out = zeros(sizes, part.options());
   Tensor used = out;
   for (std::int64_t d = 0; d < part.dim(); ++d) used = slice(used, d, 0, part.size(d));
   copy_(used, part);

@@ -69,7 +69,7 @@ namespace {
 /// max-pooling", 2014): floor((i + u) a) - floor(u a), the last flush with the end.
 Tensor window_starts(const Tensor& u, std::int64_t in, std::int64_t out, std::int64_t kernel) {
   const TensorOptions whole = TensorOptions(DType::Long).device(u.device());
-  const Tensor last = full({u.size(0), 1}, in - kernel, whole);
+  Tensor last = full({u.size(0), 1}, in - kernel, whole);
   if (out == 1) return last;
   const double a = static_cast<double>(in - kernel) / static_cast<double>(out - 1);
   const Tensor i = arange(out, TensorOptions(u.dtype()).device(u.device()));

@@ -300,14 +300,14 @@ Tensor randint_like(const Tensor& self, std::int64_t low, std::int64_t high, con
 /// 1 with the probability that self gives, else 0; in self's dtype.
 ATHANOR_FUNCTION("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor | out any_dtype refuses_grad");
 Tensor bernoulli(const Tensor& self, std::optional<Generator> generator) {
-  const Tensor out = empty_like(self, {});
+  Tensor out = empty_like(self, {});
   bernoulli_(out, self, std::move(generator));
   return out;
 }
 /// 1 with probability p, in self's shape and dtype.
 ATHANOR_FUNCTION("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor");
 Tensor bernoulli(const Tensor& self, double p, std::optional<Generator> generator) {
-  const Tensor out = empty_like(self, {});
+  Tensor out = empty_like(self, {});
   bernoulli_(out, p, std::move(generator));
   return out;
 }

@@ -221,7 +221,8 @@ namespace {
 /// The product of the others, for each element along `dim`; the elements may be 0.
 Tensor product_of_others(const Tensor& x, std::int64_t dim) {
   const std::int64_t n = x.size(dim);
-  const Tensor before = ones_like(x), after = ones_like(x);
+  const Tensor after = ones_like(x);
+  Tensor before = ones_like(x);
   if (n < 2) return before;
   copy_(narrow(before, dim, 1, n - 1), cumprod(narrow(x, dim, 0, n - 1), dim, std::nullopt));
   copy_(narrow(after, dim, 0, n - 1), _cumprod_reverse(narrow(x, dim, 1, n - 1), dim));
@@ -297,7 +298,7 @@ struct VectorNorm : Reduction {
     }
   }
   Meta infer(const Tensor& self) {
-    const Meta m = reduced(schema, self, dim, keepdim, floating_result("norm", self, dtype));
+    Meta m = reduced(schema, self, dim, keepdim, floating_result("norm", self, dtype));
     const bool result_empty = std::find(m.sizes.begin(), m.sizes.end(), 0) != m.sizes.end();
     if (!result_empty && (ord.toDouble() < 0 || std::isinf(ord.toDouble())))
       for (const std::int64_t d : dims())

@@ -58,7 +58,7 @@ struct Amax : ExtremeReduction<Amax, ReduceOp::Max> {
   DimVector dim;
   bool keepdim;
   Meta infer(const Tensor& self) {
-    const Meta m = reduced(schema, self, dim, keepdim, self.dtype());
+    Meta m = reduced(schema, self, dim, keepdim, self.dtype());
     check_not_empty("amax");
     return m;
   }
@@ -70,7 +70,7 @@ struct Amin : ExtremeReduction<Amin, ReduceOp::Min> {
   DimVector dim;
   bool keepdim;
   Meta infer(const Tensor& self) {
-    const Meta m = reduced(schema, self, dim, keepdim, self.dtype());
+    Meta m = reduced(schema, self, dim, keepdim, self.dtype());
     check_not_empty("amin");
     return m;
   }
@@ -181,7 +181,7 @@ struct ArgExtreme : Reduction {
       const Meta m = reduced_all(Derived::schema, self, DType::Long);
       return op.keepdim ? Meta{reduced_keepdim(from, mask), m.dtype, m.device, {}} : m;
     }
-    const Meta m = reduced(Derived::schema, self, *op.dim, op.keepdim, DType::Long);
+    Meta m = reduced(Derived::schema, self, *op.dim, op.keepdim, DType::Long);
     check_not_empty(name.c_str());
     op.dim = wrap_dim(*op.dim, self.dim(), name.c_str());
     return m;

@@ -43,8 +43,9 @@ void add_entry(ResampleTable& t, std::int64_t at, double weight) {
 void add_antialiased(ResampleTable& t, std::int64_t o, double step, bool is_cubic) {
   const double width = (is_cubic ? 2 : 1) * std::max(step, 1.0), inverse = 1 / std::max(step, 1.0);
   const double center = step * (static_cast<double>(o) + 0.5);
-  const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(center - width + 0.5), 0);
-  const auto last = std::min<std::int64_t>(static_cast<std::int64_t>(center + width + 0.5), t.sources);
+  const double begin = center - width + 0.5, end = center + width + 0.5;  // PyTorch cuts off what follows the point
+  const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(begin), 0);
+  const auto last = std::min<std::int64_t>(static_cast<std::int64_t>(end), t.sources);
   double total = 0;
   const std::size_t start = t.weight.size();
   for (std::int64_t i = first; i < last; ++i) {

@@ -175,7 +175,7 @@ struct Unfold {
 ATHANOR_FUNCTION("unfold_backward(Tensor grad_in, int[] input_sizes, int dim, int size, int step) -> Tensor");
 Tensor unfold_backward(const Tensor& grad_in, IntArrayRef input_sizes, std::int64_t dim, std::int64_t size,
                        std::int64_t step) {
-  const Tensor none = zeros(input_sizes, grad_in.options());
+  Tensor none = zeros(input_sizes, grad_in.options());
   if (grad_in.numel() == 0) return none;
   if (input_sizes.empty()) return reshape(grad_in, {});
   if (step >= size) {  // no two windows meet

@@ -318,7 +318,8 @@ std::tuple<Tensor, Tensor, Tensor> run_packed(const Stack& s, const Tensor& data
 }
 
 std::tuple<Tensor, Tensor> first_two(std::tuple<Tensor, Tensor, Tensor> r) {
-  return {std::get<0>(std::move(r)), std::get<1>(std::move(r))};
+  auto& [first, second, third] = r;
+  return {std::move(first), std::move(second)};
 }
 
 }  // namespace

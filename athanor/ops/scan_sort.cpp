@@ -79,7 +79,7 @@ Tensor cumulative_product(const Tensor& t, std::int64_t dim) {
 template <bool Reverse>
 Tensor running_product_gradient(const Tensor& grad, const Tensor& x, std::int64_t dim) {
   const std::int64_t n = x.size(dim);
-  const Tensor out = zeros_like(x);
+  Tensor out = zeros_like(x);
   for (std::int64_t j = 0; j < n; ++j) {
     const std::int64_t later = Reverse ? 0 : j + 1, later_count = Reverse ? j : n - 1 - j;
     const std::int64_t before = Reverse ? j + 1 : 0, before_count = n - 1 - later_count;

@@ -164,7 +164,7 @@ Tensor bincount(const Tensor& self, const Tensor& weights, std::int64_t minlengt
                   " for input of length ", self.size(0));
     if (weights.dtype() != DType::Float) used = cast(weights, DType::Double);
   }
-  const Tensor out = detail::empty_tensor({size}, used.defined() ? used.dtype() : DType::Long, self.device());
+  Tensor out = detail::empty_tensor({size}, used.defined() ? used.dtype() : DType::Long, self.device());
   launch(bincount_kernel, out, self, used);
   return out;
 }

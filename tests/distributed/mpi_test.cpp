@@ -2,11 +2,11 @@
 // ATHANOR_PLUGIN_PATH=... ATHANOR_TEST_MPIRUN=mpiexec.hydra.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
-#include <limits.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <climits>
+#include <csignal>
 #include <cstdlib>
 #include <functional>
 

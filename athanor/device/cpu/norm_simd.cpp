@@ -67,7 +67,7 @@ HWY_INLINE void affine_loop(T* out, const T* x, const T* more, std::int64_t n, c
   constexpr std::int64_t L = hn::MaxLanes(d);
   const Parameter<T, kColumns> center(params.center), scale(params.scale), shift(params.shift);
   const auto zero = hn::Zero(d);
-  const auto value = [&](auto v, auto c, auto s, auto b, auto r) HWY_ATTR {
+  const auto value = [&](auto v, auto c, auto s, auto b, [[maybe_unused]] auto r) HWY_ATTR {
     const auto y = hn::MulAdd(hn::Sub(v, c), s, b);
     // Max returns its second operand if one is NaN.
     if constexpr (kFinish == Finish::AddRelu) return hn::Max(zero, hn::Add(y, r));
@@ -344,7 +344,8 @@ template <class T>
 void moments_blocks(void* mean, void* m2, const void* in, std::int64_t n, std::int64_t block) {
   const hn::ScalableTag<T> d;
   const auto* x = static_cast<const T*>(in);
-  const auto share = hn::Set(d, T(1) / static_cast<T>(n / block));
+  const std::int64_t rows = n / block;
+  const auto share = hn::Set(d, T(1) / static_cast<T>(rows));
   each_column<T>(block, [&](std::int64_t j, auto load, auto store) HWY_ATTR {
     auto sum = hn::Zero(d), squares = sum;
     for (std::int64_t i = j; i < n; i += block) sum = hn::Add(sum, load(x + i));

@@ -65,7 +65,7 @@ struct ArgFold {
     } else {
       for (; i < n; ++i) {
         best = (kMax ? p[i] > best : p[i] < best) ? p[i] : best;
-        if constexpr (kFloat) nan |= p[i] != p[i];
+        if constexpr (kFloat) nan |= std::isnan(p[i]);
       }
     }
     has_nan = nan;
@@ -91,8 +91,11 @@ struct ArgFold {
       const auto at = hn::FindFirstTrue(d, hit);
       if (at >= 0) return i + at;
     }
-    for (; i < n; ++i)
-      if (nan ? p[i] != p[i] : p[i] == value) return i;
+    for (; i < n; ++i) {
+      bool hit = p[i] == value;
+      if constexpr (kFloat) hit = nan ? std::isnan(p[i]) : hit;
+      if (hit) return i;
+    }
     return 0;
   }
 
@@ -176,7 +179,10 @@ struct ArgFold {
       for (int r = 0; r < kRows; ++r) {
         const T x = p[r * stride + c];
         bool take = kMax ? x > b : x < b;
-        if constexpr (kFloat) take = take | (std::isnan(x) & !std::isnan(b));
+        if constexpr (kFloat) {
+          const bool new_nan = std::isnan(x), old_nan = std::isnan(b);
+          take = take | (new_nan & !old_nan);
+        }
         b = take ? x : b;
         at = take ? static_cast<Place>(first + r) : at;
       }

@@ -13,13 +13,15 @@ namespace athanor::distributed {
 /// A rank's connections to the others and the collectives over them: within the host in shared memory, where it has
 /// one, and between hosts.
 class Connections {
+ public:
+  Connections(const Connections&) = delete;
+  Connections& operator=(const Connections&) = delete;
+
  protected:
   /// Connects; throws as Mesh does.
   explicit Connections(const BackendOptions& options);
   /// Leaves.
   ~Connections() { leave(); }
-  Connections(const Connections&) = delete;
-  Connections& operator=(const Connections&) = delete;
 
   /// Tells the others, once, that this rank's end is no fault.
   void leave() noexcept;

@@ -140,7 +140,7 @@ std::string who_is_missing(Store& store, std::int64_t meeting, int world_size, c
 Name known_name(Store& store, const std::string& key, int world_size, Deadline deadline) {
   const Name me = Name::own(world_size);
   while (true) {
-    const Name name = Name::parse(store.get_text(key));
+    Name name = Name::parse(store.get_text(key));
     if (name.world_size == world_size || !has_ended(name, me) || deadline.expired()) return name;
     check_interrupt();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -164,7 +164,7 @@ std::string judge(Store& store, std::int64_t meeting, int world_size, Deadline d
       if (verdict.empty()) throw DistError(str(how, ": ", error.what()), ATHANOR_WHERE);
     }
   }
-  const std::string word = std::string(kGood) + Name::own(world_size).text();
+  std::string word = std::string(kGood) + Name::own(world_size).text();
   store.set(verdict_key(meeting), verdict.empty() ? word : verdict);
   if (verdict.empty()) return word;
   // The store goes with this process: let those who came read why.
@@ -225,7 +225,7 @@ std::string meeting::meet_all(Store& store, const Place& place, int rank, int wo
     throw DistError(missing.empty() ? str(how, ": rank 0 left before all had met (", error.what(), ")") : missing,
                     ATHANOR_WHERE);
   }
-  const std::string verdict = store.get_text(verdict_key(place.meeting));
+  std::string verdict = store.get_text(verdict_key(place.meeting));
   store.add(read_key(place.meeting), 1);
   if (!verdict.starts_with(kGood)) throw DistError(verdict, ATHANOR_WHERE);
   if (const std::string owner = store.get_text(rank_key(place.meeting, rank)); owner != place.name)

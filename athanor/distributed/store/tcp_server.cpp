@@ -202,7 +202,8 @@ void TCPStoreServer::run() {
     }
     if (guests_ > 0) drop_silent_guests();
     // What is told of an end may end others.
-    for (std::size_t i = 0; i < dropped_.size(); ++i) drop(dropped_[i]);
+    std::size_t next = 0;
+    while (next < dropped_.size()) drop(dropped_[next++]);
     dropped_.clear();
   }
 }

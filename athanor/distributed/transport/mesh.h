@@ -35,7 +35,7 @@ class Mesh final : public StateTalk {
   /// Connects; all ranks of the group make theirs. ATHANOR_TRANSPORT=auto|shm|tcp: `tcp` treats every rank as a host of
   /// its own, `shm` makes it an error if the ranks cannot share memory. Throws DistError by the deadline.
   Mesh(const BackendOptions& options, SegmentSize segment_size);
-  ~Mesh();
+  ~Mesh() override;
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 

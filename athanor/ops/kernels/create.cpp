@@ -12,7 +12,7 @@ constinit Kernel<void(In, std::int64_t, std::int64_t, std::int64_t, bool)> trian
 namespace {
 
 /// Elements on or below diagonal `offset`.
-__extension__ typedef __int128 Wide;
+__extension__ using Wide = __int128;
 Wide lower_size(Wide rows, Wide columns, Wide offset) {
   const Wide first = std::clamp<Wide>(-offset, 0, rows);                  // the first row that has any
   const Wide full = std::clamp<Wide>(columns - offset - 1, first, rows);  // the first row that has all
