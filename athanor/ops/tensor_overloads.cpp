@@ -8,7 +8,7 @@ namespace {
 
 /// A number that does not decide the dtype of a result.
 Tensor operand(const Scalar& s) {
-  const Tensor t = scalar_tensor(s, s.isFloatingPoint() ? TensorOptions(kDouble) : TensorOptions(s.type()));
+  Tensor t = scalar_tensor(s, s.isFloatingPoint() ? TensorOptions(kDouble) : TensorOptions(s.type()));
   t.impl()->wrapped_number = true;
   return t;
 }

@@ -256,7 +256,7 @@ Tensor LBFGS::step(LossClosure closure) {
   const NoGradGuard off;
   const auto& o = static_cast<const LBFGSOptions&>(param_groups_[0].options());
   const std::int64_t max_eval = o.max_eval().value_or(o.max_iter() * 5 / 4);
-  const Tensor first_loss = run_closure(closure);
+  Tensor first_loss = run_closure(closure);
   if (params().empty()) return first_loss;
   double loss = first_loss.item<double>() * (o.maximize() ? -1 : 1);
   std::int64_t evaluations = 1;

@@ -39,7 +39,7 @@ std::future<Tensor> allreduce_hook(const ProcessGroupPtr& group, GradBucket& buc
 }
 
 std::future<Tensor> internals::compressed(DType dtype, GradBucket& bucket, const CommHook& hook) {
-  const Tensor whole = bucket.buffer();
+  Tensor whole = bucket.buffer();
   bucket.set_buffer(whole.to(dtype));
   std::future<Tensor> inner = hook(bucket);
   bucket.set_buffer(whole);

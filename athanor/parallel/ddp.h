@@ -67,6 +67,7 @@ class [[nodiscard]] NoSyncGuard {
 /// parameters of all ranks; those off at the start stay out. A backward with create_graph throws.
 class DistributedDataParallelBase : public Module, public Joinable {
  public:
+  ~DistributedDataParallelBase() override;
   NoSyncGuard no_sync() { return NoSyncGuard(*this); }
   /// Runs `body`, a training loop that may have fewer steps than other ranks'. Afterwards parameters and buffers are
   /// those of the rank that trained longest.
@@ -92,7 +93,6 @@ class DistributedDataParallelBase : public Module, public Joinable {
 
  protected:
   DistributedDataParallelBase(const std::shared_ptr<Module>& module, const DistributedDataParallelOptions& options);
-  ~DistributedDataParallelBase() override;
   void before_forward();
   /// From here on the recorded graph averages even if the wrapper goes.
   void after_forward();

@@ -85,7 +85,7 @@ std::vector<std::int64_t> balance_by_size(const Sequential& layers, const Tensor
   };
   std::vector<double> costs;
   through(layers, sample, [&](AnyModule& layer, const Tensor& x) {
-    const Tensor y = layer.forward(x);
+    Tensor y = layer.forward(x);
     double sum = bytes(y);
     for (const Tensor& p : layer.ptr()->parameters()) sum += bytes(p);
     costs.push_back(sum);

@@ -81,10 +81,10 @@ Reducer::Reducer(std::vector<Parameter> parameters, distributed::ProcessGroupPtr
     slots_[i].parameter = std::move(parameters[i].second);
   }
   replace_abandoned();
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const AutogradMeta* meta = athanor::detail::autograd_meta_or_null(slots_[i].parameter);
+  for (const auto& slot : slots_) {
+    const AutogradMeta* meta = athanor::detail::autograd_meta_or_null(slot.parameter);
     ATHANOR_CHECK(
-        !meta || !meta->gradient_home.defined(), "DistributedDataParallel: parameter '", slots_[i].name,
+        !meta || !meta->gradient_home.defined(), "DistributedDataParallel: parameter '", slot.name,
         "' belongs to another DistributedDataParallel already; a parameter can be averaged by one only. If that "
         "one is gone, call backward() of its output or let go of it first");
   }

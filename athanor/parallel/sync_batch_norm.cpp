@@ -37,7 +37,8 @@ struct Statistics {
 // Means and sums of squared deviations of all ranks, put together by the formula of Chan, Golub & LeVeque (1979).
 Statistics gather_statistics(const Tensor& input, distributed::ProcessGroup& group) {
   const std::int64_t channels = input.size(1);
-  const double own = channels > 0 ? static_cast<double>(input.numel() / channels) : 0;
+  const std::int64_t per_channel = channels > 0 ? input.numel() / channels : 0;
+  const auto own = static_cast<double>(per_channel);
   Tensor mine = zeros({2 * channels + 1}, kDouble);
   mine[2 * channels].fill_(own);
   if (own > 0) {

@@ -170,7 +170,7 @@ TensorBase SavedTensor::get(Node* node) const {
   const std::uint32_t now = tensor_.impl()->version();
   if (__builtin_expect(now != version_, 0)) {
     if (detail::is_packed(tensor_)) return detail::unpack_saved(tensor_, node, result_nr_);
-    std::string which = "";
+    std::string which;
     const AutogradMeta* meta = tensor_.impl()->autograd;
     if (is_result_)
       which = detail::str(", which is output ", result_nr_, " of ", node->name(), ",");
