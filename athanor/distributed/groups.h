@@ -17,19 +17,19 @@ inline constexpr const char* kDefaultBackend = "cpu:tcp,cuda:nccl";
 
 struct InitOptions {
   /// "tcp", "gloo", "mpi", a registered name, or one per device type: "cpu:gloo,cuda:nccl". Empty: kDefaultBackend.
-  std::string backend;
+  std::string backend = {};
   /// How the processes meet, see rendezvous.h; empty: env://.
-  std::string init_method;
+  std::string init_method = {};
   int world_size = -1;  ///< -1: from the URL or the environment
   int rank = -1;
   /// Of meeting, and of every call of the group and of the groups made of it, unless they are told another.
   std::chrono::milliseconds timeout = kDefaultTimeout;
   /// Keeps jobs apart that meet at one address.
-  std::string group_name;
+  std::string group_name = {};
   /// A store that all processes share, instead of init_method; then rank and world_size are needed.
   std::shared_ptr<Store> store = nullptr;
   /// See TCPStoreOptions::secret. Empty: ATHANOR_JOB_SECRET.
-  std::string secret;
+  std::string secret = {};
 };
 
 /// Meets the other processes and makes the default group. Throws ValueError for arguments that cannot work, Error if
@@ -53,8 +53,8 @@ bool is_torchelastic_launched();
 
 struct GroupOptions {
   std::optional<std::chrono::milliseconds> timeout;  ///< default: the default group's
-  std::string backend;                               ///< default: the default group's
-  std::string name;                                  ///< default: a number
+  std::string backend = {};                          ///< default: the default group's
+  std::string name = {};                             ///< default: a number
   /// Only the members call new_group, and only they wait for each other.
   bool use_local_synchronization = false;
 };
