@@ -5,8 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <iterator>
+#include "tests/thread_count.h"
 
 #ifdef __SANITIZE_THREAD__
 #define ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN() \
@@ -29,8 +28,7 @@ namespace athanor {
 inline void skip_if_forks_are_unseen() {
 #ifdef __SANITIZE_THREAD__
   // One is the sanitizer's own.
-  const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
-  if (std::distance(begin(tasks), end(tasks)) <= 2) return;
+  if (number_of_threads() <= 2) return;
   [] { ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN(); }();
   throw testing::AssertionException(
       testing::TestPartResult(testing::TestPartResult::kSkip, __FILE__, __LINE__, "the rest of the test"));

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -27,6 +26,7 @@
 #include "athanor/ops/tensor.h"
 #include "athanor/tensor/cuda.h"
 #include "tests/fork_guard.h"
+#include "tests/thread_count.h"
 
 namespace athanor {
 namespace {
@@ -224,15 +224,9 @@ TEST(Fork, QueuedTasksGoOnWhileThreadsWaitAndNeverOnTheirStacks) {
   }));
 }
 
-int threads_of_this_process() {
-  int count = 0;
-  for ([[maybe_unused]] const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) ++count;
-  return count;
-}
-
 TEST(Fork, SpareThreadsEnd) {
   EXPECT_TRUE(holds_in_a_new_pool(2, [] {
-    const int before = threads_of_this_process();
+    const int before = number_of_threads();
     std::atomic<bool> first_runs{false}, go{false};
     const auto first = fork([&] {
       first_runs = true;
@@ -247,12 +241,12 @@ TEST(Fork, SpareThreadsEnd) {
         wait(first);
       }));
     while (begun < 30) std::this_thread::yield();
-    const int most = threads_of_this_process() - before;
+    const int most = number_of_threads() - before;
     go = true;
     for (const auto& waiter : waiters) wait(waiter);
     const Deadline deadline = Deadline::after(std::chrono::seconds(20));
-    while (threads_of_this_process() - before > 4 && !deadline.expired()) std::this_thread::yield();
-    return most >= 30 && threads_of_this_process() - before <= 4 && wait(fork([] { return 5; })) == 5;
+    while (number_of_threads() - before > 4 && !deadline.expired()) std::this_thread::yield();
+    return most >= 30 && number_of_threads() - before <= 4 && wait(fork([] { return 5; })) == 5;
   }));
 }
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
 #include "athanor/distributed/error.h"
@@ -17,6 +16,7 @@
 #include "athanor/distributed/store/tcp_protocol.h"
 #include "athanor/distributed/store/tcp_server.h"
 #include "athanor/distributed/store/tcp_store.h"
+#include "tests/thread_count.h"
 
 namespace athanor::distributed::store_guests_test {
 namespace {
@@ -121,11 +121,6 @@ class ManyFiles {
   struct rlimit before_ {};
   bool enough_;
 };
-
-std::ptrdiff_t number_of_threads() {
-  namespace fs = std::filesystem;
-  return std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator());
-}
 
 TEST(TCPStoreGuests, WaitByTheThousandForOneThread) {
   constexpr int kClients = 2000;
