@@ -271,5 +271,37 @@ TEST(Faults, WhoeverWaitsForARankThatIsHeldUpNamesTheOneThatHoldsItUp) {
   }
 }
 
+// Rank 0 gives up first. It waits for rank 2, to pass on what rank 1 should have sent: rank 2 says so in time.
+TEST(Faults, ARankThatGivesUpNamesWhomTheOneItWaitsForWaitsFor) {
+  TCPStoreOptions server;
+  server.port = 0;
+  server.is_server = true;
+  const TCPStore store("127.0.0.1", server);
+  constexpr int kRanks = 4, kStopped = 1;
+  const auto ends = run_processes(
+      kRanks,
+      [&](int rank) {
+        ::setenv("ATHANOR_TRANSPORT", "tcp", 1);
+        TCPStoreOptions client;
+        client.port = store.port();
+        ProcessGroupOptions options;
+        options.backend = "tcp";
+        options.name = "gives up";
+        options.rank = rank;
+        options.size = kRanks;
+        options.timeout = milliseconds(rank == 0 ? 2000 : 25'000);
+        ProcessGroup group(std::make_shared<TCPStore>("127.0.0.1", client), options);
+        group.barrier();
+        if (rank == kStopped) ::raise(SIGSTOP);
+        group.broadcast(ones({1 << 22}), kStopped);
+      },
+      std::chrono::seconds(40), {}, kStopped);
+  for (const int rank : {0, 2, 3})
+    EXPECT_THAT(ends[static_cast<std::size_t>(rank)].error,
+                testing::AllOf(testing::HasSubstr("rank 0 waited 2000 ms for rank 2"),
+                               testing::ContainsRegex("Others wait too: .*rank 2: for rank 1.* in broadcast")))
+        << "rank " << rank;
+}
+
 }  // namespace
 }  // namespace athanor::distributed::fault_test

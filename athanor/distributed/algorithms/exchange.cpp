@@ -193,6 +193,7 @@ void Exchange::sleep() {
   mesh.check();
   if (!woken) check_interrupt();
   mesh.answer_accusation(call_);
+  if (mesh.owes_wait(Bell::Collective)) mesh.tell_wait(str("for ", missing(), " in ", call_.text()));
   for (const Lane& lane : lanes_) {
     // A connection tells by its own end; a ring does not, but all that was written to it is there.
     if (!links_[lane.rank].is_socket() && may_receive(lane) && mesh.has_left(lane.rank) && !pump()) give_up(lane.rank);
@@ -206,22 +207,27 @@ void Exchange::give_up(int rank) {
   mesh.check();
 }
 
-void Exchange::time_out() {
-  Mesh& mesh = links_.mesh();
-  // A rank may be late only because one of its own host is: that one's name, which comes from there, helps more.
-  if (mesh.leaders().size() < static_cast<std::size_t>(mesh.size())) {
-    const Deadline grace = Deadline::after(std::chrono::milliseconds(50));
-    while (!grace.expired() && !mesh.broken()) mesh.sleep(Bell::Collective, {}, grace);
-    mesh.check();
-  }
-  std::string missing;
+std::string Exchange::missing() const {
+  std::string all;
   for (const Lane& lane : lanes_)
     if (lane.sending < lane.out.size() || lane.receiving < lane.in.size())
-      missing += str(missing.empty() ? "" : ", ", mesh.rank_text(lane.rank));
-  mesh.abort(str(mesh.rank_text(mesh.rank()), " waited ", call_.timeout.count(), " ms for ", missing, " in ",
+      all += str(all.empty() ? "" : ", ", links_.mesh().rank_text(lane.rank));
+  return all;
+}
+
+// The rank that was waited for may itself wait in vain for another one, which is to blame: everyone is asked.
+void Exchange::time_out() {
+  Mesh& mesh = links_.mesh();
+  mesh.tell_wait(str("for ", missing(), " in ", call_.text()));
+  const Deadline grace = Deadline::after(std::chrono::milliseconds(200));
+  while (!grace.expired() && !mesh.broken()) mesh.sleep(Bell::Collective, {}, grace);
+  mesh.check();
+  const std::string others = mesh.told_waits();
+  mesh.abort(str(mesh.rank_text(mesh.rank()), " waited ", call_.timeout.count(), " ms for ", missing(), " in ",
                  call_.text(),
                  ": it did not come, hangs, or cannot be reached. A longer timeout can be given to init_process_group "
-                 "or new_group"));
+                 "or new_group",
+                 others.empty() ? "" : str(". Others wait too: ", others)));
   mesh.check();
 }
 

@@ -96,6 +96,7 @@ class Exchange {
   static bool may_receive(const Lane& lane);
   void give_up(int rank);
   void time_out();
+  std::string missing() const;  ///< the ranks that are waited for
   void sleep();
   Patience fresh_patience() const;
 

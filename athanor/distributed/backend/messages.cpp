@@ -391,7 +391,7 @@ void Messages::wait(Request& request, Deadline deadline) {
       check_interrupt();
       lock.lock();
     }
-    if (mesh_.was_told_wait()) mesh_.tell_wait(text(request));
+    if (mesh_.owes_wait(Bell::Messages)) mesh_.tell_wait(text(request));
     if (deadline.expired()) {
       lock.unlock();
       time_out(request);

@@ -149,6 +149,19 @@ void Mesh::tell_all(std::uint32_t kind, const std::string& text) noexcept {
 
 void Mesh::tell_wait(const std::string& what) noexcept { tell_all(kWait, what); }
 
+bool Mesh::owes_wait(Bell bell) noexcept {
+  const auto kind = static_cast<std::size_t>(bell);
+  if (!told_[kind].load(std::memory_order_acquire)) return false;
+  constexpr std::int64_t kSecond = 1000;
+  using std::chrono::milliseconds;
+  const auto now = std::chrono::duration_cast<milliseconds>(Deadline::Clock::now().time_since_epoch()).count();
+  std::int64_t last = answered_[kind].load(std::memory_order_relaxed);
+  if (last != 0 && now - last < kSecond) return false;
+  if (!answered_[kind].compare_exchange_strong(last, now, std::memory_order_relaxed)) return false;
+  told_[kind].store(false, std::memory_order_relaxed);
+  return true;
+}
+
 void Mesh::tell_state(const std::string& own) noexcept { tell_all(kState, own); }
 
 void Mesh::ask_states(const std::string& own) noexcept {
@@ -307,7 +320,7 @@ void Mesh::understand(int rank, std::uint32_t kind, const std::string& text) {
     const std::lock_guard lock(mutex_);
     peer.waits_for = text;
     peer.waits_for_fresh = Deadline::after(std::chrono::seconds(2));
-    told_.store(true, std::memory_order_release);
+    for (std::atomic<bool>& told : told_) told.store(true, std::memory_order_release);
   }
   if (kind == kState || kind == kAsk) {
     const std::string own = kind == kAsk ? frame(kState, internals::process_flight_state()) : std::string();

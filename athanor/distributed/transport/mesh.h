@@ -82,8 +82,9 @@ class Mesh final : public StateTalk {
   void tell_wait(const std::string& what) noexcept;
   /// What other ranks have said they wait for in the last two seconds: "rank 0: …; rank 2: …".
   std::string told_waits() const;
-  /// Once after another rank has told of its wait.
-  bool was_told_wait() noexcept { return told_.exchange(false, std::memory_order_acq_rel); }
+  /// True if another rank has told of its wait since the last answer of this kind of call, and none was due within a
+  /// second: answers are told to all, and would be answered in turn.
+  bool owes_wait(Bell bell) noexcept;
 
   void tell_state(const std::string& own) noexcept override;
   void ask_states(const std::string& own) noexcept override;
@@ -177,9 +178,11 @@ class Mesh final : public StateTalk {
   Descriptor bells_[kNumBells];
   Descriptor controls_;  // epoll
   Segment segment_;
-  std::atomic<bool> broken_{false}, told_{false};
-  std::atomic<int> accuser_{-1};  // a rank that says its call differs from ours
-  mutable std::mutex mutex_;      // of what follows, and of the control connections once they are watched
+  std::atomic<bool> broken_{false};
+  std::atomic<bool> told_[kNumBells] = {};              ///< of a wait, and not answered yet
+  std::atomic<std::int64_t> answered_[kNumBells] = {};  ///< when last, in milliseconds
+  std::atomic<int> accuser_{-1};                        // a rank that says its call differs from ours
+  mutable std::mutex mutex_;  // of what follows, and of the control connections once they are watched
   std::string reason_, failure_;
   std::string finding_;  // what is known of a mismatch whose other side has not answered yet
 };
