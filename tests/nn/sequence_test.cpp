@@ -159,32 +159,48 @@ TEST(RecurrentLayers, DropBetweenLayersInTrainingOnly) {
   EXPECT_TRUE(std::get<0>(layer->forward(x)).equal(std::get<0>(layer->forward(x))));
 }
 
+/// Expects what `forward` gives, and its gradients for the parameters of a layer and for `x`, to have the same bits on
+/// 1, 2, 3 and 7 threads.
+template <class Layer>
+void expect_same_on_threads(const char* name, const Layer& layer, const Tensor& x,
+                            const std::function<Tensor()>& forward) {
+  std::vector<Tensor> wanted = layer->parameters(), one;
+  wanted.push_back(x);
+  const int before = get_num_threads();
+  for (const int threads : {1, 2, 3, 7}) {
+    set_num_threads(threads);
+    const Tensor out = forward();
+    auto all = autograd::grad({(out * out).sum()}, wanted);
+    all.push_back(out);
+    if (one.empty()) one = all;
+    for (std::size_t i = 0; i < one.size(); ++i)
+      EXPECT_TRUE(one[i].equal(all[i])) << name << ", tensor " << i << ", threads " << threads;
+  }
+  set_num_threads(before);
+}
+
 TEST(RecurrentLayers, GiveTheSameBitsOnAnyNumberOfThreads) {
   manual_seed(5);
   GRU gru(GRUOptions(40, 100));
   LSTM lstm(LSTMOptions(40, 100).num_layers(2).bidirectional(true));
   const Tensor x = randn({12, 33, 40}).requires_grad_();
-  const auto run = [&](auto& layer, int threads) {
-    const int before = get_num_threads();
-    set_num_threads(threads);
-    const Tensor out = std::get<0>(layer->forward(x));
-    std::vector<Tensor> wanted = layer->parameters();
-    wanted.push_back(x);
-    auto all = autograd::grad({(out * out).sum()}, wanted);
-    set_num_threads(before);
-    all.push_back(out);
-    return all;
-  };
-  const auto expect_same = [&](const char* name, auto& layer) {
-    const auto one = run(layer, 1);
-    for (const int threads : {2, 7}) {
-      const auto many = run(layer, threads);
-      for (std::size_t i = 0; i < one.size(); ++i)
-        EXPECT_TRUE(one[i].equal(many[i])) << name << ", tensor " << i << ", threads " << threads;
-    }
-  };
-  expect_same("GRU", gru);
-  expect_same("LSTM", lstm);
+  expect_same_on_threads("GRU", gru, x, [&] { return std::get<0>(gru->forward(x)); });
+  expect_same_on_threads("LSTM", lstm, x, [&] { return std::get<0>(lstm->forward(x)); });
+}
+
+TEST(RecurrentLayers, GiveTheSameBitsForSequencesOfSomeLengthsOnAnyNumberOfThreads) {
+  manual_seed(6);
+  GRU gru(GRUOptions(40, 100));
+  LSTM lstm(LSTMOptions(40, 100).bidirectional(true));
+  // 45 rows for 4 steps, 30 for 7, 15 for 9: steps with the rows of the step before, and steps with others.
+  std::vector<std::int64_t> lengths(15, 20);
+  lengths.insert(lengths.end(), 15, 11);
+  lengths.insert(lengths.end(), 15, 4);
+  const Tensor x = randn({20, 45, 40}).requires_grad_();
+  const auto packed = [&] { return utils::rnn::pack_padded_sequence(x, tensor(lengths)); };
+  expect_same_on_threads("GRU", gru, x, [&] { return std::get<0>(gru->forward_with_packed_input(packed())).data(); });
+  expect_same_on_threads("LSTM", lstm, x,
+                         [&] { return std::get<0>(lstm->forward_with_packed_input(packed())).data(); });
 }
 
 TEST(RecurrentLayers, CloneAndLoad) {

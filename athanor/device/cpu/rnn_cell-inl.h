@@ -206,10 +206,10 @@ struct BackwardCells {
   GateRows<T> third;           ///< GRU: of the third gate's part of w_hh h
   GateRows<T> twice;           ///< GRU: receives the gradients of the first two gates once more, unless null
 
-  void run(std::int64_t rows, std::int64_t n) const {
+  void run(std::int64_t begin, std::int64_t end, std::int64_t n) const {
     const BackwardCells a = *this;
     with_mode(mode, [&](auto m) HWY_ATTR {
-      for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t i = begin; i < end; ++i)
         each_vector<T>(n, [&](const auto& l, std::int64_t k) HWY_ATTR {
           auto up = l.load(a.dh.at(i) + k);
           if (a.doutput) up = hn::Add(up, l.load(a.doutput + i * a.hidden + k));

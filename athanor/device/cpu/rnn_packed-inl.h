@@ -16,73 +16,11 @@
 #endif
 // clang-format on
 
-#include "athanor/base/parallel.h"
-#include "athanor/device/cpu/host_buffer.h"
-#include "athanor/device/cpu/rnn_cell-inl.h"
-#include "athanor/device/cpu/rnn_tiles-inl.h"
+#include "athanor/device/cpu/rnn_layer-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 namespace {  // each kernel file has its own
-
-/// What both passes share.
-template <class T>
-class PackedLayer {
- protected:
-  explicit PackedLayer(const cpu::RnnLayer& l)
-      : mode_(l.mode),
-        steps_(*l.steps),
-        gates_(rnn_gates(l.mode)),
-        inputs_(l.inputs),
-        hidden_(l.hidden),
-        padded_(padded_columns<T>(l.hidden)),
-        groups_((l.hidden + kCols - 1) / kCols),
-        input_(static_cast<const T*>(l.input)),
-        w_ih_(static_cast<const T*>(l.w_ih)),
-        w_hh_(static_cast<const T*>(l.w_hh)) {}
-
-  static constexpr std::int64_t kCols = kTileCols<T>;
-
-  /// Units [u, u + n) of a group; its panels are w wide.
-  struct Group {
-    std::int64_t u, n;
-    int w;
-  };
-  Group group(std::int64_t i) const {
-    const std::int64_t u = i * kCols;
-    const int w = panel_width<T>(hidden_, u);
-    return {u, std::min<std::int64_t>(w, hidden_ - u), w};
-  }
-  /// Threads that pay where a group is `work` multiply-adds for each row of a step, at most ours.
-  int team_for(std::int64_t work) const {
-    const std::int64_t grain = rnn_grain(steps_.batch * work), threads = in_parallel_region() ? 1 : get_num_threads();
-    return static_cast<int>(std::min((groups_ + grain - 1) / grain, threads));
-  }
-  /// Groups [first, second) that a member of a team takes in every step.
-  std::pair<std::int64_t, std::int64_t> share(const Team& team, int member) const {
-    const std::int64_t each = (groups_ + team.size() - 1) / team.size();
-    return {std::min(member * each, groups_), std::min((member + 1) * each, groups_)};
-  }
-  /// Units of the group after i, of those below `end`.
-  std::int64_t units_after(std::int64_t i, std::int64_t end) const { return i + 1 < end ? group(i + 1).n : 0; }
-  /// What backward needs of the rows from `first` on of a group: (row, gates, units) without gaps, group after group.
-  template <class P>
-  GateRows<P> work_rows(P* work, const Group& g, std::int64_t first) const {
-    if (!work) return {};
-    const std::int64_t slots = rnn_work_columns(mode_, 1, 0);
-    return {work + g.u * slots * steps_.total + first * slots * g.n, slots * g.n, g.n};
-  }
-  /// The states before, (row, unit), which follow.
-  template <class P>
-  P* work_states(P* work) const {
-    return work + rnn_work_columns(mode_, hidden_, 0) * steps_.total;
-  }
-
-  const RnnMode mode_;
-  const cpu::RnnSteps& steps_;
-  const std::int64_t gates_, inputs_, hidden_, padded_, groups_;
-  const T *input_, *w_ih_, *w_hh_;
-};
 
 // ---- forward ----
 
@@ -105,19 +43,16 @@ class PackedForward : PackedLayer<T> {
         left_(packed_a_size<T>(steps_.batch, hidden_), team_ > 1, 2) {}
 
   void run() {
-    pack_weights();
     pack_tiles<T>(h_, hidden_, hidden_, Tiles<T>(steps_.rows[0]), left_.at(0));
     parallel_team(team_, [&](Team& team, int member) {
-      const auto [begin, end] = this->share(team, member);
+      pack_weights(team, member);
       Ahead ahead;
       for (std::size_t k = 0; k < steps_.count(); ++k) {
         if (k == ahead.end) {
           look_ahead(ahead);
-          give(ahead, begin, end);
+          give(ahead, team, member);
         }
-        team.await(static_cast<std::int64_t>(k));
-        step(k, ahead, begin, end);
-        team.pass(member, static_cast<std::int64_t>(k) + 1);
+        step(k, ahead, Progress(team, member, k, steps_.rows[k], k > 0 ? steps_.rows[k - 1] : 0));
       }
     });
   }
@@ -127,6 +62,7 @@ class PackedForward : PackedLayer<T> {
   using Base::gates_, Base::groups_, Base::hidden_, Base::input_, Base::inputs_, Base::kCols, Base::mode_,
       Base::padded_, Base::steps_, Base::w_hh_, Base::w_ih_;
   using typename Base::Group;
+  using typename Base::Progress;
 
   /// A bias gate by gate, padded like the panels.
   cpu::HostBuffer<T> pad(const void* bias) const {
@@ -137,21 +73,21 @@ class PackedForward : PackedLayer<T> {
     return out;
   }
 
-  void pack_weights() {
-    parallel_for(0, groups_, rnn_grain(kCols * gates_ * (inputs_ + hidden_)),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t i = begin; i < end; ++i) {
-                     const Group u = this->group(i);
-                     for (std::int64_t g = 0; g < gates_; ++g) {
-                       const auto pack = [&](const T* w, std::int64_t k, T* to) {
-                         pack_b<T>(w + (g * hidden_ + u.u) * k, 1, k, k, static_cast<int>(u.n), u.w,
-                                   to + (g * padded_ + u.u) * k);
-                       };
-                       pack(w_ih_, inputs_, packed_ih_.data());
-                       pack(w_hh_, hidden_, packed_hh_.data());
-                     }
-                   }
-                 });
+  void pack_weights(const Team& team, int member) const {
+    this->each_group(team, member, rnn_grain(kCols * gates_ * (inputs_ + hidden_)),
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t i = begin; i < end; ++i) {
+                         const Group u = this->group(i);
+                         for (std::int64_t g = 0; g < gates_; ++g) {
+                           const auto pack = [&](const T* w, std::int64_t k, T* to) {
+                             pack_b<T>(w + (g * hidden_ + u.u) * k, 1, k, k, static_cast<int>(u.n), u.w,
+                                       to + (g * padded_ + u.u) * k);
+                           };
+                           pack(w_ih_, inputs_, packed_ih_.data());
+                           pack(w_hh_, hidden_, packed_hh_.data());
+                         }
+                       }
+                     });
   }
 
   /// Steps whose given part has been made: those before `end` of the rows [low, low + rows).
@@ -175,7 +111,8 @@ class PackedForward : PackedLayer<T> {
   }
 
   /// w_ih x + bias of the steps ahead.
-  void give(const Ahead& ahead, std::int64_t begin, std::int64_t end) const {
+  void give(const Ahead& ahead, const Team& team, int member) const {
+    const auto [begin, end] = this->share(team, member);
     const Tiles<T> tiles(ahead.rows);
     const std::int64_t size = packed_a_size<T>(ahead.rows, inputs_);
     const bool large = size > kKeptSize;
@@ -194,20 +131,35 @@ class PackedForward : PackedLayer<T> {
     }
   }
 
-  void step(std::size_t k, const Ahead& ahead, std::int64_t begin, std::int64_t end) const {
+  void step(std::size_t k, const Ahead& ahead, const Progress& progress) const {
+    const auto [begin, end] = this->share(progress.team(), progress.member());
     const Tiles<T> tiles(steps_.rows[k]), next(k + 1 < steps_.count() ? steps_.rows[k + 1] : 0);
-    T* const product = rnn_scratch<T>(kRnnProduct, 4 * kGateStep);
     const T* const left = left_.at(k);
-    for (std::int64_t i = begin; i < end; ++i) {
-      const Group u = this->group(i);
-      for (std::int64_t t = 0; t < tiles.count; t += kRnnTiles) {
-        const std::int64_t t1 = std::min(t + kRnnTiles, tiles.count);
-        multiply(k, ahead.low, u, tiles, t, t1, left, product);
-        cells(k, ahead.low, u, tiles.begin(t), product).run(tiles.begin(t1) - tiles.begin(t), u.n);
+    for (std::int64_t t0 = 0, t1 = 0; t0 < tiles.count; t0 = t1) {
+      t1 = progress.next(t0);
+      for (std::int64_t i = begin; i < end; ++i) {
+        const Group u = this->group(i);
+        for (std::int64_t t = t0; t < t1; t += kRnnTiles)
+          part(k, ahead.low, u, tiles, t, std::min(t + kRnnTiles, t1), left);
+        const std::int64_t open = this->units_after(i, end);
+        if (next.rows == tiles.rows)
+          pack_state(u, next, t0, t1, open, k + 1);
+        else if (t1 == tiles.count)
+          pack_state(u, next, 0, next.count, open, k + 1);
       }
-      pack_steps<T>(h_ + u.u, hidden_, next, 0, next.count, u.n, hidden_, u.u, this->units_after(i, end),
-                    left_.at(k + 1));
+      progress.done(t1);
     }
+  }
+  void part(std::size_t k, std::int64_t low, const Group& u, const Tiles<T>& tiles, std::int64_t t0, std::int64_t t1,
+            const T* left) const {
+    T* const product = rnn_scratch<T>(kRnnProduct, 4 * kGateStep);
+    multiply(k, low, u, tiles, t0, t1, left, product);
+    cells(k, low, u, tiles.begin(t0), product).run(tiles.begin(t1) - tiles.begin(t0), u.n);
+  }
+  void pack_state(const Group& u, const Tiles<T>& tiles, std::int64_t t0, std::int64_t t1, std::int64_t open,
+                  std::size_t turn) const {
+    const std::int64_t row = tiles.begin(t0) * hidden_;
+    pack_steps<T>(h_ + row + u.u, hidden_, tiles, t0, t1, u.n, hidden_, u.u, open, left_.at(turn) + row);
   }
 
   static constexpr std::int64_t kGateStep = kRnnTiles * kTileRows * kTileCols<T>;
@@ -284,40 +236,35 @@ class PackedBackward : PackedLayer<T> {
         sums_(slots_ * padded_),
         team_(this->team_for(kCols * columns_)),
         left_(packed_a_size<T>(steps_.batch, columns_), team_ > 1, 2),
-        dgates_(slots_ * padded_ * rows_ + kVector<T>, team_ > 1, 1),
+        dgates_(slots_ * padded_ * rows_ + kVector<T>, team_ > 1, team_ > 1 ? 2 : 1),
         weights_{{input_, b.dw_ih ? inputs_ : 0, b.dw_ih, false},
                  {this->work_states(work_), b.dw_hh ? hidden_ : 0, b.dw_hh, true}} {
     for (Weight& w : weights_) {
-      w.left = Turns<T>(packed_a_size<T>(w.columns, rows_), team_ > 1, 1);
+      w.left = Turns<T>(packed_a_size<T>(w.columns, rows_), team_ > 1, team_ > 1 ? 2 : 1);
       w.sums = cpu::HostBuffer<T>(gates_ * padded_ * w.columns);
     }
   }
 
   void run() {
-    pack_weights();
-    start();
-    std::int64_t after = 0;
-    std::size_t turn = 1;
-    for (std::size_t end = steps_.count(); end > 0;) {
-      const std::size_t begin = block_before(end);
-      parallel_team(team_, [&](Team& team, int member) {
-        const auto [b, e] = this->share(team, member);
-        std::int64_t rows = after;
-        for (std::size_t k = end; k-- > begin; rows = steps_.rows[k]) {
-          const auto passed = static_cast<std::int64_t>(end - 1 - k);
-          team.await(passed);
-          step(k, rows, turn + static_cast<std::size_t>(passed), b, e);
-          team.pass(member, passed + 1);
+    parallel_team(team_, [&](Team& team, int member) {
+      start(team, member);
+      std::int64_t after = 0;
+      std::size_t turn = 1;
+      for (Block block = block_before(steps_.count(), 0); block.end > 0;
+           block = block_before(block.begin, block.number + 1)) {
+        const auto point = [&] { return turn - 1 + block.number; };  // the team's: one for each step and each block
+        for (std::size_t k = block.end; k-- > block.begin; ++turn) {
+          const std::int64_t rows = steps_.rows[k];
+          step(block, k, after, turn, Progress(team, member, point(), rows, after));
+          after = rows;
         }
-      });
-      after = steps_.rows[begin];
-      turn += end - begin;
-      if (b_.dinput) input_gradient();
-      if (b_.dw_ih || b_.dw_hh) weight_gradients(end == steps_.count());
-      end = begin;
-      ++block_;
-    }
-    finish(after, turn);
+        pack_left(block, team, member);
+        Progress(team, member, point(), 0, 0).meet();
+        if (b_.dinput) input_gradient(block, team, member);
+        if (b_.dw_ih || b_.dw_hh) weight_gradients(block, team, member);
+      }
+      finish(team, member, after, turn);
+    });
   }
 
  private:
@@ -325,6 +272,7 @@ class PackedBackward : PackedLayer<T> {
   using Base::gates_, Base::groups_, Base::hidden_, Base::input_, Base::inputs_, Base::kCols, Base::mode_,
       Base::padded_, Base::steps_, Base::w_hh_, Base::w_ih_;
   using typename Base::Group;
+  using typename Base::Progress;
 
   /// A weight's gradient: that of the gates, transposed, by rows of the input or of the states. No columns: unwanted.
   struct Weight {
@@ -339,62 +287,68 @@ class PackedBackward : PackedLayer<T> {
     cpu::HostBuffer<T> sums;  ///< for each gate and group (column, width)
   };
 
+  /// Steps [begin, end), whose rows are [low, low + rows).
+  struct Block {
+    std::size_t begin = 0, end = 0, number = 0;
+    std::int64_t low = 0, rows = 0;
+  };
+
   /// Where gate g lies among the panels; GRU's third belongs to the input, its fourth to the state.
   std::int64_t slot(std::int64_t g, bool of_state) const { return of_state && mode_ == RnnMode::Gru && g == 2 ? 3 : g; }
-  T* panel(std::int64_t slot, const Group& u) const { return dgates_.at(block_) + (slot * padded_ + u.u) * rows_; }
+  T* panel(const Block& block, std::int64_t slot, const Group& u) const {
+    return dgates_.at(block.number) + (slot * padded_ + u.u) * rows_;
+  }
 
-  void pack_weights() {
-    const auto pack = [&](const T* w, std::int64_t columns, const cpu::HostBuffer<T>& to) {
-      const std::int64_t panels = (columns + kCols - 1) / kCols;
-      parallel_for(0, panels, rnn_grain(kCols * columns_), [&](std::int64_t begin, std::int64_t end) {
-        const std::int64_t q = begin * kCols;
-        pack_b_panels<T>(w + q, columns, 1, columns_, std::min(end * kCols, columns) - q, to.data() + q * columns_);
-      });
+  /// Packs the weights, and sets what grows from block to block.
+  void start(const Team& team, int member) {
+    const std::int64_t work = rnn_grain(kCols * columns_), panels = (inputs_ + kCols - 1) / kCols;
+    const auto pack = [&](const T* w, std::int64_t columns, const cpu::HostBuffer<T>& to, std::int64_t begin,
+                          std::int64_t end) {
+      const std::int64_t q = begin * kCols;
+      pack_b_panels<T>(w + q, columns, 1, columns_, std::min(end * kCols, columns) - q, to.data() + q * columns_);
     };
-    pack(w_hh_, hidden_, packed_hh_);
-    if (b_.dinput) pack(w_ih_, inputs_, packed_ih_);
+    if (b_.dinput)
+      this->each_of(team, member, panels, work,
+                    [&](std::int64_t begin, std::int64_t end) { pack(w_ih_, inputs_, packed_ih_, begin, end); });
+    this->each_group(team, member, work, [&](std::int64_t begin, std::int64_t end) {
+      pack(w_hh_, hidden_, packed_hh_, begin, end);
+      for (std::int64_t i = begin; i < end; ++i) start(this->group(i));
+    });
   }
-
-  void start() {
-    std::fill_n(sums_.data(), slots_ * padded_, T(0));
+  void start(const Group& u) {
+    for (std::int64_t s = 0; s < slots_; ++s) std::fill_n(sums_.data() + s * padded_ + u.u, u.w, T(0));
     // Products read the last group's panels whole: what lies beside its units should at least be quick to multiply.
-    const Group end = this->group(groups_ - 1);
-    for (block_ = 0; end.n < end.w && block_ < dgates_.count(); ++block_)
-      for (std::int64_t s = 0; s < slots_; ++s) std::fill_n(panel(s, end), rows_ * end.w, T(0));
-    block_ = 0;
-    std::fill_n(dh_.data(), padded_ * steps_.batch, T(0));
-    if (!b_.dhy) return;
-    each_state(
-        [&](T* panel, std::int64_t at, std::int64_t n) { std::copy_n(static_cast<const T*>(b_.dhy) + at, n, panel); });
+    Block block;
+    for (; u.n < u.w && block.number < static_cast<std::size_t>(dgates_.count()); ++block.number)
+      for (std::int64_t s = 0; s < slots_; ++s) std::fill_n(panel(block, s, u), rows_ * u.w, T(0));
+    std::fill_n(dh_.data() + u.u * steps_.batch, u.w * steps_.batch, T(0));
+    if (b_.dhy)
+      each_state(u, [&](T* panel, std::int64_t at) { std::copy_n(static_cast<const T*>(b_.dhy) + at, u.n, panel); });
   }
-
-  /// fn(address in dh_, offset in (B, H), units) for each group of each row.
+  /// fn(address in dh_, offset in (B, H)) for the units of a group in each row.
   template <class F>
-  void each_state(const F& fn) const {
-    for (std::int64_t i = 0; i < groups_; ++i) {
-      const Group u = this->group(i);
-      for (std::int64_t r = 0; r < steps_.batch; ++r)
-        fn(dh_.data() + u.u * steps_.batch + r * u.w, r * hidden_ + u.u, u.n);
-    }
+  void each_state(const Group& u, const F& fn) const {
+    for (std::int64_t r = 0; r < steps_.batch; ++r) fn(dh_.data() + u.u * steps_.batch + r * u.w, r * hidden_ + u.u);
   }
 
-  /// Where the block of steps that ends at `end` begins.
-  std::size_t block_before(std::size_t end) {
-    low_rows_ = 0;
-    low_ = steps_.first[end - 1];
-    std::size_t begin = end;
-    while (begin > 0 && low_rows_ < kGradientRows) {
-      low_rows_ += steps_.rows[--begin];
-      low_ = std::min(low_, steps_.first[begin]);
+  /// The block of steps that ends at `end`; an empty one at the start.
+  Block block_before(std::size_t end, std::size_t number) const {
+    Block block;
+    block.number = number;
+    block.begin = block.end = end;
+    if (end > 0) block.low = steps_.first[end - 1];
+    while (block.begin > 0 && block.rows < kGradientRows) {
+      block.rows += steps_.rows[--block.begin];
+      block.low = std::min(block.low, steps_.first[block.begin]);
     }
-    return begin;
+    return block;
   }
 
-  /// dh += slopes of the step after @ w_hh.
-  void multiply(const Group& u, std::int64_t rows, const T* left, const BackwardCells<T>* cells) const {
-    const Tiles<T> tiles(rows);
+  /// dh += slopes of the step after @ w_hh, for tiles [t0, t1).
+  void multiply(const Group& u, const Tiles<T>& tiles, std::int64_t t0, std::int64_t t1, const T* left,
+                const BackwardCells<T>* cells) const {
     T* const dh = dh_.data() + u.u * steps_.batch;
-    for (std::int64_t t = 0; t < tiles.count; ++t) {
+    for (std::int64_t t = t0; t < t1; ++t) {
       if (cells) ask_for_cells(*cells, u, tiles.begin(t), tiles.height(t));
       T* const to = dh + tiles.begin(t) * u.w;
       tiles.multiply(t, columns_, left + tiles.begin(t) * columns_, packed_hh_.data() + u.u * columns_, u.w, to, to,
@@ -409,25 +363,30 @@ class PackedBackward : PackedLayer<T> {
     if (cells.doutput) ask_for_rows(cells.doutput + row * hidden_, hidden_, rows, u.n);
   }
 
-  void step(std::size_t k, std::int64_t after, std::size_t turn, std::int64_t begin, std::int64_t end) {
-    const std::int64_t rows = steps_.rows[k], row = steps_.first[k] - low_;
-    const Tiles<T> tiles(rows);
-    T* const left = left_.at(turn);
-    for (std::int64_t i = begin; i < end; ++i) {
-      const Group u = this->group(i);
-      const BackwardCells<T> cells = this->cells(k, u);
-      multiply(u, after, left_.at(turn - 1), &cells);
-      cells.run(rows, u.n);
-      for (std::int64_t s = 0; s < slots_; ++s)
-        add_rows(panel(s, u) + row * u.w, rows, u, sums_.data() + s * padded_ + u.u);
-      for (std::int64_t g = 0; g < gates_; ++g)
-        pack_steps<T>(panel(slot(g, true), u) + row * u.w, u.w, tiles, 0, tiles.count, u.n, columns_, g * hidden_ + u.u,
-                      this->units_after(i, end), left);
+  void step(const Block& block, std::size_t k, std::int64_t rows_after, std::size_t turn, const Progress& progress) {
+    const Tiles<T> tiles(steps_.rows[k]), after(rows_after);
+    const auto [begin, end] = this->share(progress.team(), progress.member());
+    for (std::int64_t t0 = 0, t1 = 0; t0 < tiles.count; t0 = t1) {
+      t1 = progress.next(t0);
+      const bool last = t1 == tiles.count;
+      for (std::int64_t i = begin; i < end; ++i) {
+        const Group u = this->group(i);
+        const BackwardCells<T> cells = this->cells(block, k, u);
+        multiply(u, after, t0, last ? after.count : t1, left_.at(turn - 1), &cells);
+        cells.run(tiles.begin(t0), tiles.begin(t1), u.n);
+        const std::int64_t open = this->units_after(i, end), row = steps_.first[k] - block.low;
+        for (std::int64_t s = 0; last && s < slots_; ++s)
+          add_rows(panel(block, s, u) + row * u.w, tiles.rows, u, sums_.data() + s * padded_ + u.u);
+        for (std::int64_t g = 0; g < gates_; ++g)
+          pack_steps<T>(panel(block, slot(g, true), u) + (row + tiles.begin(t0)) * u.w, u.w, tiles, t0, t1, u.n,
+                        columns_, g * hidden_ + u.u, open, left_.at(turn) + tiles.begin(t0) * columns_);
+      }
+      progress.done(t1);
     }
   }
 
-  BackwardCells<T> cells(std::size_t k, const Group& u) const {
-    const std::int64_t first = steps_.first[k], row = first - low_;
+  BackwardCells<T> cells(const Block& block, std::size_t k, const Group& u) const {
+    const std::int64_t first = steps_.first[k], row = first - block.low;
     BackwardCells<T> c;
     c.mode = mode_;
     c.work = this->work_rows(work_, u, first);
@@ -436,8 +395,8 @@ class PackedBackward : PackedLayer<T> {
     c.doutput = b_.doutput ? static_cast<const T*>(b_.doutput) + first * hidden_ + u.u : nullptr;
     c.dc = b_.dc ? static_cast<T*>(b_.dc) + u.u : nullptr;
     c.dh = {dh_.data() + u.u * steps_.batch, u.w};
-    c.dgates = {panel(0, u) + row * u.w, u.w, padded_ * rows_};
-    if (slots_ > gates_) c.third = {panel(3, u) + row * u.w, u.w};
+    c.dgates = {panel(block, 0, u) + row * u.w, u.w, padded_ * rows_};
+    if (slots_ > gates_) c.third = {panel(block, 3, u) + row * u.w, u.w};
     return c;
   }
 
@@ -452,21 +411,24 @@ class PackedBackward : PackedLayer<T> {
   }
 
   /// dinput = dgates @ w_ih for the rows of the block.
-  void input_gradient() {
-    const Tiles<T> tiles(low_rows_);
+  void input_gradient(const Block& block, const Team& team, int member) const {
     const std::int64_t at_once = std::clamp<std::int64_t>(kLeftSize / columns_ / kTileRows, 1, 48 / kTileRows);
-    const std::int64_t grain = std::max(at_once, rnn_grain(kTileRows * columns_ * inputs_));
-    parallel_for(0, tiles.count, grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t grain = kTileRows * std::max(at_once, rnn_grain(kTileRows * columns_ * inputs_));
+    this->each_of(team, member, block.rows, grain, [&](std::int64_t begin, std::int64_t end) {
       T* const left = rnn_scratch<T>(kRnnLeft, packed_a_size<T>(at_once * kTileRows, columns_));
-      for (std::int64_t t = begin; t < end; t += at_once) input_gradient(tiles, t, std::min(t + at_once, end), left);
+      const Tiles<T> tiles(end - begin);
+      for (std::int64_t t = 0; t < tiles.count; t += at_once)
+        input_gradient(block, begin, tiles, t, std::min(t + at_once, tiles.count), left);
     });
   }
-  void input_gradient(const Tiles<T>& tiles, std::int64_t t0, std::int64_t t1, T* left) const {
+  /// Of tiles [t0, t1) of the rows from `first` on.
+  void input_gradient(const Block& block, std::int64_t first, const Tiles<T>& tiles, std::int64_t t0, std::int64_t t1,
+                      T* left) const {
     const std::int64_t row = tiles.begin(t0);
     for (std::int64_t i = 0; i < groups_; ++i) {
       const Group u = this->group(i);
       for (std::int64_t g = 0; g < gates_; ++g)
-        pack_steps<T>(panel(g, u) + row * u.w, u.w, tiles, t0, t1, u.n, columns_, g * hidden_ + u.u,
+        pack_steps<T>(panel(block, g, u) + (first + row) * u.w, u.w, tiles, t0, t1, u.n, columns_, g * hidden_ + u.u,
                       this->units_after(i, groups_), left);
     }
     HWY_ALIGN T edge[kTileRows * kTileCols<T>];
@@ -474,7 +436,7 @@ class PackedBackward : PackedLayer<T> {
       const int w = panel_width<T>(inputs_, q);
       for (std::int64_t t = t0; t < t1; ++t) {
         const int m = tiles.height(t);
-        T* const out = static_cast<T*>(b_.dinput) + (low_ + tiles.begin(t)) * inputs_ + q;
+        T* const out = static_cast<T*>(b_.dinput) + (block.low + first + tiles.begin(t)) * inputs_ + q;
         const bool whole = inputs_ - q >= w;
         tiles.multiply(t, columns_, left + (tiles.begin(t) - row) * columns_, packed_ih_.data() + q * columns_, w,
                        nullptr, whole ? out : edge, whole ? inputs_ : w);
@@ -483,50 +445,54 @@ class PackedBackward : PackedLayer<T> {
     }
   }
 
-  /// Adds what the rows of the block contribute.
-  void weight_gradients(bool first) {
-    for (Weight& w : weights_) {
+  /// Packs the left operands of the products that give the weights' gradients.
+  void pack_left(const Block& block, const Team& team, int member) const {
+    for (const Weight& w : weights_) {
       const auto begin = [&](std::int64_t t) { return w.tiles.begin(t); };
-      parallel_for(0, w.tiles.count, rnn_grain(kTileRows * low_rows_), [&](std::int64_t t0, std::int64_t t1) {
-        pack_a_panels<T>(w.rows + low_ * w.columns + begin(t0), 1, w.columns, low_rows_, t0, t1, begin,
-                         w.left.at(block_) + begin(t0) * low_rows_);
+      const std::int64_t grain = rnn_grain(kTileRows * block.rows);
+      this->each_of(team, member, w.tiles.count, grain, [&](std::int64_t t0, std::int64_t t1) {
+        pack_a_panels<T>(w.rows + block.low * w.columns + begin(t0), 1, w.columns, block.rows, t0, t1, begin,
+                         w.left.at(block.number) + begin(t0) * block.rows);
       });
     }
-    parallel_for(0, groups_, rnn_grain(kCols * columns_ * low_rows_), [&](std::int64_t begin, std::int64_t end) {
+  }
+  /// Adds what the rows of the block contribute.
+  void weight_gradients(const Block& block, const Team& team, int member) const {
+    const std::int64_t grain = rnn_grain(kCols * columns_ * block.rows);
+    this->each_group(team, member, grain, [&](std::int64_t begin, std::int64_t end) {
       for (const Weight& w : weights_)
         for (std::int64_t i = begin; i < end; ++i)
-          for (std::int64_t g = 0; g < gates_; ++g) add_gradient(w, g, this->group(i), first);
+          for (std::int64_t g = 0; g < gates_; ++g) add_gradient(block, w, g, this->group(i));
     });
   }
-  void add_gradient(const Weight& w, std::int64_t g, const Group& u, bool first) const {
-    const T* const right = panel(slot(g, w.of_state), u);
+  void add_gradient(const Block& block, const Weight& w, std::int64_t g, const Group& u) const {
+    const T* const right = panel(block, slot(g, w.of_state), u);
     T* const sums = w.sums.data() + (g * padded_ + u.u) * w.columns;
-    w.tiles.add_products(low_rows_, w.left.at(block_), right, u.w, first, sums);
+    w.tiles.add_products(block.rows, w.left.at(block.number), right, u.w, block.number == 0, sums);
   }
 
   /// The gradients of the first state, of the weights and of the biases.
-  void finish(std::int64_t after, std::size_t turn) {
-    parallel_for(0, groups_, rnn_grain(kCols * columns_), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const Group u = this->group(i);
-        if (b_.dhx) multiply(u, after, left_.at(turn - 1), nullptr);
-        for (std::int64_t g = 0; g < gates_; ++g) {
-          for (const Weight& w : weights_)
-            turn_over<T>(w.sums.data() + (g * padded_ + u.u) * w.columns, u.w, w.columns, u.n,
-                         w.out + (g * hidden_ + u.u) * w.columns);
-          const auto bias = [&](void* to, bool of_state) {
-            if (to)
-              std::copy_n(sums_.data() + slot(g, of_state) * padded_ + u.u, u.n,
-                          static_cast<T*>(to) + g * hidden_ + u.u);
-          };
-          bias(b_.db_ih, false);
-          bias(b_.db_hh, true);
-        }
-      }
+  void finish(const Team& team, int member, std::int64_t after, std::size_t turn) const {
+    this->each_group(team, member, rnn_grain(kCols * columns_), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) finish(this->group(i), Tiles<T>(after), left_.at(turn - 1));
     });
-    if (!b_.dhx) return;
-    each_state(
-        [&](const T* panel, std::int64_t at, std::int64_t n) { std::copy_n(panel, n, static_cast<T*>(b_.dhx) + at); });
+  }
+  void finish(const Group& u, const Tiles<T>& after, const T* left) const {
+    if (b_.dhx) {
+      multiply(u, after, 0, after.count, left, nullptr);
+      each_state(u, [&](const T* panel, std::int64_t at) { std::copy_n(panel, u.n, static_cast<T*>(b_.dhx) + at); });
+    }
+    for (std::int64_t g = 0; g < gates_; ++g) {
+      for (const Weight& w : weights_)
+        turn_over<T>(w.sums.data() + (g * padded_ + u.u) * w.columns, u.w, w.columns, u.n,
+                     w.out + (g * hidden_ + u.u) * w.columns);
+      const auto bias = [&](void* to, bool of_state) {
+        if (to)
+          std::copy_n(sums_.data() + slot(g, of_state) * padded_ + u.u, u.n, static_cast<T*>(to) + g * hidden_ + u.u);
+      };
+      bias(b_.db_ih, false);
+      bias(b_.db_hh, true);
+    }
   }
 
   const cpu::RnnBackward& b_;
@@ -540,8 +506,6 @@ class PackedBackward : PackedLayer<T> {
   const Turns<T> left_;    ///< slopes of this step and the one after, packed
   const Turns<T> dgates_;  ///< for each slot and group (row, width): of the rows of the block
   Weight weights_[2];
-  std::int64_t low_ = 0, low_rows_ = 0;  ///< the block's rows
-  std::int64_t block_ = 0;               ///< its number
 };
 
 template <class T>

@@ -67,7 +67,7 @@ void rnn_backward_rows(const cpu::RnnStep& s, std::int64_t begin, std::int64_t e
     cells.twice = {row_of<T>(s.slopes, begin, columns), columns, hidden};
     cells.third = {cells.twice.at(0, 2), columns};
   }
-  cells.run(end - begin, hidden);
+  cells.run(0, end - begin, hidden);
 }
 
 template <class T>
