@@ -35,10 +35,10 @@ template <class T>
 inline constexpr std::int64_t kScoreStep = kAttentionCols<T> + 64 / static_cast<std::int64_t>(sizeof(T));
 inline constexpr std::int64_t kForwardTiles = kNarrowVectors ? 8 : 4, kBackwardTiles = 8;
 
-/// What scores are multiplied by: narrow vectors of float32 take powers of 2 of them instead of e, which need no
-/// reduction by parts of ln 2.
+/// What scores are multiplied by: of those in float32 powers of 2 are taken instead of e, which need no reduction by
+/// parts of ln 2.
 template <class T>
-inline constexpr bool kBinaryScores = kNarrowVectors && sizeof(T) == 4;
+inline constexpr bool kBinaryScores = sizeof(T) == 4;
 template <class T>
 inline constexpr T kScoreUnit = kBinaryScores<T> ? T(1.44269504088896340736) : T(1);
 /// By how much a row's scores may exceed what is subtracted from them before sums are brought to a new maximum.
@@ -188,7 +188,7 @@ struct HeadView {
 };
 
 /// Rows from i on for multiply_scores, packed at `room` unless they can stay: rows a multiple of 2048 bytes apart push
-/// each other out of the first cache, and what narrow vectors know of scores they learn from packed rows.
+/// each other out of the first cache. Tiles of narrow vectors were tuned with packed rows.
 template <class T>
 ScoreRows<T> score_rows(const HeadView<T>& from, std::int64_t i, std::int64_t k, const RowTiles& tiles, T* room) {
   if (!kNarrowVectors && from.col == 1 && from.row * static_cast<std::int64_t>(sizeof(T)) % 2048 != 0)
@@ -344,9 +344,10 @@ HWY_INLINE T greatest(const T* s, std::int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(a, b)));
 }
 
-/// s = exp_of_score(s - max) over n elements, n whole vectors; returns the sum. `kWhole`: max is whole and small.
+/// s = exp_of_score(s - max) over n elements, n whole vectors; returns their sums by lanes. `kWhole`: max is whole and
+/// small.
 template <bool kWhole, class T>
-HWY_INLINE T exponentiate(T* s, std::int64_t n, T max) {
+HWY_INLINE auto exponentiate(T* s, std::int64_t n, T max) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t L = kVector<T>;
   auto sum = hn::Zero(d);
@@ -365,7 +366,7 @@ HWY_INLINE T exponentiate(T* s, std::int64_t n, T max) {
       hn::StoreU(x, d, s + c);
     }
   }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  return sum;
 }
 
 /// A task of the forward pass.
@@ -389,7 +390,7 @@ class ForwardChunk {
     const std::int64_t rows = tiles_.rows, padded = whole_lines<T>(rows);
     const std::int64_t q_size = whole_lines<T>(packed_a_size<T>(rows, s_.depth)),
                        sums_size = whole_lines<T>(Sums<T>::size(rows, s_.depth_v));
-    const cpu::HostBuffer<T> room(q_size + rows * kScoreStep<T> + sums_size + 2 * padded);
+    const cpu::HostBuffer<T> room(q_size + rows * kScoreStep<T> + sums_size + padded * (1 + kVector<T>));
     T* const q = room.data();
     scores_ = q + q_size;
     const Sums<T> out(scores_ + rows * kScoreStep<T>, s_.depth_v);
@@ -398,12 +399,12 @@ class ForwardChunk {
     const ScoreRows<T> query = score_rows(HeadView<T>(f_.q, batch_, head_), first_, s_.depth, tiles_, q);
     T most = -std::numeric_limits<T>::infinity();
     if constexpr (kBinaryScores<T>) {
-      const T all = bound(q);
+      const T all = bound(query);
       bounded_ = all <= kBound;
       if (bounded_) most = all;
     }
     std::fill_n(max_, padded, most);
-    std::fill_n(total_, padded, T(0));
+    std::fill_n(total_, padded * kVector<T>, T(0));
     const std::int64_t end = rules_.visible(first_ + rows);
     if (end == 0) out.clear(rows);
     for (std::int64_t j = 0; j < end; j += cols) {
@@ -417,12 +418,19 @@ class ForwardChunk {
 
  private:
   /// What no score exceeds, a whole number; infinite if nothing is known.
-  T bound(const T* q) const {
+  T bound(const ScoreRows<T>& q) const {
     if (f_.mask.defined() && f_.mask.dtype != DType::Bool) return std::numeric_limits<T>::infinity();
     T most = 0;
-    for (std::int64_t t = 0; t < tiles_.count; ++t)
-      most =
-          std::max(most, greatest_square(q + tiles_.begin(t) * s_.depth, s_.depth, tiles_.height(t), tiles_.height(t)));
+    if (q.step == 0)
+      for (std::int64_t t = 0; t < tiles_.count; ++t) {
+        const int height = tiles_.height(t);
+        most = std::max(most, greatest_square(q.data + tiles_.begin(t) * s_.depth, s_.depth, height, height));
+      }
+    else
+      for (std::int64_t i = 0; i < tiles_.rows; ++i) {
+        const T* const row = q.data + i * q.step;
+        most = std::max(most, dot_of(row, 1, row, 1, s_.depth));
+      }
     return std::ceil(std::sqrt(most * k_[s_.packed - 1]));
   }
 
@@ -445,10 +453,10 @@ class ForwardChunk {
       const std::int64_t i = first + r;
       T* const s = scores_ + i * kScoreStep<T>;
       if (bounded_) {
-        total_[i] += exponentiate<kBinaryScores<T>>(s, end, max_[i]);
+        add_to_total(i, exponentiate<kBinaryScores<T>>(s, end, max_[i]));
       } else {
         if (now[r] > max_[i] + kScoreSlack<T>) raise(out, t, r, now[r]);
-        total_[i] += exponentiate<false>(s, end, max_[i] == -std::numeric_limits<T>::infinity() ? T(0) : max_[i]);
+        add_to_total(i, exponentiate<false>(s, end, max_[i] == -std::numeric_limits<T>::infinity() ? T(0) : max_[i]));
       }
       if (!rules_.drops()) continue;
       rules_.draw(dropout_.keep, dropout_.words, first_ + i, j, n);
@@ -456,12 +464,19 @@ class ForwardChunk {
     }
   }
 
+  template <class V>
+  void add_to_total(std::int64_t i, V sum) {
+    const hn::ScalableTag<T> d;
+    T* const at = total_ + i * kVector<T>;
+    hn::Store(hn::Add(sum, hn::Load(d, at)), d, at);
+  }
+
   /// Brings the sums of row r of tile t to a new maximum.
   void raise(const Sums<T>& out, std::int64_t t, int r, T now) {
     const std::int64_t i = tiles_.begin(t) + r;
     if (max_[i] != -std::numeric_limits<T>::infinity()) {
       const T by = kScoreUnit<T> == T(1) ? std::exp(max_[i] - now) : std::exp2(max_[i] - now);
-      total_[i] *= by;
+      scale_packed(total_ + i * kVector<T>, kVector<T>, by);
       out.scale_row(tiles_, t, r, by);
     }
     max_[i] = now;
@@ -469,6 +484,8 @@ class ForwardChunk {
 
   void finish(const Sums<T>& out) const {
     const hn::ScalableTag<T> d;
+    for (std::int64_t i = 0; i < tiles_.rows; ++i)
+      total_[i] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, total_ + i * kVector<T>)));
     // A bound is whole: its power of 2 loses nothing, and the logarithm is rounded once.
     const auto power = hn::Set(d, bounded_ ? std::exp2(max_[0]) : T(1));
     for (std::int64_t i = 0; i < tiles_.rows; i += kVector<T>) {
@@ -493,7 +510,8 @@ class ForwardChunk {
   const std::int64_t batch_, head_, first_;
   const RowTiles tiles_;
   const ScoreRules<T> rules_;
-  T *scores_ = nullptr, *max_ = nullptr, *total_ = nullptr;
+  T *scores_ = nullptr, *max_ = nullptr;
+  T* total_ = nullptr;  ///< a row's sums by lanes
   bool bounded_ = false;
   DropoutRoom<T> dropout_;
 };

@@ -166,7 +166,8 @@ class BackwardPart {
       share_[r] *= kScoreUnit<T> == T(1) ? std::exp(shift_[r] - most) : std::exp2(shift_[r] - most);
       shift_[r] = most;
     }
-    if (shift_[r] != -kInf) share_[r] += exponentiate<false>(s, end, shift_[r]);
+    const hn::ScalableTag<T> d;
+    if (shift_[r] != -kInf) share_[r] += hn::GetLane(hn::SumOfLanes(d, exponentiate<false>(s, end, shift_[r])));
   }
 
   void block(const ScoreRules<T>& rules, std::int64_t i, const RowTiles& tiles, std::int64_t j, std::int64_t n) {
