@@ -30,8 +30,50 @@ struct DotSpan {
   bool fresh = false;                          ///< there are no sums yet
 };
 
-/// sums[i · kCols + j] += source row i · gradient row j, lane by lane. tails: the last positions of each gradient row,
-/// a vector with zeros beyond them.
+/// Sums that share a vector once a tile is done: those of `kFolded` dot products, in each block of 128 bits one lane of
+/// each.
+template <class T>
+inline constexpr int kFolded = 16 / sizeof(T);
+/// Vectors of the sums of a tile of n.
+template <class T>
+constexpr int folded_vectors(int n) {
+  return (n + kFolded<T> - 1) / kFolded<T>;
+}
+/// One vector of kFolded sums from the q-th on: lane b · kFolded + j has the lanes of block b of sum q + j added
+/// together; what is beyond the last counts as zero.
+template <class T, int q, class V, int kRows, int kCols>
+HWY_INLINE V fold_sums(const V (&sum)[kRows][kCols]) {
+  const hn::ScalableTag<T> d;
+  const auto at = [&]<int j>(std::integral_constant<int, j>) HWY_ATTR {
+    if constexpr (q + j < kRows * kCols)
+      return sum[(q + j) / kCols][(q + j) % kCols];
+    else
+      return hn::Zero(d);
+  };
+  const auto pair = [&]<int j>(std::integral_constant<int, j> first) HWY_ATTR {
+    const V a = at(first), b = at(std::integral_constant<int, j + 1>());
+    return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  };
+  if constexpr (kFolded<T> == 2) {
+    return pair(std::integral_constant<int, 0>());
+  } else {
+    const hn::Repartition<double, decltype(d)> wide;
+    const auto a = hn::BitCast(wide, pair(std::integral_constant<int, 0>())),
+               b = hn::BitCast(wide, pair(std::integral_constant<int, 2>()));
+    return hn::Add(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), hn::BitCast(d, hn::InterleaveUpper(wide, a, b)));
+  }
+}
+/// Stores all sums of a tile, vector by vector, or adds them to what is there.
+template <class T, class V, int kRows, int kCols, int... v>
+HWY_INLINE void store_folded(const V (&sum)[kRows][kCols], bool fresh, T* to, std::integer_sequence<int, v...>) {
+  const hn::ScalableTag<T> d;
+  const auto store = [&](V folded, T* at)
+                         HWY_ATTR { hn::StoreU(fresh ? folded : hn::Add(folded, hn::LoadU(d, at)), d, at); };
+  (store(fold_sums<T, v * kFolded<T>>(sum), to + v * kVector<T>), ...);
+}
+
+/// Product i · kCols + j of `sums`, folded, += source row i · gradient row j. tails: the last positions of each
+/// gradient row, a vector with zeros beyond them.
 template <class T, int kRows, int kCols>
 HWY_NOINLINE void dot_positions(const DotSpan& s, const T* source, const std::int64_t* at, const T* grad,
                                 const T* tails, T* sums) {
@@ -42,14 +84,9 @@ HWY_NOINLINE void dot_positions(const DotSpan& s, const T* source, const std::in
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < kCols; ++j) sum[i][j] = s.fresh ? hn::Zero(d) : hn::LoadU(d, sums + (i * kCols + j) * L);
+    for (int j = 0; j < kCols; ++j) sum[i][j] = hn::Zero(d);
   const auto valid = hn::FirstN(d, static_cast<std::size_t>(s.tail));
-  const T* next = sums + kRows * kCols * L;
   for (std::int64_t n = 0; n < s.images; ++n) {
-    // The sums of all tiles are more than the first cache holds: two lines of the next tile's meanwhile.
-    __builtin_prefetch(next, 1);
-    __builtin_prefetch(next + L, 1);
-    next += 2 * L;
     const T* row[kRows];
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) row[i] = source + n * s.source_image + at[i];
@@ -75,10 +112,7 @@ HWY_NOINLINE void dot_positions(const DotSpan& s, const T* source, const std::in
       for (int j = 0; j < kCols; ++j) sum[i][j] = hn::MulAdd(x, hn::LoadU(d, t + j * L), sum[i][j]);
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < kCols; ++j) hn::StoreU(sum[i][j], d, sums + (i * kCols + j) * L);
+  store_folded<T>(sum, s.fresh, sums, std::make_integer_sequence<int, folded_vectors<T>(kRows * kCols)>());
 }
 
 template <class T>
@@ -115,7 +149,7 @@ class DotWeight {
     // Shares of the units are summed apart, then in order; their number depends on the shape alone.
     const auto units = static_cast<std::int64_t>(units_.size());
     const std::int64_t shares = std::clamp<std::int64_t>(units, 1, 8);
-    sums_size_ = rows_.size * cols_.size * L;
+    for (std::int64_t j = 0; j < cols_.count; ++j) sums_size_ += column_size(j);
     const std::int64_t share_size = sums_size_ + cols_.size * L;
     T* sums = scratch<T>(kWeightSlot, taps_.groups * shares * share_size);
     parallel_for(0, taps_.groups * shares, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -150,6 +184,13 @@ class DotWeight {
     units_ = std::move(joined);
   }
 
+  /// Elements of the sums of the tiles of column tile j.
+  std::int64_t column_size(std::int64_t j) const {
+    std::int64_t size = 0;
+    for (std::int64_t i = 0; i < rows_.count; ++i) size += folded_vectors<T>(rows_.length(i) * cols_.length(j)) * L;
+    return size;
+  }
+
   /// Units [u0, u1) of a group. sums: a tile after the other, then the bias's.
   void share(std::int64_t g, std::int64_t u0, std::int64_t u1, T* sums) const {
     if (u0 == u1) std::fill_n(sums, sums_size_, T(0));
@@ -178,7 +219,7 @@ class DotWeight {
           const int m = rows_.length(i), n = cols_.length(j);
           pick_dots<T>(m, n, std::make_integer_sequence<int, kDotRows * kDotCols>{})(
               s, stage.data(), at.data() + rows_.at(i), grad + cols_.at(j) * s.grad_step, tails + cols_.at(j) * L, to);
-          to += m * n * L;
+          to += folded_vectors<T>(m * n) * L;
         }
       if (call_.bias) add_bias(s, grad, tails, sums + sums_size_);
     }
@@ -216,11 +257,12 @@ class DotWeight {
   }
 
   void store(std::int64_t g, const T* sums, std::int64_t shares, std::int64_t share_size) const {
-    const hn::ScalableTag<T> d;
-    const auto total = [&](const T* at) {
-      auto sum = hn::LoadU(d, at);
-      for (std::int64_t s = 1; s < shares; ++s) sum = hn::Add(sum, hn::LoadU(d, at + s * share_size));
-      return hn::GetLane(hn::SumOfLanes(d, sum));
+    // Lanes `step` apart from `at` on, of all shares.
+    const auto total = [&](const T* at, int step) {
+      T sum = 0;
+      for (std::int64_t s = 0; s < shares; ++s)
+        for (int lane = 0; lane < L; lane += step) sum += at[s * share_size + lane];
+      return sum;
     };
     const auto taps = static_cast<std::int64_t>(part_.taps.size());
     const auto& w = call_.w;
@@ -230,11 +272,18 @@ class DotWeight {
     const T* at = sums;
     T* weight = static_cast<T*>(w.data) + g * cols_.size * w.y_step;
     for (std::int64_t j = 0; j < cols_.count; ++j)
-      for (std::int64_t r = 0; r < rows_.size; ++r)
-        for (std::int64_t k = cols_.at(j); k < cols_.at(j + 1); ++k, at += L)
-          weight[k * w.y_step + r / taps * w.x_step + to[r % taps]] = total(at);
+      for (std::int64_t i = 0; i < rows_.count; ++i) {
+        const std::int64_t n = cols_.length(j), products = rows_.length(i) * n;
+        for (std::int64_t q = 0; q < products; ++q) {
+          const std::int64_t r = rows_.at(i) + q / n, k = cols_.at(j) + q % n;
+          weight[k * w.y_step + r / taps * w.x_step + to[r % taps]] =
+              total(at + q / kFolded<T> * L + q % kFolded<T>, kFolded<T>);
+        }
+        at += folded_vectors<T>(static_cast<int>(products)) * L;
+      }
     if (T* bias = static_cast<T*>(const_cast<void*>(call_.bias)))
-      for (std::int64_t k = 0; k < cols_.size; ++k, at += L) bias[(g * cols_.size + k) * call_.bias_step] = total(at);
+      for (std::int64_t k = 0; k < cols_.size; ++k, at += L)
+        bias[(g * cols_.size + k) * call_.bias_step] = total(at, 1);
   }
 
   const ConvCall& call_;

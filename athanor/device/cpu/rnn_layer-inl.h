@@ -61,16 +61,14 @@ class PackedLayer {
   /// fn(begin, end): a member's groups; for a team of one ranges of all groups, of at least `grain`, on any threads.
   template <class F>
   void each_group(const Team& team, int member, std::int64_t grain, const F& fn) const {
-    if (team.size() == 1) return parallel_for(0, groups_, grain, fn);
     const auto [begin, end] = share(team, member);
-    if (begin < end) fn(begin, end);
+    parallel_for(begin, end, team.size() == 1 ? grain : groups_, fn);
   }
   /// The same for `count` items that no thread owns.
   template <class F>
   static void each_of(const Team& team, int member, std::int64_t count, std::int64_t grain, const F& fn) {
-    if (team.size() == 1) return parallel_for(0, count, grain, fn);
-    const std::int64_t begin = count * member / team.size(), end = count * (member + 1) / team.size();
-    if (begin < end) fn(begin, end);
+    parallel_for(count * member / team.size(), count * (member + 1) / team.size(), team.size() == 1 ? grain : count,
+                 fn);
   }
   /// Where a step of some rows waits for the rest of its team: part by part if the step before had the same rows, so
   /// that the others may be behind by all parts but one.

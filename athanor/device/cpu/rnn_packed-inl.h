@@ -111,7 +111,7 @@ class PackedForward : PackedLayer<T> {
   }
 
   /// w_ih x + bias of the steps ahead.
-  void give(const Ahead& ahead, const Team& team, int member) const {
+  HWY_NOINLINE void give(const Ahead& ahead, const Team& team, int member) const {
     const auto [begin, end] = this->share(team, member);
     const Tiles<T> tiles(ahead.rows);
     const std::int64_t size = packed_a_size<T>(ahead.rows, inputs_);
@@ -299,14 +299,15 @@ class PackedBackward : PackedLayer<T> {
     return dgates_.at(block.number) + (slot * padded_ + u.u) * rows_;
   }
 
+  /// Packs panels [begin, end) of a weight of so many columns.
+  HWY_NOINLINE void pack(const T* w, std::int64_t columns, const cpu::HostBuffer<T>& to, std::int64_t begin,
+                         std::int64_t end) const {
+    const std::int64_t q = begin * kCols;
+    pack_b_panels<T>(w + q, columns, 1, columns_, std::min(end * kCols, columns) - q, to.data() + q * columns_);
+  }
   /// Packs the weights, and sets what grows from block to block.
   void start(const Team& team, int member) {
     const std::int64_t work = rnn_grain(kCols * columns_), panels = (inputs_ + kCols - 1) / kCols;
-    const auto pack = [&](const T* w, std::int64_t columns, const cpu::HostBuffer<T>& to, std::int64_t begin,
-                          std::int64_t end) {
-      const std::int64_t q = begin * kCols;
-      pack_b_panels<T>(w + q, columns, 1, columns_, std::min(end * kCols, columns) - q, to.data() + q * columns_);
-    };
     if (b_.dinput)
       this->each_of(team, member, panels, work,
                     [&](std::int64_t begin, std::int64_t end) { pack(w_ih_, inputs_, packed_ih_, begin, end); });
@@ -315,7 +316,7 @@ class PackedBackward : PackedLayer<T> {
       for (std::int64_t i = begin; i < end; ++i) start(this->group(i));
     });
   }
-  void start(const Group& u) {
+  HWY_NOINLINE void start(const Group& u) {
     for (std::int64_t s = 0; s < slots_; ++s) std::fill_n(sums_.data() + s * padded_ + u.u, u.w, T(0));
     // Products read the last group's panels whole: what lies beside its units should at least be quick to multiply.
     Block block;
@@ -465,7 +466,7 @@ class PackedBackward : PackedLayer<T> {
           for (std::int64_t g = 0; g < gates_; ++g) add_gradient(block, w, g, this->group(i));
     });
   }
-  void add_gradient(const Block& block, const Weight& w, std::int64_t g, const Group& u) const {
+  HWY_NOINLINE void add_gradient(const Block& block, const Weight& w, std::int64_t g, const Group& u) const {
     const T* const right = panel(block, slot(g, w.of_state), u);
     T* const sums = w.sums.data() + (g * padded_ + u.u) * w.columns;
     w.tiles.add_products(block.rows, w.left.at(block.number), right, u.w, block.number == 0, sums);
@@ -477,7 +478,7 @@ class PackedBackward : PackedLayer<T> {
       for (std::int64_t i = begin; i < end; ++i) finish(this->group(i), Tiles<T>(after), left_.at(turn - 1));
     });
   }
-  void finish(const Group& u, const Tiles<T>& after, const T* left) const {
+  HWY_NOINLINE void finish(const Group& u, const Tiles<T>& after, const T* left) const {
     if (b_.dhx) {
       multiply(u, after, 0, after.count, left, nullptr);
       each_state(u, [&](const T* panel, std::int64_t at) { std::copy_n(panel, u.n, static_cast<T*>(b_.dhx) + at); });
