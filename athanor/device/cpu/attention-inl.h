@@ -27,12 +27,15 @@ namespace {  // each kernel file has its own
 /// Tiles of narrow vectors are smaller: blocks of more of them cost the same cache.
 inline constexpr bool kNarrowVectors = HWY_MAX_BYTES < 64;
 /// Columns looked at together: scores of a block stay in the second-level cache, those of a tile's rows in the first.
+/// The backward pass has the gradients of the scores beside them.
 template <class T>
-inline constexpr std::int64_t kAttentionCols = (kNarrowVectors ? 32 : 8) * kTileCols<T>;
+inline constexpr std::int64_t kForwardCols = (kNarrowVectors ? 32 : 16) * kTileCols<T>;
+template <class T>
+inline constexpr std::int64_t kBackwardCols = (kNarrowVectors ? 32 : 8) * kTileCols<T>;
 /// Distance of the rows of a block of scores: not a multiple of 2048 bytes, which would put a column of them into a few
 /// sets of the cache.
 template <class T>
-inline constexpr std::int64_t kScoreStep = kAttentionCols<T> + 64 / static_cast<std::int64_t>(sizeof(T));
+inline constexpr std::int64_t kScoreStep = kForwardCols<T> + 64 / static_cast<std::int64_t>(sizeof(T));
 inline constexpr std::int64_t kForwardTiles = kNarrowVectors ? 8 : 4, kBackwardTiles = 8;
 
 /// What scores are multiplied by: of those in float32 powers of 2 are taken instead of e, which need no reduction by
@@ -97,8 +100,8 @@ void plan_attention(cpu::AttentionShape& s) {
   // With few heads the columns are shared out; each part then has sums of dq of its own.
   const std::int64_t heads = std::max<std::int64_t>(s.batch * s.groups, 1);
   const std::int64_t wanted = (7 + heads) / heads, most = std::max<std::int64_t>(s.cols / (32 * kTileCols<T>), 1);
-  const std::int64_t parts = std::min(wanted, most), blocks = (s.cols + kAttentionCols<T> - 1) / kAttentionCols<T>;
-  s.columns_part = std::max<std::int64_t>((blocks + parts - 1) / parts, 1) * kAttentionCols<T>;
+  const std::int64_t parts = std::min(wanted, most), blocks = (s.cols + kBackwardCols<T> - 1) / kBackwardCols<T>;
+  s.columns_part = std::max<std::int64_t>((blocks + parts - 1) / parts, 1) * kBackwardCols<T>;
   s.parts = std::max<std::int64_t>((s.cols + s.columns_part - 1) / s.columns_part, 1);
 }
 
@@ -323,8 +326,8 @@ struct DropoutRoom {
   explicit DropoutRoom(bool used) {
     if (used) std::fill_n(keep, std::size(keep), T(0));
   }
-  alignas(64) T keep[kAttentionCols<T> + kVector<T>];
-  alignas(64) std::uint32_t words[kAttentionCols<T> + 8 + cpu::kRandomChunk];
+  alignas(64) T keep[kForwardCols<T> + kVector<T>];
+  alignas(64) std::uint32_t words[kForwardCols<T> + 8 + cpu::kRandomChunk];
 };
 
 /// Greatest of s[0, n), n whole vectors; NaN is skipped (the sum of exponentials finds it).
@@ -386,7 +389,7 @@ class ForwardChunk {
         dropout_(rules_.drops()) {}
 
   void run() {
-    constexpr std::int64_t cols = kAttentionCols<T>;
+    constexpr std::int64_t cols = kForwardCols<T>;
     const std::int64_t rows = tiles_.rows, padded = whole_lines<T>(rows);
     const std::int64_t q_size = whole_lines<T>(packed_a_size<T>(rows, s_.depth)),
                        sums_size = whole_lines<T>(Sums<T>::size(rows, s_.depth_v));

@@ -46,7 +46,7 @@ class BackwardPart {
   }
 
  private:
-  static constexpr std::int64_t kRows = kBackwardTiles * kTileRows, kCols = kAttentionCols<T>;
+  static constexpr std::int64_t kRows = kBackwardTiles * kTileRows, kCols = kBackwardCols<T>;
   static constexpr T kInf = std::numeric_limits<T>::infinity();
   /// Beyond this the logarithm of a row's sum, rounded, would spoil the probabilities, or has lost the sum altogether.
   static constexpr T kFar = T(0x1p-13) / std::numeric_limits<T>::epsilon();
