@@ -81,6 +81,28 @@ TEST(Attention, ScoresMayBeSmallOrLargeAndRiseOrFallAlongARow) {
   expect_close(scaled_dot_product_attention(none, k, v), v.mean({2}, true).expand({1, 2, 5, 16}), 1e-6, 1e-6);
 }
 
+TEST(Attention, GreatKeysMayMeetAGreatScale) {
+  // Keys times the scale would be infinite, scores are not.
+  for (const double unit : {1e37, 3e38})
+    for (const double scale : {1.0, -4.0, 1e-3}) {
+      SCOPED_TRACE(std::to_string(unit) + " times " + std::to_string(scale));
+      Tensor q = values({1, 4, 60, 16}, kFloat, 1) / (unit * std::abs(scale)),
+             k = values({1, 2, 600, 16}, kFloat, 2).clamp(-1, 1) * unit, v = values({1, 2, 600, 16}, kFloat, 3);
+      for (Tensor* x : {&k, &v}) x->requires_grad_();
+      const Tensor out = scaled_dot_product_attention(q, k, v, {}, 0, false, scale, true);
+      const Tensor keys = repeat_interleave(k.to(kDouble), 2, 1), rows = repeat_interleave(v.to(kDouble), 2, 1);
+      const Tensor expected = matmul(softmax(matmul(q.to(kDouble) * scale, keys.transpose(-2, -1)), -1), rows);
+      expect_close(out, expected, 2e-5, 2e-5);
+      const Tensor w = values(out.sizes(), kFloat, 4);
+      const auto g = autograd::grad({(out * w).sum()}, {k, v}),
+                 e = autograd::grad({(expected * w.to(kDouble)).sum()}, {k, v});
+      for (std::size_t i = 0; i < 2; ++i) {
+        const Tensor at = e[i].to(kDouble);
+        EXPECT_LE((g[i].to(kDouble) - at).abs().max().item<double>(), 1e-4 * at.abs().max().item<double>()) << i;
+      }
+    }
+}
+
 TEST(Attention, AMaskMayLiftScoresOrLeaveNothing) {
   const Tensor q = values({1, 1, 70, 8}, kFloat, 1), k = values({1, 1, 600, 8}, kFloat, 2),
                v = values({1, 1, 600, 8}, kFloat, 3);

@@ -94,9 +94,10 @@ constexpr std::int64_t whole_lines(std::int64_t n) {
 template <class T>
 void plan_attention(cpu::AttentionShape& s) {
   s.chunk = std::min<std::int64_t>(kForwardTiles * kTileRows, std::max<std::int64_t>(s.rows, 1));
-  // Heads lie side by side: with each the panels begin a cache line. The last place is the greatest square's.
+  // Heads lie side by side: with each the panels begin a cache line. The last places are pack_keys' factor's and
+  // the greatest square's.
   s.packed_k = whole_lines<T>(packed_b_size<T>(s.depth, s.cols));
-  s.packed = whole_lines<T>(s.packed_k + packed_b_size<T>(s.cols, s.depth_v) + (kBinaryScores<T> ? 1 : 0));
+  s.packed = whole_lines<T>(s.packed_k + packed_b_size<T>(s.cols, s.depth_v) + 2);
   // With few heads the columns are shared out; each part then has sums of dq of its own.
   const std::int64_t heads = std::max<std::int64_t>(s.batch * s.groups, 1);
   const std::int64_t wanted = (7 + heads) / heads, most = std::max<std::int64_t>(s.cols / (32 * kTileCols<T>), 1);
@@ -200,12 +201,21 @@ ScoreRows<T> score_rows(const HeadView<T>& from, std::int64_t i, std::int64_t k,
   return {room};
 }
 
-/// Packs kᵀ for scores: scaled.
+/// Packs kᵀ for scores: scaled, unless that would leave T's range. Returns what scores still have to be multiplied by.
 template <class T>
-void pack_keys(const T* k, std::int64_t row, std::int64_t col, std::int64_t depth, std::int64_t cols, double scale,
-               T* to) {
+T pack_keys(const T* k, std::int64_t row, std::int64_t col, std::int64_t depth, std::int64_t cols, double scale,
+            T* to) {
   pack_columns<T>(k, col, row, depth, cols, to);
-  scale_packed(to, padded_columns<T>(cols) * depth, static_cast<T>(scale * kScoreUnit<T>));
+  const std::int64_t size = padded_columns<T>(cols) * depth;
+  const T by = static_cast<T>(scale * kScoreUnit<T>);
+  if (HWY_UNLIKELY(std::abs(by) > 1)) {
+    const hn::ScalableTag<T> d;
+    auto most = hn::Zero(d);
+    for (std::int64_t i = 0; i < size; i += kVector<T>) most = hn::Max(hn::Abs(hn::LoadU(d, to + i)), most);
+    if (std::isinf(hn::GetLane(hn::MaxOfLanes(d, most)) * by)) return by;
+  }
+  scale_packed(to, size, by);
+  return 1;
 }
 
 /// The greatest sum of squares of `count` columns that lie side by side, over k rows that are `step` apart. May read a
@@ -235,11 +245,12 @@ void pack_attention(const cpu::AttentionForward& f, std::int64_t at, void* packe
   const cpu::AttentionShape& s = f.shape;
   const HeadView<T> k(f.k, at / s.groups, at % s.groups), v(f.v, at / s.groups, at % s.groups);
   T* const to = static_cast<T*>(packed);
-  pack_keys<T>(k.data, k.row, k.col, s.depth, s.cols, f.params.scale, to);
+  const T by = pack_keys<T>(k.data, k.row, k.col, s.depth, s.cols, f.params.scale, to);
+  to[s.packed - 2] = by;
   pack_columns<T>(v.data, v.row, v.col, s.cols, s.depth_v, to + s.packed_k);
   if constexpr (kBinaryScores<T>) {
-    T& most = to[s.packed - 1] = 0;
-    for (std::int64_t q = 0; q < s.cols; q += kTileCols<T>) {
+    T& most = to[s.packed - 1] = by == 1 ? T(0) : std::numeric_limits<T>::infinity();
+    for (std::int64_t q = 0; by == 1 && q < s.cols; q += kTileCols<T>) {
       const int width = panel_width<T>(s.cols, q);
       most = std::max(most, greatest_square(to + q * s.depth, s.depth, width, width));
     }
@@ -261,8 +272,10 @@ class ScoreRules {
   /// Columns from 0 on that some row below `end` sees.
   std::int64_t visible(std::int64_t end) const { return params_.causal ? std::min(end, shape_.cols) : shape_.cols; }
 
-  /// Scores s of columns [j, j + n) of row i: masked ones become -inf, and so do those up to a whole vector beyond.
-  void mask(T* s, std::int64_t i, std::int64_t j, std::int64_t n) const {
+  /// Scores s of columns [j, j + n) of row i, times `by`: masked ones become -inf, and so do those up to a whole vector
+  /// beyond.
+  void mask(T* s, std::int64_t i, std::int64_t j, std::int64_t n, T by) const {
+    if (HWY_UNLIKELY(by != 1)) scale_packed(s, n, by);
     if (at_) add_mask(s, i, j, n);
     const std::int64_t end = (n + kVector<T> - 1) / kVector<T> * kVector<T>;
     for (std::int64_t c = seen(i, j, n); c < end; ++c) s[c] = -std::numeric_limits<T>::infinity();
@@ -444,7 +457,7 @@ class ForwardChunk {
     T now[kTileRows];  // all rows first: their last steps overlap
     for (int r = 0; r < height; ++r) {
       T* const s = scores_ + (first + r) * kScoreStep<T>;
-      rules_.mask(s, first_ + first + r, j, n);
+      rules_.mask(s, first_ + first + r, j, n, k_[s_.packed - 2]);
       if (bounded_) continue;
       now[r] = greatest(s, end);
       if (HWY_UNLIKELY(rules_.huge(now[r]))) {

@@ -33,7 +33,7 @@ class BackwardPart {
   void run() {
     allocate();
     const HeadView<T> k(b_.k, batch_, group_), v(b_.v, batch_, group_);
-    pack_keys<T>(k.at(first_), k.row, k.col, s_.depth, cols_, b_.params.scale, kt_);
+    score_by_ = pack_keys<T>(k.at(first_), k.row, k.col, s_.depth, cols_, b_.params.scale, kt_);
     pack_columns<T>(v.at(first_), v.col, v.row, s_.depth_v, cols_, vt_);
     pack_columns<T>(k.at(first_), k.row, k.col, cols_, s_.depth, k_);
     sums_k().clear(cols_);
@@ -141,22 +141,22 @@ class BackwardPart {
     const std::int64_t end = rules.visible(i + tiles.rows);
     for (std::int64_t j = 0; j < end; j += kCols) {
       const std::int64_t n = std::min(kCols, end - j);
-      pack_keys<T>(k.at(j), k.row, k.col, s_.depth, n, b_.params.scale, packed.data());
+      const T by = pack_keys<T>(k.at(j), k.row, k.col, s_.depth, n, b_.params.scale, packed.data());
       const Reach reach{b_.params.causal, i - j, n};
       multiply_scores(q_rows_, tiles, s_.depth, packed.data(), n, 0, reach, scores_);
       for (std::int64_t t = reach.first(tiles, 0); t < tiles.count; ++t)
         for (std::int64_t r = tiles.begin(t); r < tiles.begin(t + 1); ++r)
-          if (is_far(lse[r])) add_to_sum(rules, i, r, j, reach.of(tiles, t));
+          if (is_far(lse[r])) add_to_sum(rules, i, r, j, reach.of(tiles, t), by);
     }
     for (std::int64_t r = 0; r < tiles.rows; ++r)
       if (is_far(lse[r])) share_[r] = 1 / share_[r];
   }
 
-  /// Adds n columns from j on to the sum of row r, which share_ holds; i: the first row.
-  void add_to_sum(const ScoreRules<T>& rules, std::int64_t i, std::int64_t r, std::int64_t j, std::int64_t n) {
+  /// Adds n columns from j on, their scores times `by`, to the sum of row r, which share_ holds; i: the first row.
+  void add_to_sum(const ScoreRules<T>& rules, std::int64_t i, std::int64_t r, std::int64_t j, std::int64_t n, T by) {
     T* const s = scores_ + r * kScoreStep<T>;
     const std::int64_t end = (n + kVector<T> - 1) / kVector<T> * kVector<T>;
-    rules.mask(s, i + r, j, n);
+    rules.mask(s, i + r, j, n, by);
     T most = greatest(s, end);
     if (rules.huge(most)) {
       rules.set_huge(s, i + r, j, n);
@@ -221,7 +221,7 @@ class BackwardPart {
     const hn::ScalableTag<T> d;
     constexpr std::int64_t L = kVector<T>;
     const std::int64_t i = first + r;
-    rules.mask(s, i, first_ + j, n);
+    rules.mask(s, i, first_ + j, n, score_by_);
     if (HWY_UNLIKELY(rules.huge(2 * shift_[r]))) rules.set_huge(s, i, first_ + j, n);
     const auto shift = hn::Set(d, shift_[r]), share = hn::Set(d, share_[r]), less = hn::Set(d, delta_[r]);
     // What was rounded may be less than the greatest score. Min returns its second operand if one is NaN.
@@ -258,6 +258,7 @@ class BackwardPart {
   const cpu::AttentionShape& s_;
   const std::int64_t batch_, group_, part_, first_, cols_;
   cpu::HostBuffer<T> room_;
+  T score_by_ = 1;                                   // what pack_keys left to do
   T *kt_ = nullptr, *vt_ = nullptr, *k_ = nullptr;   // packed: kᵀ, vᵀ and k
   T *dk_ = nullptr, *dv_ = nullptr, *dq_ = nullptr;  // sums
   ScoreRows<T> q_rows_, g_rows_;                     // a block of q and of the gradient
