@@ -8,9 +8,9 @@
 #include "athanor/distributed/backend.h"
 #include "athanor/distributed/process_group.h"
 #include "athanor/distributed/store/hash_store.h"
-#include "athanor/distributed/store/tcp_store.h"
 #include "athanor/ops/tensor.h"
 #include "tests/distributed/processes.h"
+#include "tests/distributed/served_store.h"
 
 namespace athanor::distributed {
 namespace {
@@ -26,21 +26,16 @@ class Control : public testing::TestWithParam<const char*> {
   void expect_soon(const std::function<void(ProcessGroup&)>& fault, const std::function<void(ProcessGroup&)>& wait,
                    const std::string& part) {
     if (!is_backend_available("gloo")) GTEST_SKIP() << "backend gloo is not here";
-    TCPStoreOptions server;
-    server.port = 0;
-    server.is_server = true;
-    const TCPStore store("127.0.0.1", server);
+    const ServedStore store;
     const auto ends = run_processes(3, [&](int rank) {
       ::setenv("ATHANOR_TRANSPORT", GetParam(), 1);
-      TCPStoreOptions client;
-      client.port = store.port();
       ProcessGroupOptions options;
       options.backend = "gloo";
       options.rank = rank;
       options.size = 3;
       options.name = "watched";
       options.timeout = kTimeout;
-      const auto group = std::make_shared<ProcessGroup>(std::make_shared<TCPStore>("127.0.0.1", client), options);
+      const auto group = std::make_shared<ProcessGroup>(store.connect(), options);
       group->barrier();
       const auto before = std::chrono::steady_clock::now();
       try {

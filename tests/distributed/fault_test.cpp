@@ -5,6 +5,7 @@
 
 #include "athanor/distributed/backend.h"
 #include "athanor/ops/tensor.h"
+#include "tests/distributed/served_store.h"
 #include "tests/distributed/variables.h"
 
 namespace athanor::distributed::fault_test {
@@ -232,19 +233,14 @@ TEST(Faults, ARankThatIsBusyOutsideOfCallsDoesNotHoldUpTheErrorOfAKilledOne) {
 
 // Rank 3 hangs on the stopped rank 1, and rank 2, which has all it needs of rank 1, waits for rank 3.
 TEST(Faults, WhoeverWaitsForARankThatIsHeldUpNamesTheOneThatHoldsItUp) {
-  TCPStoreOptions server;
-  server.port = 0;
-  server.is_server = true;
-  const TCPStore store("127.0.0.1", server);
+  const ServedStore store;
   constexpr int kRanks = 4, kStopped = 1, kLate = 3;
   const auto ends = run_processes(
       kRanks,
       [&](int rank) {
         ::setenv("ATHANOR_TRANSPORT", "tcp", 1);
-        TCPStoreOptions client;
-        client.port = store.port();
         BackendOptions options;
-        options.store = std::make_shared<TCPStore>("127.0.0.1", client);
+        options.store = store.connect();
         options.rank = rank;
         options.size = kRanks;
         options.group_name = "held up";
@@ -273,24 +269,19 @@ TEST(Faults, WhoeverWaitsForARankThatIsHeldUpNamesTheOneThatHoldsItUp) {
 
 // Rank 0 gives up first. It waits for rank 2, to pass on what rank 1 should have sent: rank 2 says so in time.
 TEST(Faults, ARankThatGivesUpNamesWhomTheOneItWaitsForWaitsFor) {
-  TCPStoreOptions server;
-  server.port = 0;
-  server.is_server = true;
-  const TCPStore store("127.0.0.1", server);
+  const ServedStore store;
   constexpr int kRanks = 4, kStopped = 1;
   const auto ends = run_processes(
       kRanks,
       [&](int rank) {
         ::setenv("ATHANOR_TRANSPORT", "tcp", 1);
-        TCPStoreOptions client;
-        client.port = store.port();
         ProcessGroupOptions options;
         options.backend = "tcp";
         options.name = "gives up";
         options.rank = rank;
         options.size = kRanks;
         options.timeout = milliseconds(rank == 0 ? 2000 : 25'000);
-        ProcessGroup group(std::make_shared<TCPStore>("127.0.0.1", client), options);
+        ProcessGroup group(store.connect(), options);
         group.barrier();
         if (rank == kStopped) ::raise(SIGSTOP);
         group.broadcast(ones({1 << 22}), kStopped);

@@ -13,6 +13,7 @@
 #include "athanor/ops/tensor.h"
 #include "tests/distributed/faults.h"
 #include "tests/distributed/processes.h"
+#include "tests/distributed/served_store.h"
 
 namespace athanor::distributed {
 namespace {
@@ -43,15 +44,10 @@ std::string told_on_sigusr1(const std::string& wanted) {
 }
 
 TEST(FlightRecorder, OfAllRanksIsToldByTheOneThatGetsSigusr1) {
-  TCPStoreOptions server;
-  server.port = 0;
-  server.is_server = true;
-  const TCPStore store("127.0.0.1", server);
+  const ServedStore store;
   const auto ends = run_processes(2, [&](int rank) {
-    TCPStoreOptions client;
-    client.port = store.port();
     InitOptions options;
-    options.store = std::make_shared<TCPStore>("127.0.0.1", client);
+    options.store = store.connect();
     options.rank = rank, options.world_size = 2;
     init_process_group(options);
     const Tensor x = ones({7});

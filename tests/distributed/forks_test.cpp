@@ -14,6 +14,7 @@
 #include "athanor/ops/tensor.h"
 #include "tests/distributed/helpers.h"
 #include "tests/distributed/processes.h"
+#include "tests/distributed/served_store.h"
 
 namespace athanor::distributed {
 namespace {
@@ -48,26 +49,21 @@ pid_t start_survivor() {
 class KilledParent : public testing::TestWithParam<const char*> {};
 
 TEST_P(KilledParent, IsGoneForItsPeersThoughAChildLives) {
-  TCPStoreOptions server;
-  server.port = 0;
-  server.is_server = true;
-  TCPStore store("127.0.0.1", server);
+  const ServedStore store;
   constexpr int kVictim = 1;
   const auto ends = run_processes(3, [&](int rank) {
     ::setenv("ATHANOR_TRANSPORT", GetParam(), 1);
-    TCPStoreOptions client;
-    client.port = store.port();
     ProcessGroupOptions options;
     options.rank = rank;
     options.size = 3;
     options.name = "forks";
     options.timeout = seconds(40);
-    ProcessGroup group(std::make_shared<TCPStore>("127.0.0.1", client), options);
+    ProcessGroup group(store.connect(), options);
     Tensor x = ones({4});
     group.all_reduce(x);
     if (rank == kVictim) {
       const pid_t survivor = start_survivor();
-      TCPStore("127.0.0.1", client).set("survivor", std::to_string(survivor));
+      store.connect()->set("survivor", std::to_string(survivor));
       ::kill(::getpid(), SIGKILL);
     }
     const auto start = std::chrono::steady_clock::now();
@@ -78,7 +74,7 @@ TEST_P(KilledParent, IsGoneForItsPeersThoughAChildLives) {
       throw Error(athanor::detail::str(took.count(), " ms: ", error.what()));
     }
   });
-  ::kill(std::stoi(store.get_text("survivor")), SIGKILL);
+  ::kill(std::stoi(store.connect()->get_text("survivor")), SIGKILL);
   // Who hears of it from the other rank, before the connection shows it, waits for the record of the dead one.
   int reported_at_once = 0;
   for (const std::size_t rank : {0, 2}) {

@@ -9,10 +9,10 @@
 
 #include "athanor/distributed/collectives.h"
 #include "athanor/distributed/spawn.h"
-#include "athanor/distributed/store/tcp_store.h"
 #include "distributed/forwarding_store.h"
 #include "distributed/ranks.h"
 #include "tests/distributed/processes.h"
+#include "tests/distributed/served_store.h"
 
 namespace athanor::distributed {
 namespace {
@@ -121,10 +121,7 @@ TEST(DefaultGroup, IsMissingBeforeInitAndAfterDestroyAndCanBeMadeAgain) {
 // The launcher's store lives on between two groups of the same processes.
 TEST(DefaultGroup, CanBeMadeAgainOverALaunchersStore) {
   ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN();
-  TCPStoreOptions server;
-  server.port = 0;
-  server.is_server = true;
-  const TCPStore store("127.0.0.1", server);
+  const ServedStore store;
   EXPECT_EQ(error_of([&] {
               spawn(
                   [&](int rank) {
@@ -221,21 +218,16 @@ TEST(Groups, OfDifferentRanksOnDifferentRanksAreRefused) {
 }
 
 TEST(Groups, AreNotWaitedForWhenAMemberIsGone) {
-  TCPStoreOptions server;
-  server.port = 0;
-  server.is_server = true;
-  const TCPStore store("127.0.0.1", server);
+  const ServedStore store;
   const auto ends = run_processes(
       3,
       [&](int rank) {
-        TCPStoreOptions client;
-        client.port = store.port();
         ProcessGroupOptions options;
         options.rank = rank;
         options.size = 3;
         options.name = "parent";
         options.timeout = std::chrono::seconds(50);
-        const auto parent = std::make_shared<ProcessGroup>(std::make_shared<TCPStore>("127.0.0.1", client), options);
+        const auto parent = std::make_shared<ProcessGroup>(store.connect(), options);
         Tensor x = ones({1});
         parent->all_reduce(x);
         if (rank == 1) ::kill(::getpid(), SIGKILL);
@@ -312,15 +304,10 @@ TEST(Groups, LeaveNoTraceOfTheirAgreementButTheRanks) {
 }
 
 TEST(DefaultGroup, MeetsInAStoreThatTheUserMade) {
-  TCPStoreOptions server;
-  server.port = 0;
-  server.is_server = true;
-  const TCPStore store("127.0.0.1", server);
+  const ServedStore store;
   const auto ends = run_processes(2, [&](int rank) {
-    TCPStoreOptions client;
-    client.port = store.port();
     InitOptions options;
-    options.store = std::make_shared<ForwardingStore>(std::make_shared<TCPStore>("127.0.0.1", client));
+    options.store = std::make_shared<ForwardingStore>(store.connect());
     options.rank = rank;
     options.world_size = 2;
     options.timeout = std::chrono::seconds(20);

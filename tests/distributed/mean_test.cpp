@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "athanor/distributed/process_group.h"
-#include "athanor/distributed/store/tcp_store.h"
 #include "athanor/ops/tensor.h"
 #include "tests/distributed/processes.h"
+#include "tests/distributed/served_store.h"
 #include "tests/distributed/transports.h"
 
 namespace athanor::distributed::mean_test {
@@ -18,20 +18,15 @@ using athanor::detail::str;
 constexpr int kRanks = 3;
 
 void run_mixed(const std::function<void(ProcessGroup&)>& body) {
-  TCPStoreOptions server;
-  server.port = 0;
-  server.is_server = true;
-  const TCPStore store("127.0.0.1", server);
+  const ServedStore store;
   const auto ends = run_processes(kRanks, [&](int rank) {
     set_transport(kMixed, rank);
-    TCPStoreOptions client;
-    client.port = store.port();
     ProcessGroupOptions options;
     options.rank = rank;
     options.size = kRanks;
     options.name = "mean";
     options.timeout = std::chrono::seconds(20);
-    ProcessGroup group(std::make_shared<TCPStore>("127.0.0.1", client), options);
+    ProcessGroup group(store.connect(), options);
     body(group);
     group.barrier();
   });

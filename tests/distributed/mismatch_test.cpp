@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "athanor/distributed/backend.h"
-#include "athanor/distributed/store/tcp_store.h"
 #include "athanor/ops/tensor.h"
 #include "distributed/ranks.h"
 #include "tests/distributed/processes.h"
+#include "tests/distributed/served_store.h"
 
 namespace athanor::distributed {
 namespace {
@@ -29,21 +29,16 @@ class Mismatch : public testing::TestWithParam<Way> {
   }
   // Processes, since what is tried here used to end them. Every rank must throw; the errors come back.
   std::vector<std::string> errors_of(int ranks, const std::function<void(ProcessGroup&)>& call, bool all = true) {
-    TCPStoreOptions server;
-    server.port = 0;
-    server.is_server = true;
-    const TCPStore store("127.0.0.1", server);
+    const ServedStore store;
     const auto ends = run_processes(ranks, [&](int rank) {
       ::setenv("ATHANOR_TRANSPORT", GetParam().transport, 1);
-      TCPStoreOptions client;
-      client.port = store.port();
       ProcessGroupOptions options;
       options.backend = GetParam().backend;
       options.rank = rank;
       options.size = ranks;
       options.name = "mismatch";
       options.timeout = std::chrono::seconds(20);
-      const auto group = std::make_shared<ProcessGroup>(std::make_shared<TCPStore>("127.0.0.1", client), options);
+      const auto group = std::make_shared<ProcessGroup>(store.connect(), options);
       group->barrier();
       call(*group);
       group->barrier();  // a rank that only sent, or got all it asked for, learns here of the others' error

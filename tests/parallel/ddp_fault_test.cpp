@@ -1,6 +1,7 @@
 // A rank that dies or hangs in the middle of data-parallel training.
 #include "athanor/parallel/ddp.h"
 #include "tests/distributed/faults.h"
+#include "tests/distributed/served_store.h"
 
 namespace athanor::nn::parallel {
 namespace {
@@ -68,20 +69,14 @@ TEST(Faults, InBackwardAreNamedWithTheirBucket) {
 
 // What the program never called itself is said in words, not as a line of the library.
 TEST(Faults, AMismatchInBackwardNamesTheBucket) {
-  distributed::TCPStoreOptions server;
-  server.port = 0;
-  server.is_server = true;
-  const distributed::TCPStore store("127.0.0.1", server);
+  const distributed::ServedStore store;
   const auto ends = distributed::run_processes(2, [&](int rank) {
-    distributed::TCPStoreOptions client;
-    client.port = store.port();
     distributed::ProcessGroupOptions options;
     options.rank = rank;
     options.size = 2;
     options.name = "mismatch";
     options.timeout = std::chrono::seconds(20);
-    const auto group = std::make_shared<distributed::ProcessGroup>(
-        std::make_shared<distributed::TCPStore>("127.0.0.1", client), options);
+    const auto group = std::make_shared<distributed::ProcessGroup>(store.connect(), options);
     Sequential net(Linear(4, 3), Linear(3, 2));
     DistributedDataParallel ddp(net, DistributedDataParallelOptions().process_group(group));
     Tensor loss = ddp(ones({1, 4})).sum();

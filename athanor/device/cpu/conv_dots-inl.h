@@ -30,15 +30,10 @@ struct DotSpan {
   bool fresh = false;                          ///< there are no sums yet
 };
 
-/// Sums that share a vector once a tile is done: those of `kFolded` dot products, in each block of 128 bits one lane of
-/// each.
-template <class T>
-inline constexpr int kFolded = 16 / sizeof(T);
+/// Sums of float32 products that share a vector once a tile is done: in each block of 128 bits one lane of each.
+inline constexpr int kFolded = 4;
 /// Vectors of the sums of a tile of n.
-template <class T>
-constexpr int folded_vectors(int n) {
-  return (n + kFolded<T> - 1) / kFolded<T>;
-}
+constexpr int folded_vectors(int n) { return (n + kFolded - 1) / kFolded; }
 /// One vector of kFolded sums from the q-th on: lane b · kFolded + j has the lanes of block b of sum q + j added
 /// together; what is beyond the last counts as zero.
 template <class T, int q, class V, int kRows, int kCols>
@@ -54,14 +49,11 @@ HWY_INLINE V fold_sums(const V (&sum)[kRows][kCols]) {
     const V a = at(first), b = at(std::integral_constant<int, j + 1>());
     return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
   };
-  if constexpr (kFolded<T> == 2) {
-    return pair(std::integral_constant<int, 0>());
-  } else {
-    const hn::Repartition<double, decltype(d)> wide;
-    const auto a = hn::BitCast(wide, pair(std::integral_constant<int, 0>())),
-               b = hn::BitCast(wide, pair(std::integral_constant<int, 2>()));
-    return hn::Add(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), hn::BitCast(d, hn::InterleaveUpper(wide, a, b)));
-  }
+  static_assert(sizeof(T) == 4);
+  const hn::Repartition<double, decltype(d)> wide;
+  const auto a = hn::BitCast(wide, pair(std::integral_constant<int, 0>())),
+             b = hn::BitCast(wide, pair(std::integral_constant<int, 2>()));
+  return hn::Add(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), hn::BitCast(d, hn::InterleaveUpper(wide, a, b)));
 }
 /// Stores all sums of a tile, vector by vector, or adds them to what is there.
 template <class T, class V, int kRows, int kCols, int... v>
@@ -69,7 +61,7 @@ HWY_INLINE void store_folded(const V (&sum)[kRows][kCols], bool fresh, T* to, st
   const hn::ScalableTag<T> d;
   const auto store = [&](V folded, T* at)
                          HWY_ATTR { hn::StoreU(fresh ? folded : hn::Add(folded, hn::LoadU(d, at)), d, at); };
-  (store(fold_sums<T, v * kFolded<T>>(sum), to + v * kVector<T>), ...);
+  (store(fold_sums<T, v * kFolded>(sum), to + v * kVector<T>), ...);
 }
 
 /// Product i · kCols + j of `sums`, folded, += source row i · gradient row j. tails: the last positions of each
@@ -112,7 +104,7 @@ HWY_NOINLINE void dot_positions(const DotSpan& s, const T* source, const std::in
       for (int j = 0; j < kCols; ++j) sum[i][j] = hn::MulAdd(x, hn::LoadU(d, t + j * L), sum[i][j]);
     }
   }
-  store_folded<T>(sum, s.fresh, sums, std::make_integer_sequence<int, folded_vectors<T>(kRows * kCols)>());
+  store_folded<T>(sum, s.fresh, sums, std::make_integer_sequence<int, folded_vectors(kRows * kCols)>());
 }
 
 template <class T>
@@ -187,7 +179,7 @@ class DotWeight {
   /// Elements of the sums of the tiles of column tile j.
   std::int64_t column_size(std::int64_t j) const {
     std::int64_t size = 0;
-    for (std::int64_t i = 0; i < rows_.count; ++i) size += folded_vectors<T>(rows_.length(i) * cols_.length(j)) * L;
+    for (std::int64_t i = 0; i < rows_.count; ++i) size += folded_vectors(rows_.length(i) * cols_.length(j)) * L;
     return size;
   }
 
@@ -219,7 +211,7 @@ class DotWeight {
           const int m = rows_.length(i), n = cols_.length(j);
           pick_dots<T>(m, n, std::make_integer_sequence<int, kDotRows * kDotCols>{})(
               s, stage.data(), at.data() + rows_.at(i), grad + cols_.at(j) * s.grad_step, tails + cols_.at(j) * L, to);
-          to += folded_vectors<T>(m * n) * L;
+          to += folded_vectors(m * n) * L;
         }
       if (call_.bias) add_bias(s, grad, tails, sums + sums_size_);
     }
@@ -277,9 +269,9 @@ class DotWeight {
         for (std::int64_t q = 0; q < products; ++q) {
           const std::int64_t r = rows_.at(i) + q / n, k = cols_.at(j) + q % n;
           weight[k * w.y_step + r / taps * w.x_step + to[r % taps]] =
-              total(at + q / kFolded<T> * L + q % kFolded<T>, kFolded<T>);
+              total(at + q / kFolded * L + q % kFolded, kFolded);
         }
-        at += folded_vectors<T>(static_cast<int>(products)) * L;
+        at += folded_vectors(static_cast<int>(products)) * L;
       }
     if (T* bias = static_cast<T*>(const_cast<void*>(call_.bias)))
       for (std::int64_t k = 0; k < cols_.size; ++k, at += L)

@@ -236,11 +236,11 @@ class PackedBackward : PackedLayer<T> {
         sums_(slots_ * padded_),
         team_(this->team_for(kCols * columns_)),
         left_(packed_a_size<T>(steps_.batch, columns_), team_ > 1, 2),
-        dgates_(slots_ * padded_ * rows_ + kVector<T>, team_ > 1, team_ > 1 ? 2 : 1),
+        dgates_(slots_ * padded_ * rows_ + kVector<T>, team_ > 1, 1),
         weights_{{input_, b.dw_ih ? inputs_ : 0, b.dw_ih, false},
                  {this->work_states(work_), b.dw_hh ? hidden_ : 0, b.dw_hh, true}} {
     for (Weight& w : weights_) {
-      w.left = Turns<T>(packed_a_size<T>(w.columns, rows_), team_ > 1, team_ > 1 ? 2 : 1);
+      w.left = Turns<T>(packed_a_size<T>(w.columns, rows_), team_ > 1, 1);
       w.sums = cpu::HostBuffer<T>(gates_ * padded_ * w.columns);
     }
   }

@@ -115,15 +115,16 @@ void pack_steps(const T* from, std::int64_t row, const Tiles<T>& tiles, std::int
   }
 }
 
-/// Room that is used in turns: `few` do for one thread. What several threads write and read had better not be written
-/// again soon: a line that another core has read holds up its writer.
+/// Room that is used in turns: `few` do for one thread. A thread of several may write while others still read what it
+/// wrote a turn before, and had better not write the same again soon: a line that another core has read holds up its
+/// writer.
 template <class T>
 class Turns {
  public:
   Turns() = default;
   Turns(std::int64_t size, bool shared, std::int64_t few)
       : size_((size + kLine - 1) / kLine * kLine),
-        count_(shared ? std::clamp<std::int64_t>(kMostShared / size_, few, 32) : few),
+        count_(shared ? std::clamp<std::int64_t>(kMostShared / size_, 2, 32) : few),
         data_(count_ * size_) {}
   std::int64_t count() const { return count_; }
   template <class Number>

@@ -193,7 +193,7 @@ void Exchange::sleep() {
   mesh.check();
   if (!woken) check_interrupt();
   mesh.answer_accusation(call_);
-  if (mesh.owes_wait(Bell::Collective)) mesh.tell_wait(str("for ", missing(), " in ", call_.text()));
+  if (mesh.owes_wait(Bell::Collective)) tell_wait();
   for (const Lane& lane : lanes_) {
     // A connection tells by its own end; a ring does not, but all that was written to it is there.
     if (!links_[lane.rank].is_socket() && may_receive(lane) && mesh.has_left(lane.rank) && !pump()) give_up(lane.rank);
@@ -215,11 +215,13 @@ std::string Exchange::missing() const {
   return all;
 }
 
+void Exchange::tell_wait() const { links_.mesh().tell_wait(str("for ", missing(), " in ", call_.text())); }
+
 void Exchange::time_out() {
   Mesh& mesh = links_.mesh();
   // The rank that was waited for may itself wait in vain for a third one, which is to blame: everyone is asked.
   if (mesh.size() > 2) {
-    mesh.tell_wait(str("for ", missing(), " in ", call_.text()));
+    tell_wait();
     const Deadline grace = Deadline::after(std::chrono::milliseconds(200));
     while (!grace.expired() && !mesh.broken()) mesh.sleep(Bell::Collective, {}, grace);
     mesh.check();

@@ -97,6 +97,7 @@ class Exchange {
   void give_up(int rank);
   void time_out();
   std::string missing() const;  ///< the ranks that are waited for
+  void tell_wait() const;       ///< tells all others of them
   void sleep();
   Patience fresh_patience() const;
 
