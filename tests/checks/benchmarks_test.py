@@ -177,13 +177,19 @@ class Peers(unittest.TestCase):
 
 class Protocol(unittest.TestCase):
     def test_python_rows_are_timed_per_call(self):
+        clock = [0.0]  # moves by a call's microsecond only: another program's turn on the processor counts for nothing
+
+        def call():
+            clock[0] += 1e-6
+
         program = torch_protocol.Program("x", "1", 1)
-        calls = []
-        program.add("row", "call", 2, lambda: lambda: calls.append(1))
-        reply = program.run("row", 3, 0.001)
+        program.add("row", "call", 2, lambda: call)
+        with mock.patch.object(torch_protocol.time, "perf_counter", lambda: clock[0]):
+            reply = program.run("row", 3, 0.001)
         self.assertEqual(len(reply["seconds"]), 3)
-        self.assertLess(max(reply["seconds"]), 0.001)
-        self.assertGreater(len(calls), 100)
+        for seconds in reply["seconds"]:
+            self.assertAlmostEqual(seconds, 1e-6, places=9)
+        self.assertGreater(clock[0], 4 * 0.001)  # each sample of as many calls as fill the time, after one that found them
 
     def test_python_errors_are_answers(self):
         program = torch_protocol.Program("x", "1", 1)
