@@ -65,10 +65,14 @@ Layout layout_for_plain(const ConvCall& call, Pass pass) {
   const double work = static_cast<double>(s.batch * s.groups * s.x_channels * s.y_channels) *
                       static_cast<double>(s.taps() * s.y_pixels());
   if (work < 4e6 || s.y_channels < 16) return Layout::None;
-  const bool last = channels_last(call.x, s, s.x, s.x_channels) && channels_last(call.y, s, s.y, s.y_channels);
   const bool first = channels_first(call.x, s, s.x, s.x_channels) && channels_first(call.y, s, s.y, s.y_channels);
+  // One channel that is first is last as well.
+  const bool last = (channels_last(call.x, s, s.x, s.x_channels) ||
+                     (s.x_channels == 1 && s.groups == 1 && channels_first(call.x, s, s.x, 1))) &&
+                    channels_last(call.y, s, s.y, s.y_channels);
   if (!last && !first) return Layout::None;
   if (s.x_channels < 16) {
+    if (last && block_of_processor() == 16 && !half && s.groups == 1 && pass != Pass::Input) return Layout::AsGiven;
     // A net's first layer: large kernels of a stride.
     if (half || s.groups > 1 || s.stride[1] == 1 || s.y_channels < 32) return Layout::None;
     return pass == Pass::Input ? Layout::AsGiven : Layout::Blocked;
@@ -318,7 +322,10 @@ Primitive make(const ConvCall& call, Pass pass, Layout layout) {
     const Geometry g(call.shape);
     const auto type = type_of(call.dtype);
     const auto& w = call.w;
-    p.given_x = given_desc(g.x, type, call.x);
+    ConvData x = call.x;
+    // oneDNN tells orders by strides, also by that of a single channel.
+    if (call.shape.x_channels == 1 && call.y.channel_step == 1 && layout == Layout::AsGiven) x.channel_step = 1;
+    p.given_x = given_desc(g.x, type, x);
     p.given_y = given_desc(g.y, type, call.y);
     memory::dims steps{w.y_step, w.x_step, w.step[1], w.step[2]};
     if (call.shape.groups > 1) steps.insert(steps.begin(), w.y_step * call.shape.y_channels);
@@ -353,7 +360,8 @@ Key key_of(const ConvCall& c, Pass pass, Layout layout, int team) {
   // The strides of the activations follow from the sizes: they are channels-first or channels-last throughout.
   return {static_cast<std::int64_t>(pass) + 4 * (c.x.block + 32 * c.y.block),
           static_cast<std::int64_t>(layout),
-          static_cast<std::int64_t>(c.dtype) * 4 + (c.bias ? 2 : 0) + (c.x.step[2] == 1 ? 1 : 0),
+          static_cast<std::int64_t>(c.dtype) * 8 + (c.bias ? 4 : 0) + (c.x.step[2] == 1 ? 2 : 0) +
+              (c.y.step[2] == 1 ? 1 : 0),
           team,
           s.batch,
           s.groups,
