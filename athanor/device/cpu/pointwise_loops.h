@@ -110,17 +110,17 @@ HWY_INLINE void store_last(D d, hn::Vec<D> v, T* to, std::int64_t n) {
   std::memcpy(static_cast<void*>(to), lanes, static_cast<std::size_t>(n) * sizeof(T));
 }
 
-/// Bytes ahead of the vector at hand to ask for where results stream.
-inline constexpr std::int64_t kStreamAhead = 2048;
+/// Bytes ahead of the vector at hand to ask for where results stream, else 0: see LoopFn.
+HWY_INLINE std::int64_t ahead_of(const std::int64_t* strides) { return strides[0] < 0 ? -strides[0] : 0; }
 
-/// A whole vector of results; `streams`: past the caches, with more of the inputs asked for. The compiler is kept from
-/// knowing `streams`, so that it does not make two loops of one.
+/// A whole vector of results; with `ahead` past the caches, with more of the inputs asked for. The compiler is kept
+/// from knowing `ahead`, so that it does not make two loops of one.
 template <class T, class D, class... In>
-HWY_INLINE void put(D d, hn::Vec<D> v, T* to, bool& streams, const In*... in) {
+HWY_INLINE void put(D d, hn::Vec<D> v, T* to, std::int64_t& ahead, const In*... in) {
   if constexpr (!is_half_v<T>) {
-    asm volatile("" : "+r"(streams));
-    if (streams) {
-      (hwy::Prefetch(reinterpret_cast<const char*>(in) + kStreamAhead), ...);
+    asm volatile("" : "+r"(ahead));
+    if (ahead) {
+      (hwy::Prefetch(reinterpret_cast<const char*>(in) + ahead), ...);
       return hn::Stream(v, d, to);
     }
   }
@@ -139,8 +139,8 @@ void unary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t 
   alignas(64) T lanes[hn::MaxLanes(d)];
   hn::Vec<decltype(d)> last = hn::Zero(d);
   if (whole < n) last = Op::apply(d, load(d, last_vector(lanes, in, n)), p);
-  bool streams = strides[0] == kStreamed;
-  for (std::int64_t i = 0; i < whole; i += kLanes) put(d, Op::apply(d, load(d, in + i), p), out + i, streams, in + i);
+  std::int64_t ahead = ahead_of(strides);
+  for (std::int64_t i = 0; i < whole; i += kLanes) put(d, Op::apply(d, load(d, in + i), p), out + i, ahead, in + i);
   if (whole < n) store_last(d, last, out, n);
 }
 
@@ -191,9 +191,9 @@ void binary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t
     last = Op::apply(d, load(d, step[0] ? last_vector(copies[0], in[0], n) : in[0]),
                      load(d, step[1] ? last_vector(copies[1], in[1], n) : in[1]), p);
   const T *a = in[0], *b = in[1];
-  bool streams = strides[0] == kStreamed;
+  std::int64_t ahead = ahead_of(strides);
   for (std::int64_t i = 0; i < whole; i += kLanes, a += step[0], b += step[1])
-    put(d, Op::apply(d, load(d, a), load(d, b), p), out + i, streams, a, b);
+    put(d, Op::apply(d, load(d, a), load(d, b), p), out + i, ahead, a, b);
   if (whole < n) store_last(d, last, out, n);
 }
 

@@ -190,7 +190,7 @@ class Walk {
       if (kind_[i] == Kind::Staged && i > 0 && !rows && p_.strides[i][0] == 0 && p_.sizes[0] < kLongRow && !s_.widen[i])
         kind_[i] = Kind::Spread;
       inner_[i] = repeats ? 0 : s_.widen[i] ? 4 : size_[i];
-      streamed_[i] = i == 0 ? kStreamed : inner_[i];
+      streamed_[i] = i == 0 ? -ask_ahead() : inner_[i];
       any_staged_ |= is_copied(i);
     }
     if (!dense_[0]) stream_ = false;
@@ -276,14 +276,16 @@ class Walk {
     std::int64_t left;
   };
   /// Lanes walked in step. The hardware fetches ahead within a page only, so that one lane after the other waits for
-  /// memory at the start of each page; two at once, and fetching the same pieces of the next two, keep it busy. Where a
-  /// line takes two stores, and where the hardware needs no help, one lane in longer pieces is faster.
-  static constexpr int kLanes = 2;
-  const int lanes_ = walks_pages_in_step() ? kLanes : 1;
+  /// memory at the start of each page; four at once where results leave from registers, else two, and fetching the same
+  /// pieces of the next as many, keep it busy. Where a line takes two stores, and where the hardware needs no help, one
+  /// lane in longer pieces is faster.
+  static constexpr int kLanes = 4;
+  const int lanes_ = !walks_pages_in_step() ? 1 : s_.streams ? kLanes : 2;
   const bool one_wide_ = fetches_across_pages();
-  const bool from_registers_ = lanes_ == 1 && s_.streams;
-  const std::int64_t piece_bytes_ = from_registers_ ? 4096 : one_wide_ ? 2048 : lanes_ == 1 ? 1024 : 512;
+  const std::int64_t piece_bytes_ = lanes_ > 1 ? 512 : s_.streams ? 4096 : one_wide_ ? 2048 : 1024;
   const std::int64_t ahead_ = one_wide_ ? kBlock / 2 : lanes_ * kBlock;  // elements
+  /// The same where results leave from registers, in bytes.
+  std::int64_t ask_ahead() const { return lanes_ > 1 ? lanes_ * kBlock * size_[0] : 2048; }
 
   void run_stream(std::int64_t begin, std::int64_t end) {
     Lane lanes[kLanes];
@@ -325,7 +327,7 @@ class Walk {
         // The first piece ends with a cache line of the result, as do those that follow.
         const auto place = reinterpret_cast<std::uintptr_t>(lane.ptrs[0]);
         const std::int64_t n = std::min(lane.left, piece - static_cast<std::int64_t>(place % kLine) / size);
-        if (from_registers_ && place % kLine == 0 && n * size % kLine == 0) {
+        if (s_.streams && place % kLine == 0 && n * size % kLine == 0) {
           s_.fn(lane.ptrs, streamed_, n, s_.params);
         } else {
           char* ptrs[kMaxOperands];

@@ -14,10 +14,10 @@ namespace athanor::cpu {
 
 /// ptrs[0] is the output, then the inputs; strides in bytes. The output is dense; each input is dense or, if the
 /// operation's LoopSpec says so, one repeated element (stride 0). Inputs may be the output itself. If the LoopSpec says
-/// that the loop can, and strides[0] is kStreamed, results bypass the caches: the output is then whole cache lines.
+/// that the loop can, and strides[0] is negative, results bypass the caches: the output is then whole cache lines, and
+/// -strides[0] is how many bytes ahead inputs are to be asked for.
 using LoopFn = void (*)(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params);
 
-inline constexpr std::int64_t kStreamed = 0;
 inline constexpr int kMaxOperands = 4;
 inline constexpr int kMaxLoopDims = 64;
 
@@ -41,7 +41,7 @@ struct LoopSpec {
   DType storage[kMaxOperands];    ///< dtypes in memory; halves among `widen` reach fn as float32
   bool widen[kMaxOperands] = {};  ///< this operand is Half or BFloat16 in memory and float32 for fn
   bool takes_scalars = false;     ///< fn accepts inputs of stride 0
-  bool streams = false;           ///< fn knows kStreamed
+  bool streams = false;           ///< fn knows what a negative strides[0] means
   std::int64_t grain = 32768;     ///< elements below which a second thread does not pay
 };
 
