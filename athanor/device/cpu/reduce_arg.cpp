@@ -6,6 +6,7 @@
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/dense_line.h"
+#include "athanor/device/cpu/walk_order.h"
 #include "athanor/ops/kernels/reduce.h"
 
 namespace athanor::cpu {
@@ -33,7 +34,8 @@ class ArgJob {
         fold_(arg_reducer(compute_, op == ArgReduceOp::Max)),
         lines_(make_lines(dim)),
         n_(lines_.length),
-        direct_type_(compute_ == in_.dtype) {}
+        direct_type_(compute_ == in_.dtype),
+        backwards_(begins_at_end(in_.numel * static_cast<std::int64_t>(item_size(in_.dtype)))) {}
 
   void run() {
     if (lines_.count == 0) return;
@@ -58,7 +60,9 @@ class ArgJob {
 
   void run_rows() {
     if (lines_.count < kFewItems && n_ > 2 * kChunk) return run_row_chunks();
-    parallel_for(0, lines_.count, std::max<std::int64_t>(1, kGrain / n_), [&](std::int64_t b, std::int64_t e) {
+    const std::int64_t stretch = std::max<std::int64_t>(1, kChunk / n_);
+    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / n_);
+    parallel_stretches(lines_.count, grain, stretch, backwards_, [&](std::int64_t b, std::int64_t e) {
       constexpr std::int64_t kBatch = 64;
       alignas(8) char best[kBatch * 8];
       std::int64_t place[kBatch];
@@ -78,7 +82,7 @@ class ArgJob {
     std::vector<std::uint64_t> bests(static_cast<std::size_t>(items));
     std::vector<std::int64_t> places(static_cast<std::size_t>(items));
     char* const best = reinterpret_cast<char*>(bests.data());
-    parallel_for(0, items, 1, [&](std::int64_t b, std::int64_t e) {
+    parallel_stretches(items, 1, 1, backwards_, [&](std::int64_t b, std::int64_t e) {
       for (; b < e; ++b) {
         const std::int64_t s = b % chunks * kChunk;
         row(best + b * size_bytes(), &places[static_cast<std::size_t>(b)], lines_.offset(0, b / chunks), s,
@@ -128,7 +132,8 @@ class ArgJob {
     constexpr std::int64_t kUnit = 64;
     const std::int64_t units = (width + kUnit - 1) / kUnit;
     const std::int64_t per_unit = std::min(width, kUnit) * n_;
-    parallel_for(0, outer * units, std::max<std::int64_t>(1, kGrain / per_unit), [&](std::int64_t b, std::int64_t e) {
+    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / per_unit);
+    parallel_stretches(outer * units, grain, kArgStrip / kUnit, backwards_, [&](std::int64_t b, std::int64_t e) {
       alignas(64) char best[kArgStrip * 8];
       std::int64_t place[kArgStrip];
       while (b < e) {
@@ -151,7 +156,7 @@ class ArgJob {
     const auto place = [&](std::int64_t item) { return places.data() + item * strip; };
     const auto line = [&](std::int64_t os) { return os / strips * width + os % strips * strip; };
     const auto size = [&](std::int64_t os) { return std::min(strip, width - os % strips * strip); };
-    parallel_for(0, items, 1, [&](std::int64_t b, std::int64_t e) {
+    parallel_stretches(items, 1, 1, backwards_, [&](std::int64_t b, std::int64_t e) {
       for (; b < e; ++b) {
         const std::int64_t os = b / chunks, s = b % chunks * depth;
         columns(best(b), place(b), lines_.offset(0, line(os)), size(os), s, std::min(n_, s + depth));
@@ -205,6 +210,7 @@ class ArgJob {
   Lines lines_;
   std::int64_t n_;
   bool direct_type_;
+  bool backwards_;  // this operation begins at the end
 };
 
 void arg_reduce_cpu(ArgReduceOp op, const View& values, const View& indices, const View& in, std::int64_t dim) {

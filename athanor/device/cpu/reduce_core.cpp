@@ -5,6 +5,7 @@
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/dense_line.h"
+#include "athanor/device/cpu/walk_order.h"
 
 namespace athanor::cpu {
 namespace {
@@ -115,6 +116,7 @@ class Job {
     count_ = kept_.numel();
     depth_ = red_.numel();
     direct_type_ = in.dtype == compute_;
+    backwards_ = begins_at_end(in.numel * static_cast<std::int64_t>(size_));
     for (int i = 0; i < reducer_count; ++i) state_bytes_ += reducers[i].state_size;
   }
 
@@ -135,7 +137,9 @@ class Job {
     direct_ = direct_type_ && red_.in[0] == 1;
     if (count_ < kFewOutputs && depth_ > 2 * kChunk) return run_row_chunks();
     const std::int64_t inner = kept_.ndim ? kept_.sizes[0] : 1;
-    parallel_for(0, count_, std::max<std::int64_t>(1, kGrain / depth_), [&](std::int64_t b, std::int64_t e) {
+    const std::int64_t stretch = std::max<std::int64_t>(1, kChunk / depth_);
+    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / depth_);
+    parallel_stretches(count_, grain, stretch, backwards_, [&](std::int64_t b, std::int64_t e) {
       States states(kBlockOutputs * state_bytes_);
       while (b < e) {
         const std::int64_t i = b % inner, outer = b / inner;
@@ -154,7 +158,7 @@ class Job {
     States states(count_ * chunks * state_bytes_);
     char* const all = states.data();
     const std::int64_t items = count_ * chunks;
-    parallel_for(0, items, 1, [&](std::int64_t b, std::int64_t e) {
+    parallel_stretches(items, 1, 1, backwards_, [&](std::int64_t b, std::int64_t e) {
       for (; b < e; ++b) {
         const std::int64_t o = b / chunks, c = b % chunks;
         // Kept apart: neighbours belong to other threads, and a state is updated often.
@@ -245,7 +249,8 @@ class Job {
     // not on how many columns a thread got: sums have the same bits on any number of threads.
     const std::int64_t units = (width + kUnit - 1) / kUnit;
     const std::int64_t per_unit = std::min(width, kUnit) * depth_;
-    parallel_for(0, outer * units, std::max<std::int64_t>(1, kGrain / per_unit), [&](std::int64_t b, std::int64_t e) {
+    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / per_unit);
+    parallel_stretches(outer * units, grain, kReduceStrip / kUnit, backwards_, [&](std::int64_t b, std::int64_t e) {
       States states(kReduceStrip * state_bytes_);
       while (b < e) {
         const std::int64_t o = b / units, u = b % units;
@@ -266,7 +271,7 @@ class Job {
     const std::int64_t capacity = outer * strips * chunks * strip;
     States states(capacity * state_bytes_);
     char* const all = states.data();
-    parallel_for(0, outer * strips * chunks, 1, [&](std::int64_t b, std::int64_t e) {
+    parallel_stretches(outer * strips * chunks, 1, 1, backwards_, [&](std::int64_t b, std::int64_t e) {
       States local(strip * state_bytes_);
       for (; b < e; ++b) {
         const std::int64_t os = b / chunks, chunk = b % chunks;
@@ -456,6 +461,7 @@ class Job {
   DType compute_;
   bool direct_type_ = false;  // elements need no conversion
   bool direct_ = false;       // … and are dense along the innermost dim
+  bool backwards_ = false;    // this operation begins at the end
   Dims kept_, red_;
   std::int64_t count_ = 0, depth_ = 0, state_bytes_ = 0;
   std::int64_t strip_ = 0;  // columns folded together, where columns are

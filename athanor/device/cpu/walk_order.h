@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "athanor/base/parallel.h"
+
 namespace athanor::cpu {
 
 /// Bytes of all operands together from which the direction matters.
@@ -27,6 +29,13 @@ void walk_stretches(std::int64_t begin, std::int64_t end, std::int64_t stretch, 
   if (!backwards) return body(begin, end);
   for (std::int64_t at = begin + (end - begin - 1) / stretch * stretch; at >= begin; at -= stretch)
     body(at, std::min(end, at + stretch));
+}
+
+/// The same with [0, items) shared among threads, each of which has at least `grain` items if there are so many.
+template <class F>
+void parallel_stretches(std::int64_t items, std::int64_t grain, std::int64_t stretch, bool backwards, F&& body) {
+  parallel_for(0, items, grain,
+               [&](std::int64_t begin, std::int64_t end) { walk_stretches(begin, end, stretch, backwards, body); });
 }
 
 }  // namespace athanor::cpu
