@@ -63,6 +63,7 @@ struct Blocks {
 struct Position {
   std::int64_t at[kMaxLoopDims];
 
+  Position() = default;
   Position(const LoopPlan& p, std::int64_t linear) {
     for (int d = 0; d < p.ndim; ++d) {
       at[d] = linear % p.sizes[d];
@@ -155,7 +156,7 @@ class Walk {
   void run(std::int64_t begin, std::int64_t end) {
     for (int i = 1; i < p_.operands; ++i)
       if (kind_[i] == Kind::Periodic && periods_[i].data() == nullptr) fill_period(i);
-    if (stream_ && inputs_in_place())
+    if (stream_ && inputs_stream())
       run_stream(begin, end);
     else if (rows_ && !any_staged_)
       run_rows(begin, end);
@@ -177,7 +178,7 @@ class Walk {
 
   /// Decides how each operand reaches the loop; true if none has to be copied block by block.
   bool classify(bool rows) {
-    any_staged_ = false;
+    any_staged_ = spreads_ = false;
     for (int i = 0; i < p_.operands; ++i) {
       const std::int64_t* strides = p_.strides[i];
       dense_[i] = rows ? strides[0] == size_[i] : is_linear(i);
@@ -192,6 +193,7 @@ class Walk {
       inner_[i] = repeats ? 0 : s_.widen[i] ? 4 : size_[i];
       streamed_[i] = i == 0 ? -ask_ahead() : inner_[i];
       any_staged_ |= is_copied(i);
+      spreads_ |= kind_[i] == Kind::Spread;
     }
     if (!dense_[0]) stream_ = false;
     return !any_staged_ || (!rows && all_inputs_flow());
@@ -263,10 +265,10 @@ class Walk {
     }
   }
 
-  /// True if no input has to be copied block by block.
-  bool inputs_in_place() const {
+  /// True if no input has to be converted or gathered block by block.
+  bool inputs_stream() const {
     for (int i = 1; i < p_.operands; ++i)
-      if (is_copied(i)) return false;
+      if (kind_[i] == Kind::Staged) return false;
     return true;
   }
 
@@ -274,6 +276,7 @@ class Walk {
   struct Lane {
     char* ptrs[kMaxOperands];
     std::int64_t left;
+    Position at;  ///< where there are inputs to spread
   };
   /// Lanes walked in step. The hardware fetches ahead within a page only, so that one lane after the other waits for
   /// memory at the start of each page; four at once where results leave from registers, else two, and fetching the same
@@ -299,11 +302,19 @@ class Walk {
         for (int i = 0; i < p_.operands; ++i)
           lane.ptrs[i] = kind_[i] == Kind::Periodic ? periods_[i].data() + begin % period_[i] * inner_[i]
                                                     : p_.data[i] + at.offset(p_, i);
+        if (spreads_) lane.at = at;
         begin += lane.left;
         if (begin < end) at.advance(p_, lane.left);
       }
       stream_lanes(lanes, count);
     }
+  }
+
+  /// Brings the next n elements of inputs of one element a row to where lane.ptrs has them then.
+  void spread_piece(Lane& lane, std::int64_t n) {
+    for (int i = 1; i < p_.operands; ++i)
+      if (kind_[i] == Kind::Spread) load(i, lane.at, n, lane.ptrs[i] = blocks_.of(i));
+    lane.at.advance(p_, n);
   }
 
   /// Fetches n elements of each operand that lie where this lane will be after the others have been walked. Always
@@ -327,6 +338,7 @@ class Walk {
         // The first piece ends with a cache line of the result, as do those that follow.
         const auto place = reinterpret_cast<std::uintptr_t>(lane.ptrs[0]);
         const std::int64_t n = std::min(lane.left, piece - static_cast<std::int64_t>(place % kLine) / size);
+        if (spreads_) spread_piece(lane, n);
         if (s_.streams && place % kLine == 0 && n * size % kLine == 0) {
           s_.fn(lane.ptrs, streamed_, n, s_.params);
         } else {
@@ -396,7 +408,7 @@ class Walk {
     convert(to, reinterpret_cast<const float*>(from), n);
   }
 
-  bool rows_ = false, any_staged_ = false, stream_ = false;
+  bool rows_ = false, any_staged_ = false, spreads_ = false, stream_ = false;
   bool dense_[kMaxOperands] = {};
   Kind kind_[kMaxOperands] = {};
   std::int64_t size_[kMaxOperands] = {}, inner_[kMaxOperands] = {}, streamed_[kMaxOperands] = {},
