@@ -188,8 +188,12 @@ class DirectRun {
       if (weights_.bias()) end.row_add = weights_.bias() + g * taps_.to + tiles.begin(t);
       end.relu = call_.epilogue == Epilogue::Relu;
       T* to = dest + tiles.begin(t) * dest_.channel_step;
-      for (std::int64_t p = 0; p < positions; p += kTileCols<T>)
-        columns(tiles.height(t), part.inner, a, stage.data() + p, offsets.data(), to + p, positions - p, end);
+      for (std::int64_t p = 0; p < positions; p += kTileCols<T>) {
+        // The last vectors lie over those before, where there are any: what both hold is the same.
+        const std::int64_t width = positions - p <= kVector<T> ? kVector<T> : kTileCols<T>;
+        const std::int64_t at = positions >= width ? std::min(p, positions - width) : p;
+        columns(tiles.height(t), part.inner, a, stage.data() + at, offsets.data(), to + at, positions - at, end);
+      }
     }
   }
 
