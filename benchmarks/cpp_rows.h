@@ -30,7 +30,7 @@ inline void add_overhead_rows(Program& program) {
     const auto add_guarded = [&](const std::string& name, const auto& make_guard, int calls) {
       program.add(name, "call", calls, [=] {
         auto [x, y] = pair();
-        return [=] {
+        return [=, x = x, y = y] {
           const auto guard = make_guard();
           for (int i = 0; i < calls; ++i) Tensor z = x.add(y);
         };

@@ -105,8 +105,9 @@ inline void add_movement_rows(Program& program, const Size& size) {
   add("add_transposed.new", "B", 12.0 * static_cast<double>(side * side), [side]() -> Body {
     return [x = torch::randn({side, side}), y = torch::randn({side, side})] { Tensor r = x.t() + y; };
   });
-  add("broadcast_narrow.new", "B", 8.0 * static_cast<double>(n / 64 * 64), [n]() -> Body {
-    return [m = torch::randn({n / 64, 64}), column = torch::randn({n / 64, 1})] { Tensor r = m + column; };
+  const std::int64_t narrow = n / 64;
+  add("broadcast_narrow.new", "B", 8.0 * static_cast<double>(narrow * 64), [narrow]() -> Body {
+    return [m = torch::randn({narrow, 64}), column = torch::randn({narrow, 1})] { Tensor r = m + column; };
   });
   add("erfinv.new", "B", 8.0 * static_cast<double>(n),
       [n]() -> Body { return [x = torch::rand({n}) * 1.9 - 0.95] { Tensor r = torch::erfinv(x); }; });

@@ -25,7 +25,7 @@ namespace {
 class Buffer {
  public:
   explicit Buffer(std::int64_t floats)
-      : data_(static_cast<float*>(std::aligned_alloc(kAlignment, round_up(floats * 4)))), floats_(floats) {
+      : data_(static_cast<float*>(std::aligned_alloc(kAlignment, round_up(floats * 4)))) {
     if (!data_) throw std::bad_alloc();
 #ifdef __linux__
     madvise(data_.get(), round_up(floats * 4), MADV_HUGEPAGE);
@@ -44,7 +44,6 @@ class Buffer {
     void operator()(float* p) const { std::free(p); }
   };
   std::unique_ptr<float, Free> data_;
-  std::int64_t floats_;
 };
 
 /// How memory is walked: with ordinary or streaming stores from front to back; four pages in step (with streaming

@@ -111,7 +111,7 @@ class Trainer {
         const Losses l = step(images_.index_select(0, order.slice(0, first, first + flags_.batch_size)));
         if ((i + 1) % flags_.log_interval == 0 || i + 1 == batches)
           std::printf("[%lld/%lld][%lld/%lld] D loss %.4f  G loss %.4f\n", static_cast<long long>(epoch),
-                      static_cast<long long>(flags_.epochs), static_cast<long long>(i + 1),
+                      static_cast<long long>(flags_.epochs), static_cast<long long>(i) + 1,
                       static_cast<long long>(batches), l.discriminator, l.generator);
       }
       const std::string path = flags_.out + "/fake_samples_epoch_" + std::to_string(epoch) + ".png";

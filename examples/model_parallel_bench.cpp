@@ -135,7 +135,7 @@ examples::ChartValue measured(const Flags& f, const std::string& label, double x
   double mean = 0, square = 0;
   for (const double t : times) mean += t / static_cast<double>(times.size());
   for (const double t : times) square += (t - mean) * (t - mean) / static_cast<double>(times.size());
-  const examples::ChartValue value{label, x, mean, std::sqrt(square)};
+  examples::ChartValue value{label, x, mean, std::sqrt(square)};
   std::printf("%-28s %8.3f s +- %.3f\n", label.c_str(), value.mean, value.deviation);
   std::fflush(stdout);
   return value;
@@ -147,7 +147,7 @@ examples::ChartValue single_device(const Flags& f) {
   athanor::detail::configure_cpu_queues(0);
   athanor::detail::configure_cuda_queues(0);
   models::ResNetImpl model(network(f));
-  const auto value = measured(f, "Single GPU", 0, [&] { return train(f, model, Device()); });
+  auto value = measured(f, "Single GPU", 0, [&] { return train(f, model, Device()); });
   athanor::detail::configure_cuda_queues(cuda);
   return value;
 }

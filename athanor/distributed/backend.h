@@ -74,7 +74,7 @@ class StateTalk {
   virtual void hear() noexcept = 0;
 
  protected:
-  virtual ~StateTalk() = default;
+  ~StateTalk() = default;
 };
 
 /// One call of a collective, as its rank sees it. Ranks whose calls of one sequence number differ in what
