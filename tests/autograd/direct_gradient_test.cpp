@@ -51,6 +51,7 @@ TEST_P(DirectGradientsOf, MicroBatchesAddUp) {
 TEST_P(DirectGradientsOf, TheGradientStaysTheTensorItWas) {
   const Tensor w = weight(), x = input();
   loss(x, w).backward();
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): w may get another gradient
   const Tensor before = w.grad();
   const auto version = before._version();
   loss(x, w).backward();
@@ -104,6 +105,7 @@ TEST_P(DirectGradientsOf, AskingForGradientsLeavesThoseOfLeavesAlone) {
 TEST_P(DirectGradientsOf, AGradientThatIsPartOfAGraphIsNotChangedInPlace) {
   const Tensor w = weight(), x = input();
   loss(x, w).backward({}, true, true);
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): w may get another gradient
   const Tensor first = w.grad();
   const Tensor values = first.detach().clone();
   EXPECT_TRUE(first.requires_grad());

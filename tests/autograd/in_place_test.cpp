@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "athanor/autograd/autograd.h"
+#include "athanor/ops/factory.h"
 #include "athanor/ops/tensor.h"
 
 namespace athanor {

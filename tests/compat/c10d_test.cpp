@@ -99,7 +99,7 @@ void train(c10d::ProcessGroup& pg) {
   torch::manual_seed(1);
   torch::nn::Linear model(8, 2);
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1));
-  torch::manual_seed(static_cast<std::uint64_t>(10 + pg.getRank()));
+  torch::manual_seed(10 + static_cast<std::uint64_t>(pg.getRank()));
   for (int step = 0; step < 5; ++step) {
     auto loss = torch::mse_loss(model(torch::randn({16, 8})), torch::zeros({16, 2}));
     optimizer.zero_grad();

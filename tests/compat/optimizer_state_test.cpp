@@ -79,7 +79,7 @@ TEST(OptimizerState, OfLbfgsHasItsCountsAndHistory) {
   optim::LBFGS lbfgs({x}, optim::LBFGSOptions(0.5).max_iter(4));
   lbfgs.step([&] {
     lbfgs.zero_grad();
-    const torch::Tensor loss = (x.pow(4) + x.pow(2)).sum();
+    torch::Tensor loss = (x.pow(4) + x.pow(2)).sum();
     loss.backward();
     return loss;
   });
@@ -102,7 +102,7 @@ TEST(OptimizerState, OfLbfgsTakesAnotherHistory) {
   const auto closure = [&](torch::optim::LBFGS& lbfgs) {
     return [&] {
       lbfgs.zero_grad();
-      const torch::Tensor loss = (x.pow(4) + x.pow(2)).sum();
+      torch::Tensor loss = (x.pow(4) + x.pow(2)).sum();
       loss.backward();
       return loss;
     };

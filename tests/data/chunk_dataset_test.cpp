@@ -6,6 +6,7 @@
 #include <set>
 
 #include "athanor/data/data_loader.h"
+#include "athanor/io/archive.h"
 
 namespace athanor::chunk_dataset_test {
 namespace {

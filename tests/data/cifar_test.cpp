@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "athanor/ops/factory.h"
 #include "io/helpers.h"
 #include "io/python.h"
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "athanor/data/data_loader.h"
+#include "athanor/ops/factory.h"
 
 namespace athanor::data {
 

@@ -6,6 +6,7 @@
 
 #include "athanor/data/data_loader.h"
 #include "athanor/data/image_transforms.h"
+#include "athanor/ops/factory.h"
 #include "io/helpers.h"
 #include "io/image_builder.h"
 

@@ -491,7 +491,10 @@ TEST(Binary, LargeOutputsAreWhole) {
   run(BinaryOp::Add, out, a, row);
   for (std::int64_t i = 0; i < rows * cols; ++i) ASSERT_EQ(y[i], x[i] + static_cast<float>(i % cols));
   run(BinaryOp::Add, out, a, column);
-  for (std::int64_t i = 0; i < rows * cols; ++i) ASSERT_EQ(y[i], x[i] + static_cast<float>(i / cols * 3));
+  for (std::int64_t i = 0; i < rows * cols; ++i) {
+    const std::int64_t row_number = i / cols;
+    ASSERT_EQ(y[i], x[i] + static_cast<float>(row_number * 3));
+  }
   run(BinaryOp::Mul, out, a, a);
   for (std::int64_t i = 0; i < rows * cols; ++i) ASSERT_EQ(y[i], x[i] * x[i]);
 }

@@ -276,11 +276,12 @@ TEST(AvgPool, DivisorOverride) {
 
 TEST(AdaptivePool, AverageAndMaximumOfUnevenWindows) {
   for (DType t : {DType::Float, DType::Double, DType::BFloat16})
-    for (const auto& [size, out_shape] : std::vector<std::pair<Index, Index>>{{{2, 3, 7, 10}, {2, 3, 3, 4}},
-                                                                              {{2, 3, 7, 7}, {2, 3, 1, 1}},
-                                                                              {{1, 20, 5}, {1, 20, 8}},
-                                                                              {{1, 2, 4, 5, 6}, {1, 2, 2, 5, 4}}})
+    for (const auto& shapes : std::vector<std::pair<Index, Index>>{{{2, 3, 7, 10}, {2, 3, 3, 4}},
+                                                                   {{2, 3, 7, 7}, {2, 3, 1, 1}},
+                                                                   {{1, 20, 5}, {1, 20, 8}},
+                                                                   {{1, 2, 4, 5, 6}, {1, 2, 2, 5, 4}}})
       for (bool last : {false, true}) {
+        const Index &size = shapes.first, &out_shape = shapes.second;
         const int spatial = static_cast<int>(size.size()) - 2;
         StridedArray in(t, size, order(spatial, last)), avg(t, out_shape, order(spatial, last)),
             top = avg, din(t, size, order(spatial, last)), grad = avg;

@@ -261,7 +261,7 @@ TEST(CrossEntropy, AgreesWithTheReferenceForwardAndBackward) {
         weight.each_index([&](const Shape& i) { weight.put(i, c.weighted ? 0.5 + static_cast<double>(i[0]) / 4 : 1); });
         std::int64_t k = 0;
         target.each_index(
-            [&](const Shape& i) { target.put(i, k++ % 7 == 3 && positions.size() > 0 ? 2 : k * 5 % classes); });
+            [&](const Shape& i) { target.put(i, k++ % 7 == 3 && !positions.empty() ? 2 : k * 5 % classes); });
         ClassLossParams p{r, positions.empty() ? -100 : 2, c.smoothing};
         const View w = c.weighted ? weight.view() : View{};
         cross_entropy_kernel.get(DeviceType::CPU)(loss.view(), lse.view(), total.view(), x.view(), target.view(), w, p);

@@ -15,7 +15,6 @@ namespace {
 
 using testing::Box;
 using testing::broadcast_index;
-using testing::dense_strides;
 using testing::Dims;
 
 void subtract(const Box& out, const Box& a, const Box& b) {

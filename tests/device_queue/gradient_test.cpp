@@ -36,10 +36,11 @@ std::string error_of(const std::function<void()>& act) {
 TEST_F(QueuedDevice, AGradientOfAnotherDeviceIsRefused) {
   const Tensor x = ones({3}, options_on(1)).requires_grad_();
   for (const auto& [device, name] : {std::pair{0, "got cpu:0"}, {-1, "got cpu;"}}) {
-    EXPECT_THAT(error_of([&] { Astray::apply(x, device).sum().backward(); }),
+    EXPECT_THAT(error_of([&, device = device] { Astray::apply(x, device).sum().backward(); }),
                 AllOf(HasSubstr("Function Astray returned an invalid gradient"), HasSubstr("expected device cpu:1"),
                       HasSubstr(name)));
-    EXPECT_THAT(error_of([&] { autograd::grad({Astray::apply(x * 1, device).sum()}, {x}); }), HasSubstr(name));
+    EXPECT_THAT(error_of([&, device = device] { autograd::grad({Astray::apply(x * 1, device).sum()}, {x}); }),
+                HasSubstr(name));
   }
   EXPECT_FALSE(x.grad().defined());
   Astray::apply(x, 1).sum().backward();

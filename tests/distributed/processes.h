@@ -2,11 +2,11 @@
 /// Ranks that are processes: forked, watched, and killed if they do not end in time.
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <string>
 #include <vector>

@@ -18,8 +18,9 @@ inline std::string python_with(const std::string& modules) {
       (named ? std::string(named) : "") + ":" +
       (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "python-env/bin/python").string() +
       ":python3");
+  const std::string imports = " -c 'import " + modules + "' >/dev/null 2>&1";
   for (std::string python; std::getline(pythons, python, ':');) {
-    if (!python.empty() && std::system((python + " -c 'import " + modules + "' >/dev/null 2>&1").c_str()) == 0) {
+    if (!python.empty() && std::system((python + imports).c_str()) == 0) {
       return python;
     }
   }

@@ -116,8 +116,9 @@ int main() {
   auto test_dataset = torch::data::datasets::MNIST(folder, torch::data::datasets::MNIST::Mode::kTest)
                           .map(torch::data::transforms::Normalize<>(0.1307, 0.3081))
                           .map(torch::data::transforms::Stack<>());
-  auto test_loader = torch::data::make_data_loader<torch::data::samplers::SequentialSampler>(std::move(test_dataset),
-                                                                                             /*batch_size=*/20);
+  const std::size_t test_batch_size = 20;
+  auto test_loader =
+      torch::data::make_data_loader<torch::data::samplers::SequentialSampler>(std::move(test_dataset), test_batch_size);
 
   torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
   // A pass that is broken off is the only one a loader of libtorch makes.
