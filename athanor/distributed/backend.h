@@ -61,6 +61,7 @@ class GroupWatch {
 /// From any thread.
 class StateTalk {
  public:
+  virtual ~StateTalk() = default;
   /// Tells the others this rank's state.
   virtual void tell_state(const std::string& own) noexcept = 0;
   /// Tells it and asks for the others'. They answer when a thread of theirs waits in the group or calls hear().
@@ -72,9 +73,6 @@ class StateTalk {
   virtual int talk_fd() const = 0;
   /// Answers, if another rank has asked. Does not wait.
   virtual void hear() noexcept = 0;
-
- protected:
-  ~StateTalk() = default;
 };
 
 /// One call of a collective, as its rank sees it. Ranks whose calls of one sequence number differ in what

@@ -1,7 +1,7 @@
 // What stands beside another library's backend: ranks that die or give up end the others' waits, by name.
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
+#include <cstdlib>
 #include <functional>
 #include <thread>
 

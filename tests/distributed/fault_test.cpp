@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "athanor/distributed/backend.h"
+#include "athanor/ops/factory.h"
 #include "athanor/ops/tensor.h"
 #include "tests/distributed/served_store.h"
 #include "tests/distributed/variables.h"

@@ -3,12 +3,12 @@
 /// that names the victim, the call and its place, and nothing is left behind.
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <optional>

@@ -1,9 +1,9 @@
 // What all ranks are doing, told by one that gets SIGUSR1.
 #include <gmock/gmock.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <thread>
 
 #include "athanor/distributed/flight_recorder.h"

@@ -211,7 +211,7 @@ TEST(Forks, AChildKeepsTheFileStoreThatItUses) {
         store->set("from", "child");
         ATHANOR_CHECK(::write(turn[1], "1", 1) == 1, "write");
         // The parent's store ends meanwhile.
-        while (std::filesystem::exists(folder / "go") == false) std::this_thread::yield();
+        while (!std::filesystem::exists(folder / "go")) std::this_thread::yield();
         ATHANOR_CHECK(store->get_text("from") == "child", "wrong value");
         store.reset();
         ATHANOR_CHECK(!std::filesystem::exists(folder / "store"), "the last user should remove the file");

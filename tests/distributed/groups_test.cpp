@@ -108,6 +108,7 @@ TEST(DefaultGroup, IsMissingBeforeInitAndAfterDestroyAndCanBeMadeAgain) {
     options.rank = 0;
     options.world_size = 1;
     init_process_group(options);
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): held when the library has let go of it
     const ProcessGroupPtr held = default_group();
     EXPECT_THAT(error_of([&] { init_process_group(options); }), HasSubstr("destroy_process_group first"));
     Tensor t = ones({2});

@@ -1,8 +1,10 @@
 // AVG where the values of a host are combined before they cross the network.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
 
 #include "athanor/distributed/process_group.h"
 #include "athanor/ops/tensor.h"
@@ -44,10 +46,11 @@ Tensor make(std::int64_t count, const std::function<float(std::int64_t)>& value)
 // The bits of `got` must be those of `wanted(i)`.
 template <class T>
 void expect_bits(const Tensor& got, const std::function<T(std::int64_t)>& wanted, const std::string& what) {
+  using Bytes = std::array<std::byte, sizeof(T)>;
   for (std::int64_t i = 0; i < got.numel(); ++i) {
     const T want = wanted(i), have = got.data_ptr<T>()[i];
-    ATHANOR_CHECK(std::memcmp(&have, &want, sizeof(T)) == 0, what, " of ", got.dtype(), " ", got.numel(), ": element ",
-                  i, " is ", static_cast<float>(have), ", expected ", static_cast<float>(want));
+    ATHANOR_CHECK(std::bit_cast<Bytes>(have) == std::bit_cast<Bytes>(want), what, " of ", got.dtype(), " ", got.numel(),
+                  ": element ", i, " is ", static_cast<float>(have), ", expected ", static_cast<float>(want));
   }
 }
 

@@ -1,11 +1,11 @@
 // Messages between two ranks: time-outs, requests nobody waits for, the debug mode, the flight recorder, the end of the
 // process.
 #include <gmock/gmock.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <thread>

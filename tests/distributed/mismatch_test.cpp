@@ -1,6 +1,7 @@
 // Ranks that disagree on the sizes of parts, over every backend: no rank gets values that nobody sent.
 #include <gmock/gmock.h>
-#include <stdlib.h>
+
+#include <cstdlib>
 
 #include "athanor/distributed/backend.h"
 #include "athanor/ops/tensor.h"

@@ -1,10 +1,10 @@
 // The native backend by itself, ranks being processes: every collective, over shared memory, over TCP, and mixed.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 #include <thread>
 

@@ -1,9 +1,9 @@
 #pragma once
 // Ranks of the native backend as processes, in every layout of hosts.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include "athanor/distributed/backend/native.h"

@@ -1,11 +1,11 @@
 // Processes that run functions of this program.
 #include <gmock/gmock.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 

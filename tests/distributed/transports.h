@@ -1,8 +1,7 @@
 #pragma once
 /// How the ranks of a test reach each other.
 
-#include <stdlib.h>
-
+#include <cstdlib>
 #include <string_view>
 
 namespace athanor::distributed {

@@ -1,7 +1,7 @@
 // Tables and traces of recorded events.
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
