@@ -140,7 +140,7 @@ TEST(MessagesDebugMode, ReportsAWriteBeforeTheWait) {
                   [](int rank) {
                     ::setenv("ATHANOR_DISTRIBUTED_DEBUG", "1", 1);
                     init_process_group("", "", 2, rank, std::chrono::seconds(20));
-                    const ProcessGroupPtr g = default_group();
+                    const ProcessGroupPtr& g = default_group();
                     Tensor t = ones({10});
                     if (rank == 0) {
                       g->isend(t, 1)->wait();  // nothing was written
@@ -168,7 +168,7 @@ std::string early_use(const std::function<void(const Tensor&, Work&)>& use, cons
         [&](int rank) {
           ::setenv("ATHANOR_DISTRIBUTED_DEBUG", "1", 1);
           init_process_group("", "", 2, rank, std::chrono::seconds(20));
-          const ProcessGroupPtr g = default_group();
+          const ProcessGroupPtr& g = default_group();
           std::string error;
           if (rank == 0) {
             const WorkPtr work = g->irecv(memory, 1);
@@ -265,7 +265,7 @@ std::string stderr_of(const std::function<void()>& body) {
   Process process([&] { body(); });
   process.start();
   process.join(std::chrono::seconds(20));
-  const std::string text = testing::internal::GetCapturedStderr();
+  std::string text = testing::internal::GetCapturedStderr();
   EXPECT_EQ(process.exitcode(), 0) << process.error() << text;
   return text;
 }
@@ -327,6 +327,7 @@ TEST(Fork, LeavesTheParentsGroupsToTheParent) {
   options.store = std::make_shared<HashStore>();
   options.rank = 0, options.world_size = 1;
   init_process_group(options);
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): held when the child lets go of it
   const ProcessGroupPtr held = default_group();
   held->all_reduce(ones({1}), ReduceOp::SUM, true)->wait();
   EXPECT_EQ(error_of([&] {

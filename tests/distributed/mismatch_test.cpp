@@ -13,7 +13,6 @@ namespace athanor::distributed {
 namespace {
 
 using athanor::detail::str;
-using testing::AnyOf;
 using testing::HasSubstr;
 
 struct Way {

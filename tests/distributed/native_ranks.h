@@ -38,9 +38,9 @@ struct Layout {
     if (streams > 1) ::setenv("ATHANOR_TCP_STREAMS", std::to_string(streams + rank).c_str(), 1);
   }
 };
-void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+inline void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
-std::vector<Layout> layouts() {
+inline std::vector<Layout> layouts() {
   std::vector<Layout> all;
   for (const int n : {1, 2, 3, 4, 8}) all.push_back({str("SharedMemory", n), n, {}});
   for (const int n : {2, 3, 4}) {
