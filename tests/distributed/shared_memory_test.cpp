@@ -108,7 +108,7 @@ class CopiedMachines final : public ForwardingStore {
  public:
   CopiedMachines(int rank, std::shared_ptr<Store> store) : ForwardingStore(std::move(store)), half_(rank / 2) {}
   Value get(const std::string& key, milliseconds timeout) override {
-    const Value value = ForwardingStore::get(key, timeout);
+    Value value = ForwardingStore::get(key, timeout);
     const std::size_t at = key.find("mesh/");
     if (at == std::string::npos || std::stoi(key.substr(at + 5)) / 2 == half_) return value;
     std::istringstream words(std::string(value.begin(), value.end()));

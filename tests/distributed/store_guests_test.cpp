@@ -169,7 +169,7 @@ TEST(TCPStoreGuests, WaitByTheThousandForOneThread) {
 
 // A server that is stopped: its port connects, nobody answers.
 class StoppedServer : public testing::Test {
- protected:
+ public:
   StoppedServer() {
     int ports[2];
     EXPECT_EQ(::pipe(ports), 0);
@@ -193,6 +193,8 @@ class StoppedServer : public testing::Test {
     ::kill(server_, SIGKILL);
     ::waitpid(server_, nullptr, 0);
   }
+
+ protected:
   void stop() const {
     ::kill(server_, SIGSTOP);
     ::waitpid(server_, nullptr, WUNTRACED);

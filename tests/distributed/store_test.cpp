@@ -304,7 +304,10 @@ TEST(TCPStore, SurvivesGarbage) {
     std::uint32_t state = static_cast<std::uint32_t>(seed) * 2654435761u + 1;
     for (int i = 0; i < 512; ++i) noise += static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
     // Half of them speak the right greeting first, and then nonsense with every opcode.
-    if (seed % 2 == 0) noise = std::string("\x00\xce\xf7\x85\x3c", 5) + static_cast<char>(seed / 2 % 20) + noise;
+    if (seed % 2 == 0) {
+      noise.insert(0, 1, static_cast<char>(seed / 2 % 20));
+      noise.insert(0, "\x00\xce\xf7\x85\x3c", 5);
+    }
     try {
       socket.send_all(noise.data(), noise.size(), Deadline::after(milliseconds(5000)));
     } catch (const DistNetworkError&) {  // it hung up on us, as it should

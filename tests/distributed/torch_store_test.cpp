@@ -21,7 +21,7 @@ class TorchStore : public testing::Test {
     const char* python = std::getenv("ATHANOR_PEER_PYTHON");
     if (python == nullptr) GTEST_SKIP() << "ATHANOR_PEER_PYTHON names no Python with PyTorch";
     python_ = std::string(python).substr(0, std::string(python).find(':'));
-    if (run("import torch.distributed; assert int(torch.__version__.split('.')[0]) >= 2") != "")
+    if (!run("import torch.distributed; assert int(torch.__version__.split('.')[0]) >= 2").empty())
       GTEST_SKIP() << python_ << " has no PyTorch 2 with torch.distributed";
   }
   // What the program prints, errors included.
