@@ -76,7 +76,7 @@ pickle.dump({'data': np.asfortranarray(data), 'fine_labels': [1, 2], 'coarse_lab
 
 TEST(CIFAR10, ReadsAPickleOfPython2) {
   const io::TempFolder folder;
-  using std::string_literals::operator""s;
+  using namespace std::string_literals;
   // Python 2's pickle of {'data': array of (1, 3072) bytes, 'labels': [6]}.
   std::string pixels;
   for (int i = 0; i < 3072; ++i) pixels += static_cast<char>(i % 251);

@@ -15,7 +15,7 @@ namespace athanor::data::datasets {
 namespace {
 
 using io::error_of;
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 namespace fs = std::filesystem;
 
 // zebra/1.png, ant/a.JPG, ant/deep/b.png and something that is no image.

@@ -9,7 +9,7 @@ namespace athanor::fuzz {
 
 namespace {
 
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 
 void read(const char* file, const std::uint8_t* data, std::size_t size) {
   written(file, data, size);

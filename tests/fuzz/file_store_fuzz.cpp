@@ -15,7 +15,7 @@ namespace {
 
 using distributed::Descriptor;
 using distributed::FileStore;
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 
 /// Another process of the job, as far as the file shows: it has it open.
 Descriptor held(const std::string& path, short type, off_t begin, off_t length) {

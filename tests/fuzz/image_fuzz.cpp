@@ -28,7 +28,7 @@ FUZZ_TARGET(athanor::fuzz::fuzz_image);
 
 namespace athanor::fuzz {
 
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 
 TEST(Fuzz, PngDecoder) {
   FuzzOptions options;

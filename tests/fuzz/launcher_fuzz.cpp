@@ -22,7 +22,7 @@ namespace athanor::fuzz {
 
 namespace {
 
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 
 void fuzz_hostfile(const std::uint8_t* data, std::size_t size) {
   const std::string path = written("hosts", data, size), flag = "--hostfile=" + path;

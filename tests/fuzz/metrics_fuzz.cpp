@@ -13,7 +13,7 @@ namespace athanor::fuzz {
 
 namespace {
 
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 
 /// The records of CSV by RFC 4180: quotes hold commas and ends of lines, two of them are one.
 std::vector<std::vector<std::string>> records(const std::string& text) {

@@ -12,7 +12,7 @@ namespace athanor::fuzz {
 namespace {
 
 using io::Pickle;
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 
 void touch_tensors(const IValue& value, int depth = 0) {
   if (value.isTensor()) {

@@ -16,7 +16,7 @@ namespace athanor::fuzz {
 
 namespace {
 
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 using Params = std::vector<Tensor>;
 using Made = std::unique_ptr<optim::Optimizer>;
 

@@ -12,7 +12,7 @@ namespace {
 
 using data::datasets::CharacterCorpus;
 using data::datasets::TextLines;
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 
 std::string encoded(std::uint32_t c) {
   const auto tail = [&](int shift) { return static_cast<char>(0x80 | ((c >> shift) & 0x3f)); };

@@ -11,7 +11,7 @@ namespace athanor::io {
 
 namespace {
 
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 
 Tensor decode(const std::string& file, ImageMode mode = ImageMode::Unchanged) {
   return decode_image(std::as_bytes(std::span(file)), "'x'", mode);

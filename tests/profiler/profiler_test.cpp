@@ -17,7 +17,6 @@ namespace athanor::profiler {
 namespace {
 
 using testing::Contains;
-using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
 const Event& only(const Profile& profile, std::string_view name) {

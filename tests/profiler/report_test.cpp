@@ -15,7 +15,6 @@ namespace athanor::profiler {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 struct Folder {
   Folder() {
