@@ -1,6 +1,9 @@
 #include "athanor/io/image.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
 
 #include "data/shared_data.h"
 #include "helpers.h"
@@ -158,8 +161,9 @@ for n in 'chelsea.png', 'coffee.png', 'rocket.jpg':
     np.asarray(colours.convert('L')).tofile(n + '.gray')
 )"));
   for (const std::string name : {"chelsea.png", "coffee.png", "rocket.jpg"}) {
+    const std::string path = std::filesystem::path(folder) / name;
     for (const bool gray : {false, true}) {
-      const Tensor image = read_image(folder + "/" + name, gray ? ImageMode::Gray : ImageMode::Rgb);
+      const Tensor image = read_image(path, gray ? ImageMode::Gray : ImageMode::Rgb);
       const auto expected = read_file(temp / (name + (gray ? ".gray" : ".raw")));
       ASSERT_EQ(image.nbytes(), expected.size());
       int most = 0;

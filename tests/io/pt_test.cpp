@@ -7,6 +7,7 @@
 #include "athanor/io/archive.h"
 #include "athanor/io/zip.h"
 #include "athanor/nn/nn.h"
+#include "athanor/ops/factory.h"
 #include "athanor/optim/algorithms.h"
 #include "helpers.h"
 #include "io/pt_builder.h"

@@ -83,7 +83,7 @@ struct Row {
   Tensors inputs;
   Shapes results;
   Tensors refused = {};   ///< none: takes tensors of any shape
-  std::string says = "";  ///< part of the error; by default the shape of the first refused tensor
+  std::string says = {};  ///< part of the error; by default the shape of the first refused tensor
 };
 
 std::vector<Row>& rows() {

@@ -5,7 +5,6 @@ namespace {
 
 using test::error_of;
 using test::list;
-using test::text_of;
 
 struct Leaf : Module {
   Leaf() {
