@@ -246,7 +246,7 @@ void add_two_inputs() {
   Row r = floats("prelu");
   r.cases.push_back({"one weight",
                      {{{Array({2, 3}, {-1, 2, -0.5, 0.7, -2, 1}), Array({1}, 0.25)}},
-                      {{Array({}, {-1.5}), Array({1}, 0.25)}},
+                      {{Array({}, -1.5), Array({1}, 0.25)}},
                       {{Array(Shape{0}), Array({1}, 0.25)}, false}},
                      [](const Tensors& x) { return Tensors{prelu(x[0], x[1])}; },
                      one([](const Arrays& in) {

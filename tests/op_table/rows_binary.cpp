@@ -124,7 +124,7 @@ std::vector<Sample> division_samples() {
       {{Array({2, 3}, {-7.3, 5.2, -3.4, 3.7, 8.1, -8.9}), Array({3}, {2, -2.3, 3.1})}},
       {{integers({40, 3}, -100, 100), integers({3}, 1, 9)}, false},
       {{Array(Shape{0}), Array({1}, 2.0)}, false},
-      {{Array({}, {7.4}), Array({}, {2.0})}}};
+      {{Array({}, 7.4), Array({}, 2.0)}}};
   list.push_back({{Array({5}, {1, -1, 0.0, INFINITY, NAN}), Array({5}, {0.0, 0.0, 0.0, 2, 2})}, false, kFloats});
   return list;
 }
@@ -143,7 +143,7 @@ void add_divisions() {
       {"integer division by zero", [] { floor_divide(ones({2}, kLong), zeros({2}, kLong)); }, "ZeroDivisionError"}};
   add_row(r);
   const std::vector<Sample> u = {
-      {{Array({6}, {-7.3, 5.2, -3.4, 3.7, 8.1, -8.9})}}, {{Array(Shape{0})}, false}, {{Array({}, {7.4})}}};
+      {{Array({6}, {-7.3, 5.2, -3.4, 3.7, 8.1, -8.9})}}, {{Array(Shape{0})}, false}, {{Array({}, 7.4)}}};
   add_row(relaxed(row(
       "floor_divide", "Scalar", types, same_type, true,
       with_number("", u, CALL_S(floor_divide, -3), -3, floor_div, IN_S(floor_divide, -3), OUT_S(floor_divide, -3)))));
@@ -214,9 +214,9 @@ void add_bits() {
   const DTypes whole = kIntegers + kOnlyBool;
   std::vector<Sample> s = {{{integers({40}, 0, 100), integers({40}, 0, 100, 2)}},
                            {{integers({3, 5}, 0, 100), integers({5}, 0, 100, 2)}},
-                           {{Array({}, {6.0}), Array({}, {3.0})}},
+                           {{Array({}, 6.0), Array({}, 3.0)}},
                            {{Array(Shape{0}), Array(Shape{0})}}};
-  const std::vector<Sample> u = {{{integers({40}, 0, 100)}}, {{Array({}, {6.0})}}, {{Array(Shape{0})}}};
+  const std::vector<Sample> u = {{{integers({40}, 0, 100)}}, {{Array({}, 6.0)}}, {{Array(Shape{0})}}};
   auto two_forms = [&](const char* name, Binary call, Fn2 fn, BinaryIn in, BinaryOut out,
                        std::function<Tensor(const Tensor&)> call_s, std::function<void(Tensor&)> in_s,
                        std::function<void(Tensor&, const Tensor&)> out_s) {
@@ -233,7 +233,7 @@ void add_bits() {
   two_forms("bitwise_xor", CALL(bitwise_xor), BITS(x ^ y), IN(bitwise_xor), OUT(bitwise_xor), CALL_S(bitwise_xor, 6),
             IN_S(bitwise_xor, 6), OUT_S(bitwise_xor, 6));
   std::vector<Sample> shifts = {{{integers({40}, 0, 100), integers({40}, 0, 6, 2)}},
-                                {{Array({}, {6.0}), Array({}, {3.0})}}};
+                                {{Array({}, 6.0), Array({}, 3.0)}}};
   add_row(row("bitwise_left_shift", "", kIntegers, same_type, false,
               two(shifts, CALL(bitwise_left_shift), BITS(x << y), IN(bitwise_left_shift), OUT(bitwise_left_shift))));
   add_row(row("bitwise_right_shift", "", kIntegers, same_type, false,

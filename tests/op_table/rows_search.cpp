@@ -229,7 +229,7 @@ void add_searches() {
                          return Tensors{bucket ? bucketize(Scalar(1), x[0], false, true)
                                                : searchsorted(x[0], Scalar(1), false, true)};
                        },
-                       one([](const Arrays& in) { return places_of(in[0], Array({}, {1}), true); }),
+                       one([](const Arrays& in) { return places_of(in[0], Array({}, 1), true); }),
                        {},
                        {}});
     add_row(r);
