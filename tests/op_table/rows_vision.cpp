@@ -425,7 +425,10 @@ void add_unpooling() {
     Shape small{2, 2};
     for (std::size_t d = 0; d < spatial; ++d) small.push_back(d == 0 ? 2 : 1);
     Array places(small);
-    for (std::int64_t i = 0; i < 8; ++i) places[i] = static_cast<double>(i % 2 * 5 + i / 2);
+    for (std::int64_t i = 0; i < 8; ++i) {
+      const std::int64_t half = i / 2;
+      places[i] = static_cast<double>(i % 2 * 5 + half);
+    }
     auto reference = [=](const Arrays& in) {
       Shape shape(in[0].shape.begin(), in[0].shape.end() - static_cast<std::ptrdiff_t>(spatial));
       const std::int64_t planes = numel_of(shape), each = in[0].numel() / std::max<std::int64_t>(planes, 1);
