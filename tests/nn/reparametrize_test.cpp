@@ -1,4 +1,5 @@
 // Weights computed from other parameters, and the adaptive softmax. Expected values were computed with PyTorch 2.15.
+#include "athanor/optim/algorithms.h"
 #include "athanor/optim/optimizer.h"
 #include "helpers.h"
 

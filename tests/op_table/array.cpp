@@ -137,7 +137,8 @@ Array distinct(const Shape& shape, double step, unsigned seed) {
   std::iota(a.values.begin(), a.values.end(), 0.0);
   std::mt19937 numbers(seed);
   std::shuffle(a.values.begin(), a.values.end(), numbers);
-  const double middle = static_cast<double>(a.values.size() / 2);
+  const std::size_t half = a.values.size() / 2;
+  const auto middle = static_cast<double>(half);
   for (double& v : a.values) v = (v - middle + 0.37) * step;
   return a;
 }

@@ -36,7 +36,7 @@ std::vector<double> walk(Options options, int steps = 8, DType dtype = kDouble) 
   for (int i = 0; i < steps; ++i)
     optimizer.step([&] {
       optimizer.zero_grad();
-      const Tensor loss = loss_of(p);
+      Tensor loss = loss_of(p);
       loss.backward();
       return loss;
     });
@@ -143,7 +143,7 @@ Valley descend(const LBFGSOptions& options, bool interrupt = false) {
       ++v.evaluations;
       optimizer->zero_grad();
       const Tensor left = x.slice(0, 0, 3), right = x.slice(0, 1, 4);
-      const Tensor loss = (1 - left).pow(2).sum() + 100 * (right - left.pow(2)).pow(2).sum();
+      Tensor loss = (1 - left).pow(2).sum() + 100 * (right - left.pow(2)).pow(2).sum();
       loss.backward();
       return loss;
     });
@@ -181,7 +181,7 @@ TEST(Lbfgs, TreatsSeveralParametersAsOneVector) {
   LBFGS one({whole}, LBFGSOptions(0.3).max_iter(5).line_search_fn("strong_wolfe"));
   one.step([&] {
     one.zero_grad();
-    const Tensor l = loss_of(whole);
+    Tensor l = loss_of(whole);
     l.backward();
     return l;
   });
@@ -190,7 +190,7 @@ TEST(Lbfgs, TreatsSeveralParametersAsOneVector) {
   LBFGS two({a, b, unused}, LBFGSOptions(0.3).max_iter(5).line_search_fn("strong_wolfe"));
   two.step([&] {
     two.zero_grad();
-    const Tensor l = loss_of(cat({a, b}));
+    Tensor l = loss_of(cat({a, b}));
     l.backward();
     return l;
   });
@@ -203,7 +203,7 @@ TEST(Lbfgs, MaximizesTheNegativeLoss) {
   LBFGS down({p}, LBFGSOptions(0.5).max_iter(7)), up({q}, LBFGSOptions(0.5).max_iter(7).maximize(true));
   const auto evaluate = [](LBFGS& optimizer, const Tensor& x, double sign) {
     optimizer.zero_grad();
-    const Tensor l = loss_of(x) * sign;
+    Tensor l = loss_of(x) * sign;
     l.backward();
     return l;
   };

@@ -164,7 +164,7 @@ TEST(Optimizers, ClosureIsCalledWithGradModeOn) {
   SGD sgd({p}, SGDOptions(0.1));
   const NoGradGuard off;
   const Tensor loss = sgd.step([&] {
-    const Tensor l = (p * p).sum();
+    Tensor l = (p * p).sum();
     l.backward();
     return l;
   });

@@ -228,7 +228,7 @@ TEST_P(PipelineOver, AFailureInAQueueIsReportedAndHarmsNothingElse) {
     Linear first_stage(6, 6), alone(6, 6);
     alone->load_state_dict(first_stage->state_dict());
     Sequential inner(first_stage, Functional([&](const Tensor& x) {
-                       const Tensor y = x * 2;
+                       Tensor y = x * 2;
                        if (std::exchange(fails, false)) launch(broken_kernel, y);
                        return y;
                      }));
