@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "athanor/ops/factory.h"
+#include "athanor/optim/adaptive.h"
 #include "athanor/optim/algorithms.h"
 #include "athanor/optim/scheduler.h"
 
