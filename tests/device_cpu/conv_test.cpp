@@ -382,8 +382,9 @@ TEST(Conv, LargeStridedAndPointwise) {
   for (bool last : {false, true})
     for (const Case& c :
          {conv2d(2, 64, 48, 24, 24, 1), conv2d(2, 80, 64, 12, 11, 1), conv2d(2, 40, 64, 32, 31, 1, 2),
-          conv2d(2, 64, 96, 14, 15, 1, 2), conv2d(1, 32, 48, 25, 24, 3, 2, 1), conv2d(1, 3, 64, 41, 40, 7, 2, 3),
-          conv2d(1, 32, 64, 19, 18, 3, 2, 2, 2, 2), conv2d(1, 24, 40, 14, 13, 5, 1, 2)}) {
+          conv2d(2, 64, 96, 14, 15, 1, 2), conv2d(1, 32, 48, 25, 24, 3, 2, 1), conv2d(2, 3, 64, 41, 40, 7, 2, 3),
+          conv2d(24, 1, 32, 28, 27, 3), conv2d(4, 5, 17, 40, 39, 3, 1, 1), conv2d(1, 32, 64, 19, 18, 3, 2, 2, 2, 2),
+          conv2d(1, 24, 40, 14, 13, 5, 1, 2)}) {
       check(DType::Float, c, last);
       check(DType::BFloat16, c, last);
     }

@@ -177,6 +177,27 @@ TEST(StridedLoop, StreamsResultsThatBeginWithinACacheLineOnEveryInstructionSet) 
   cpu::use_simd_target(0);
 }
 
+TEST(StridedLoop, StreamsOneElementOverEachShortRow) {
+  for (std::int64_t width : {23, 64}) {
+    const std::int64_t rows = (8 << 20) / width + 1, n = rows * width;
+    const Box a(kFloat, {rows, width}), column(kFloat, {rows, 1}), out(kFloat, {rows, width});
+    auto *x = a.view().ptr<float>(), *c = column.view().ptr<float>(), *y = out.view().ptr<float>();
+    for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(spread_value(i));
+    for (std::int64_t i = 0; i < rows; ++i) c[i] = static_cast<float>(spread_value(5 * i + 1));
+    for (int threads : {1, 3}) {
+      const ThreadTeamGuard team(threads);
+      std::memset(y, 0xff, static_cast<std::size_t>(n) * sizeof(float));
+      subtract(out, a, column);
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < n; ++i) wrong += y[i] != x[i] - c[i / width];
+      ASSERT_EQ(wrong, 0) << "rows of " << width << ", " << threads << " threads";
+      subtract(out, column, a);
+      for (std::int64_t i = 0; i < n; ++i) wrong += y[i] != c[i / width] - x[i];
+      ASSERT_EQ(wrong, 0) << "rows of " << width << ", turned round, " << threads << " threads";
+    }
+  }
+}
+
 TEST(StridedLoop, StreamsTurnedOverOperandsAndHalves) {
   const std::int64_t rows = 2900, cols = 3001;
   const Box turned(kFloat, {rows, cols}, {1, rows}), plain(kFloat, {rows, cols}), out(kFloat, {rows, cols});

@@ -324,7 +324,8 @@ Primitive make(const ConvCall& call, Pass pass, Layout layout) {
     const auto& w = call.w;
     ConvData x = call.x;
     // oneDNN tells orders by strides, also by that of a single channel.
-    if (call.shape.x_channels == 1 && call.y.channel_step == 1 && layout == Layout::AsGiven) x.channel_step = 1;
+    const bool single = call.shape.x_channels == 1 && call.shape.groups == 1;
+    if (single && call.y.channel_step == 1 && layout == Layout::AsGiven) x.channel_step = 1;
     p.given_x = given_desc(g.x, type, x);
     p.given_y = given_desc(g.y, type, call.y);
     memory::dims steps{w.y_step, w.x_step, w.step[1], w.step[2]};

@@ -133,7 +133,9 @@ class ArgJob {
     const std::int64_t units = (width + kUnit - 1) / kUnit;
     const std::int64_t per_unit = std::min(width, kUnit) * n_;
     const std::int64_t grain = std::max<std::int64_t>(1, kGrain / per_unit);
-    parallel_stretches(outer * units, grain, kArgStrip / kUnit, backwards_, [&](std::int64_t b, std::int64_t e) {
+    constexpr std::int64_t kStripUnits = kArgStrip / kUnit;
+    const std::int64_t stretch = kStripUnits * std::max<std::int64_t>(1, kChunk / (kStripUnits * per_unit));
+    parallel_stretches(outer * units, grain, stretch, backwards_, [&](std::int64_t b, std::int64_t e) {
       alignas(64) char best[kArgStrip * 8];
       std::int64_t place[kArgStrip];
       while (b < e) {

@@ -250,7 +250,9 @@ class Job {
     const std::int64_t units = (width + kUnit - 1) / kUnit;
     const std::int64_t per_unit = std::min(width, kUnit) * depth_;
     const std::int64_t grain = std::max<std::int64_t>(1, kGrain / per_unit);
-    parallel_stretches(outer * units, grain, kReduceStrip / kUnit, backwards_, [&](std::int64_t b, std::int64_t e) {
+    constexpr std::int64_t kStripUnits = kReduceStrip / kUnit;
+    const std::int64_t stretch = kStripUnits * std::max<std::int64_t>(1, kChunk / (kStripUnits * per_unit));
+    parallel_stretches(outer * units, grain, stretch, backwards_, [&](std::int64_t b, std::int64_t e) {
       States states(kReduceStrip * state_bytes_);
       while (b < e) {
         const std::int64_t o = b / units, u = b % units;

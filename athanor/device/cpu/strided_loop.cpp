@@ -272,7 +272,7 @@ class Walk {
     return true;
   }
 
-  /// A stretch of the iteration space along which the inputs are dense, repeated or periodic.
+  /// A stretch of the iteration space along which the inputs are dense, repeated, periodic or spread.
   struct Lane {
     char* ptrs[kMaxOperands];
     std::int64_t left;
