@@ -72,6 +72,7 @@ Layout layout_for_plain(const ConvCall& call, Pass pass) {
                     channels_last(call.y, s, s.y, s.y_channels);
   if (!last && !first) return Layout::None;
   if (s.x_channels < 16) {
+    // Read as they lie, channels-last tensors beat blocks and our kernels with AVX-512.
     if (last && block_of_processor() == 16 && !half && s.groups == 1 && pass != Pass::Input) return Layout::AsGiven;
     // A net's first layer: large kernels of a stride.
     if (half || s.groups > 1 || s.stride[1] == 1 || s.y_channels < 32) return Layout::None;
