@@ -26,7 +26,7 @@ import sides as peer_programs
 from product import measure_product
 from report import (HEADINGS, RowResult, best_rate, format_line, markdown, median_rate, merge, put_into_readme,
                     summary, table_lines)
-from targets import QUICK, least_share_of, limit_of
+from targets import QUICK, least_share_of, limit_of, targets_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -127,8 +127,8 @@ def compare(arguments, threads: int, torches: list, rounds: int) -> list:
         peers = {side.name for side in sides if side.is_peer}
         for row in wanted_rows(sides, arguments):
             limit = limit_of(row)
-            # A row that has to reach a share of its limit meets it in turns: both see the same machine.
-            in_turns = least_share_of(row, threads) is not None
+            # What a share of the limit may decide is timed in turns with it: both see the same machine.
+            in_turns = limit is not None and (bool(targets_of(row)) or least_share_of(row, threads) is not None)
             answers = run_row(row, [s for s in sides if in_turns or s.name != "limits"], arguments, rounds,
                               limit if in_turns else None)
             known = [median_rate(answer) for answer in answers.pop("limits", {}).values()]

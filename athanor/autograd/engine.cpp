@@ -20,57 +20,91 @@
 namespace athanor::autograd {
 namespace {
 
-/// Gradients on their way to one node.
+/// Gradients on their way to one node, which the roots of the backward hold: a node never gives up its edges.
 struct Pending {
-  IntrusivePtr<Node> node;
+  Node* node = nullptr;
   GradList grads;
 };
 
-/// Nodes that have received a gradient, largest sequence number first.
+/// Nodes that have received a gradient, largest sequence number first. Few are there at a time in most graphs: those
+/// are looked for one by one, without a map or an allocation.
 class ReadyQueue {
  public:
   GradList& slot(const Edge& e) {
-    if (last_ && last_->node.get() == e.node.get()) return last_->grads;
-    Pending*& p = by_node_[e.node.get()];
-    if (!p) {
-      p = take_spare();
-      p->node = e.node;
-      p->grads = GradList(std::max<std::size_t>(e.node->num_outputs(), 1));
-      heap_.push_back(p);
-      std::push_heap(heap_.begin(), heap_.end(), later);
-    }
+    Node* node = e.node.get();
+    if (Pending* p = find(node)) return p->grads;
+    Pending* p = take_spare();
+    p->node = node;
+    p->grads.resize(std::max<std::size_t>(node->num_outputs(), 1));
+    heap_.push_back({node->sequence_nr(), node, p});
+    std::push_heap(heap_.begin(), heap_.end(), later);
+    if (mapped_)
+      by_node_.emplace(node, p);
+    else if (heap_.size() > kMany)
+      map_all();
     return p->grads;
   }
   bool empty() const { return heap_.empty(); }
   /// The caller gives it back with `recycle`.
   Pending* pop() {
     std::pop_heap(heap_.begin(), heap_.end(), later);
-    Pending* p = heap_.back();
+    const Ready last = heap_.back();
     heap_.pop_back();
-    by_node_.erase(p->node.get());
-    return p;
+    if (mapped_) unmap(last.node);
+    return last.pending;
   }
   void recycle(Pending* p) {
-    p->node.reset();
-    p->grads = GradList(0);
+    for (TensorBase& g : p->grads) g.reset();
     spare_.push_back(p);
   }
 
  private:
-  static bool later(const Pending* a, const Pending* b) { return a->node->sequence_nr() < b->node->sequence_nr(); }
+  struct Ready {
+    std::uint64_t sequence;
+    Node* node;
+    Pending* pending;
+  };
+  static constexpr std::size_t kMany = 16;  // from here to a quarter of it nodes are found through the map
+  static constexpr std::size_t kInline = 4;
+
+  static bool later(const Ready& a, const Ready& b) { return a.sequence < b.sequence; }
+  Pending* find(Node* node) const {
+    if (mapped_) {
+      const auto found = by_node_.find(node);
+      return found == by_node_.end() ? nullptr : found->second;
+    }
+    for (const Ready& r : heap_)
+      if (r.node == node) return r.pending;
+    return nullptr;
+  }
+  void map_all() {
+    for (const Ready& r : heap_) by_node_.emplace(r.node, r.pending);
+    mapped_ = true;
+  }
+  void unmap(Node* node) {
+    by_node_.erase(node);
+    if (heap_.size() > kMany / 4) return;
+    by_node_.clear();
+    mapped_ = false;
+  }
   Pending* take_spare() {
     if (!spare_.empty()) {
       Pending* p = spare_.back();
       spare_.pop_back();
       return p;
     }
-    all_.push_back(std::make_unique<Pending>());
-    return all_.back().get();
+    if (used_ < kInline) return &few_[used_++];
+    more_.push_back(std::make_unique<Pending>());
+    return more_.back().get();
   }
-  std::vector<std::unique_ptr<Pending>> all_;
-  std::vector<Pending*> heap_, spare_;
+
+  SmallVector<Ready, kMany> heap_;
+  SmallVector<Pending*, kMany> spare_;
   std::unordered_map<Node*, Pending*> by_node_;
-  Pending* last_ = nullptr;
+  bool mapped_ = false;
+  Pending few_[kInline];
+  std::size_t used_ = 0;
+  std::vector<std::unique_ptr<Pending>> more_;
 };
 
 /// Nodes from which some input edge can be reached, the inputs among them. A graph that is made later may reach any.

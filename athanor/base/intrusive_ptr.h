@@ -10,7 +10,8 @@
 namespace athanor {
 
 /// Base of objects held by IntrusivePtr. The count starts at 0; the last holder calls `T::destroy(T*)` if T has one,
-/// else deletes. Counting is thread-safe; the object's own members are not made so.
+/// else deletes. Counting is thread-safe; the object's own members are not made so. A T whose shares are given up in
+/// another way, as where there are weak references, does it in `T::give_up(T*)`, which also takes null.
 class RefCounted {
  public:
   RefCounted() = default;
@@ -23,6 +24,14 @@ class RefCounted {
     while (n != 0)
       if (refs_.compare_exchange_weak(n, n + 1, std::memory_order_acq_rel)) return true;
     return false;
+  }
+
+ protected:
+  /// Gives up one share; true if none is left. A sole owner needs no atomic write: nobody else can take a share
+  /// meanwhile, unless through a weak reference.
+  bool give_up_share(bool has_weak_references = false) const {
+    if (refs_.load(std::memory_order_acquire) == 1 && !has_weak_references) return true;
+    return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
 
  private:
@@ -69,6 +78,11 @@ class IntrusivePtr {
     r.p_ = p;
     return r;
   }
+  /// Takes a share of an object that only this thread knows yet, which needs no atomic addition.
+  static IntrusivePtr first(T* p) {
+    p->refs_.store(p->refs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return adopt(p);
+  }
   friend bool operator==(const IntrusivePtr& a, const IntrusivePtr& b) { return a.p_ == b.p_; }
   friend bool operator==(const IntrusivePtr& a, std::nullptr_t) { return a.p_ == nullptr; }
 
@@ -77,15 +91,10 @@ class IntrusivePtr {
     if (p_) p_->refs_.fetch_add(1, std::memory_order_relaxed);
   }
   void drop() {
-    if (!p_) return;
-    // A sole owner needs no atomic write: nobody else can take a share meanwhile, unless T allows weak references.
-    if constexpr (!requires { T::kHasWeakReferences; }) {
-      if (p_->refs_.load(std::memory_order_acquire) == 1) {
-        dispose();
-        return;
-      }
-    }
-    if (p_->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) dispose();
+    if constexpr (requires { T::give_up(p_); })
+      T::give_up(p_);
+    else if (p_ && p_->give_up_share())
+      dispose();
   }
   void dispose() {
     if constexpr (requires { T::destroy(p_); })
@@ -98,7 +107,7 @@ class IntrusivePtr {
 
 template <class T, class... Args>
 IntrusivePtr<T> make_intrusive(Args&&... args) {
-  return IntrusivePtr<T>(new T(std::forward<Args>(args)...));
+  return IntrusivePtr<T>::first(new T(std::forward<Args>(args)...));
 }
 
 }  // namespace athanor

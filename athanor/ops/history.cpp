@@ -14,7 +14,10 @@
 
 namespace athanor {
 
-AccumulateGrad::AccumulateGrad(TensorBase variable) : variable_(std::move(variable)) { add_output(variable_); }
+AccumulateGrad::AccumulateGrad(TensorBase variable) : variable_(std::move(variable)) {
+  weakly_held_ = true;
+  add_output(variable_);
+}
 
 AccumulateGrad::~AccumulateGrad() {
   AutogradMeta& meta = *variable_.impl()->autograd;

@@ -1,6 +1,9 @@
 #include "athanor/optim/step_batch.h"
 
 namespace athanor::optim {
+namespace {
+constexpr std::size_t kReserved = 16;  // parameters for which lists need not grow
+}
 
 void StepTensors::add(Tensor& p, const Tensor& grad, ParamState& own, std::initializer_list<const char*> names,
                       double initial) {
@@ -10,17 +13,23 @@ void StepTensors::add(Tensor& p, const Tensor& grad, ParamState& own, std::initi
     copies.emplace_back(p, dense);
   }
   // Everything that can fail comes before the lists are touched.
-  const Tensor g = detail::like_layout(grad, dense);
+  Tensor g = detail::like_layout(grad, dense);
+  SmallVector<const Tensor*, 4> states;
   for (const char* name : names) {
     Tensor& t = own.tensors[name];
+    states.push_back(&t);
     if (!t.defined())
       t = initial == 0 ? zeros_like(dense) : full_like(dense, initial);
     else if (!detail::same_dense_layout(dense, {&t}))
       t = detail::like_layout(t, dense);
   }
-  for (const char* name : names) state.push_back(own.tensors.find(name)->second);
-  params.push_back(dense);
-  grads.push_back(g);
+  if (params.empty()) {
+    params.reserve(kReserved), grads.reserve(kReserved);
+    state.reserve(kReserved * names.size());
+  }
+  for (const Tensor* t : states) state.push_back(*t);
+  params.push_back(std::move(dense));
+  grads.push_back(std::move(g));
 }
 
 void StepTensors::finish() {

@@ -81,7 +81,8 @@ Node::Node() : sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) 
 }
 Node::~Node() = default;
 
-void Node::destroy(Node* node) {
+void Node::give_up(Node* node) {
+  if (!node || !node->give_up_share(node->weakly_held_)) return;
   if (graveyard) {
     graveyard->push(node);
     return;

@@ -89,12 +89,11 @@ struct NodeHooks {
 
 class Node : public RefCounted {
  public:
-  static constexpr bool kHasWeakReferences = true;
-
   Node();
   virtual ~Node();
-  /// Deletes without recursion, however long the chain of nodes behind it.
-  static void destroy(Node* node);
+  /// Gives up a share, if `node` is not null; the last one deletes without recursion, however long the chain of nodes
+  /// behind it.
+  static void give_up(Node* node);
 
   /// Computes the gradients of the inputs (`out`, one per edge) from those of the outputs (`in`). Undefined means zero.
   virtual void apply(const GradList& in, GradList& out) = 0;
@@ -106,7 +105,6 @@ class Node : public RefCounted {
   virtual TensorImpl* variable() const { return nullptr; }
   /// Whether apply() goes backward through a graph of its own, which may lead to any tensor.
   virtual bool has_inner_graph() const { return false; }
-
   std::uint64_t sequence_nr() const { return sequence_; }
   std::size_t num_edges() const { return edges_.size(); }
   const Edge& edge(std::size_t i) const { return edges_[i]; }
@@ -136,6 +134,9 @@ class Node : public RefCounted {
   /// Where the call was made, if anomaly mode was on.
   std::string& forward_trace();
   const std::string* forward_trace_or_null() const { return trace_.get(); }
+
+ protected:
+  bool weakly_held_ = false;  ///< a tensor points at its accumulator without a share
 
  private:
   void renumber();

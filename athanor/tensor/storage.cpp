@@ -62,12 +62,12 @@ IntrusivePtr<Storage> Storage::allocate(Device device, std::size_t bytes) {
     s->data_ = raw + kHeader;
     s->nbytes_ = bytes;
     s->block_bytes_ = block;
-    return IntrusivePtr<Storage>(s);
+    return IntrusivePtr<Storage>::first(s);
   }
   // The header outlives the block when the queue hands it out again, so it is apart.
   Queue* queue = detail::queue_of(device);
   auto* s = new (host_allocate(kHeader)) Storage;
-  IntrusivePtr<Storage> result(s);
+  auto result = IntrusivePtr<Storage>::first(s);
   s->device_ = device;
   s->data_apart_ = true;
   s->data_ = queue->allocate(bytes);
@@ -78,7 +78,7 @@ IntrusivePtr<Storage> Storage::allocate(Device device, std::size_t bytes) {
 
 IntrusivePtr<Storage> Storage::borrow(void* data, std::size_t bytes, std::function<void(void*)> deleter) {
   auto* s = new (host_allocate(kHeader)) Storage;
-  IntrusivePtr<Storage> result(s);
+  auto result = IntrusivePtr<Storage>::first(s);
   s->data_ = data;
   s->nbytes_ = bytes;
   s->data_apart_ = true;
@@ -89,7 +89,7 @@ IntrusivePtr<Storage> Storage::borrow(void* data, std::size_t bytes, std::functi
 
 IntrusivePtr<Storage> Storage::with_hidden(Device device, IntrusivePtr<HiddenLayout> hidden) {
   auto* s = new (host_allocate(kHeader)) Storage;
-  IntrusivePtr<Storage> result(s);
+  auto result = IntrusivePtr<Storage>::first(s);
   s->device_ = device;
   s->nbytes_ = hidden->blocks().nbytes();
   s->data_apart_ = true;

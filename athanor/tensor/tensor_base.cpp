@@ -9,7 +9,7 @@ namespace athanor {
 namespace detail {
 void destroy_autograd_meta(AutogradMeta* meta);  // defined by the tape
 
-IntrusivePtr<TensorImpl> new_tensor_impl() { return IntrusivePtr<TensorImpl>(new TensorImpl); }
+IntrusivePtr<TensorImpl> new_tensor_impl() { return IntrusivePtr<TensorImpl>::first(new TensorImpl); }
 }  // namespace detail
 
 TensorImpl::~TensorImpl() {

@@ -20,4 +20,20 @@ TEST(Engine, ViewWhoseBaseChangedRunsAfterAllItsUsers) {
   EXPECT_EQ(test::list(x.grad()), (std::vector<double>{21, 21, 0}));
 }
 
+TEST(Engine, NodesOfWideGraphsGetAllTheirGradientsBeforeTheyRun) {
+  Tensor x = full({}, 2.0, kDouble).requires_grad_();
+  // From each level's sum to the next as many ways as `width`, every one of them used twice.
+  Tensor level = x * 1;
+  double slope = 1;
+  for (const int width : {3, 100, 5, 17, 40}) {
+    std::vector<Tensor> parts;
+    for (int i = 0; i < width; ++i) parts.push_back(level * (i + 1));
+    for (int i = 0; i < width; ++i) parts.push_back(parts[static_cast<std::size_t>(i)]);
+    level = stack(parts).sum() * 0.001;
+    slope *= width * (width + 1) * 0.001;
+  }
+  level.backward();
+  EXPECT_NEAR(x.grad().item<double>() / slope, 1, 1e-12);
+}
+
 }  // namespace athanor

@@ -5,7 +5,9 @@
 
 #include "athanor/device/cpu/order_lines.h"
 #include "athanor/device/cpu/radix_sort.h"
+#include "athanor/device/cpu/wide_vectors.h"
 #include "athanor/ops/kernels/scan_sort.h"
+#include "hwy/contrib/sort/vqsort.h"
 
 namespace athanor::cpu {
 
@@ -34,6 +36,8 @@ KeyRange line_key_range(const void* in, DType t, std::int64_t n) {
 }
 
 namespace {
+
+constexpr std::int64_t kVectorSort = std::int64_t{1} << 22;  // elements of a line
 
 /// Takes sorted records apart. Zeros and NaNs are fetched from the input: their keys do not tell them apart.
 template <class T, class Rec>
@@ -81,6 +85,30 @@ void sort_few(const T* in, std::int64_t n, const Ranker<T>& ranker, T* values, s
   }
 }
 
+/// Whether n ranks of `bits` bits are sorted faster by Highway's quicksort, which takes one thread, than by radix.
+bool sorts_by_vectors(std::int64_t n, int bits) {
+  return bits > 2 * kDigitBits && bits <= 32 && n <= kVectorSort && compresses_fast() &&
+         (n < 2 * kRadixGrain || in_parallel_region() || get_num_threads() == 1);
+}
+
+/// Sorts words of rank and index. No two are equal, so any sort of them is stable.
+template <class T>
+void sort_words(const T* in, std::int64_t n, const Ranker<T>& ranker, T* values, std::int64_t* indices) {
+  // The words lie where the indices will: each is read before its place is written.
+  const HostBuffer<std::uint64_t> own(indices ? 0 : n);
+  std::uint64_t* const words = indices ? reinterpret_cast<std::uint64_t*>(indices) : own.data();
+  for (std::int64_t i = 0; i < n; ++i)
+    words[i] = static_cast<std::uint64_t>(ranker(in[i])) << 32 | static_cast<std::uint64_t>(i);
+  static thread_local const hwy::Sorter sorter;
+  sorter(words, static_cast<std::size_t>(n), hwy::SortAscending());
+  const ElementSink<T, Ranked32> sink{values, indices, in, ranker};
+  if (values)
+    for (std::int64_t i = 0; i < n; ++i)
+      values[i] = sink.value({static_cast<std::uint32_t>(words[i] >> 32), static_cast<std::uint32_t>(words[i])});
+  if (indices)
+    for (std::int64_t i = 0; i < n; ++i) indices[i] = static_cast<std::int64_t>(words[i] & 0xffffffff);
+}
+
 /// Sorts with records whose words hold both ranks and indices. `spare`: room for n of them that may be overwritten
 /// until the result is, or null.
 template <class Rec, class T>
@@ -106,6 +134,8 @@ void sort_line(const T* in, std::int64_t n, bool descending, T* values, std::int
   }
   const bool narrow = ranker.bits <= 32;
   if (narrow && n <= kFew) return sort_few(in, n, ranker, values, indices);
+  if constexpr (sizeof(T) > 2)
+    if (sorts_by_vectors(n, ranker.bits)) return sort_words(in, n, ranker, values, indices);
   if (narrow && n <= std::int64_t{0xffffffff})
     sort_records<Ranked32>(in, n, ranker, values, indices, reinterpret_cast<Ranked32*>(indices));
   else

@@ -15,6 +15,22 @@ inline bool vectors_fill_lines() {
   return wide;
 }
 
+inline bool made_by_amd() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(0, &a, &b, &c, &d) != 0 && b == signature_AMD_ebx;
+#else
+  return false;
+#endif
+}
+
+/// Whether storing the lanes of a vector that a mask selects is fast: AMD's AVX-512 takes a hundred cycles for it,
+/// while Highway's sort does little else.
+inline bool compresses_fast() {
+  static const bool fast = !(vectors_fill_lines() && made_by_amd());
+  return fast;
+}
+
 /// Whether streaming to or from several pages in turns is faster than one page after the other: not where a line takes
 /// two stores (docs/notes/memory_walks.md), nor on AMD's family 25, Zen 4 among it, whose hardware fetches ahead across
 /// pages.
@@ -23,8 +39,8 @@ inline bool walks_pages_in_step() {
     bool single = !vectors_fill_lines();
 #if defined(__x86_64__)
     unsigned a = 0, b = 0, c = 0, d = 0;
-    const bool amd = __get_cpuid(0, &a, &b, &c, &d) != 0 && b == signature_AMD_ebx;
-    single = single || (amd && __get_cpuid(1, &a, &b, &c, &d) != 0 && ((a >> 8) & 15) + ((a >> 20) & 255) == 25);
+    single =
+        single || (made_by_amd() && __get_cpuid(1, &a, &b, &c, &d) != 0 && ((a >> 8) & 15) + ((a >> 20) & 255) == 25);
 #endif
     return !single;
   }();
