@@ -239,7 +239,9 @@ TEST(Gemm, OwnKernelsTakeOverOnceOneDnnIsClosed) {
         std::atomic<int> rounds{0};
         std::atomic<bool> stop{false};
         std::thread beside([&] {
-          for (; !stop; ++rounds) check(DType::Float, {130, 140, 150}, {0, 1}, {0, 1}, {0, 1});
+          for (; !stop; ++rounds)
+            for (const Shape& s : {Shape{130, 140, 150}, Shape{128, 160, 128}})
+              check(DType::Float, s, {0, 1}, {0, 1}, {0, 1});
         });
         const auto await_rounds = [&](int more) {
           for (const int end = rounds + more; rounds < end;) std::this_thread::yield();
@@ -335,17 +337,38 @@ TEST(Matmul, BFloat16SpansSeveralBlocksOfEveryDimension) {
       }
 }
 
-TEST(Matmul, LargeBFloat16AddsToItsOutput) {
-  StridedArray a(DType::BFloat16, {70, 90}), b(DType::BFloat16, {90, 80}), c(DType::BFloat16, {70, 80});
-  for (const double beta : {1.0, -.5}) {
-    a.fill(1), b.fill(2), c.fill(3);
-    const StridedArray before = c;
-    run_gemm(c, a, b, &c, 1, beta);
-    c.each_index([&](const auto& i) {
-      const double want = expected(a, b, i[0], i[1], 1, beta * before.at(i), DType::BFloat16);
-      ASSERT_NEAR(c.at(i), want, 4 * tolerance(DType::BFloat16, 90, want));
-    });
-  }
+TEST(Matmul, RoundSizesOfFloat32) {
+  for (const auto& a : {std::vector<int>{0, 1}, {1, 0}})
+    for (const auto& b : {std::vector<int>{0, 1}, {1, 0}})
+      for (const auto& c : {std::vector<int>{0, 1}, {1, 0}}) {
+        check(DType::Float, {128, 96, 160}, a, b, c);
+        check(DType::Float, {64, 384, 64}, a, b, c, 3);
+        check(DType::Float, {96, 128, 128}, a, b, c, 0, 2, .5);
+      }
+  StridedArray a(DType::Float, {128, 64}), b(DType::Float, {64, 192}), c(DType::Float, {128, 192});
+  StridedArray row(DType::Float, {1, 192});
+  a.fill(1), b.fill(2), row.fill(3).broadcast(0, 128);
+  run_gemm(c, a, b, &row, 1, 1);
+  c.each_index([&](const auto& i) {
+    const double want = expected(a, b, i[0], i[1], 1, row.at(i), DType::Float);
+    ASSERT_NEAR(c.at(i), want, 4 * tolerance(DType::Float, 64, want));
+  });
+  EXPECT_TRUE(c.margins_intact());
+}
+
+TEST(Matmul, LargeProductsAddToTheirOutput) {
+  const std::pair<DType, Shape> products[] = {{DType::BFloat16, {70, 80, 90}}, {DType::Float, {128, 96, 128}}};
+  for (const auto& [t, s] : products)
+    for (const double beta : {1.0, -.5}) {
+      StridedArray a(t, {s.m, s.k}), b(t, {s.k, s.n}), c(t, {s.m, s.n});
+      a.fill(1), b.fill(2), c.fill(3);
+      const StridedArray before = c;
+      run_gemm(c, a, b, &c, 1, beta);
+      c.each_index([&](const auto& i) {
+        const double want = expected(a, b, i[0], i[1], 1, beta * before.at(i), t);
+        ASSERT_NEAR(c.at(i), want, 4 * tolerance(t, s.k, want));
+      });
+    }
 }
 
 TEST(Bmm, LargeBatchesOfBFloat16) {

@@ -156,11 +156,12 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   }
   GemmBatch distance = batch;
   if (g.a != problem.a) std::swap(distance.a, distance.b);
+  if (g.dtype == DType::Float && onednn::matmul(g, distance)) return;
   if (g.epilogue == Epilogue::None && batch.count == 1 && onednn::sgemm(g)) return;
   const detail::GemmPlan plan = detail::plan_gemm(g);
   using Form = detail::GemmPlan::Form;
   const bool matrix = plan.form == Form::Matrix, paired = plan.form == Form::Pairs;
-  if (!matrix && !(paired && pairs::pays(g)) && onednn::matmul_bf16(g, distance)) return;
+  if (g.dtype == DType::BFloat16 && !matrix && !(paired && pairs::pays(g)) && onednn::matmul(g, distance)) return;
 
   // Multiply-adds that pay for waking a thread. Thin products move more memory for each; besides, the optimizer splits
   // their weights and gradients over the threads, and fetching those from another core's cache is dear.

@@ -11,10 +11,11 @@ namespace athanor::onednn {
 /// epilogue.
 bool sgemm(const GemmProblem& g);
 
-/// The products for bfloat16, summed in float32, where oneDNN has a kernel for this processor and they are large
-/// enough; alpha 1, epilogue None, bias absent, one per column, or c itself. Returns false, having done nothing, for
-/// every other problem. Matrix units take denormal numbers as zeros.
-bool matmul_bf16(const GemmProblem& g, const GemmBatch& batch);
+/// The products by oneDNN's matmul: for bfloat16, summed in float32, where it has a kernel for this processor and they
+/// are large enough; for float32 in round sizes where it is the fastest. Alpha 1, epilogue None, bias absent, one per
+/// column, or c itself. Returns false, having done nothing, for every other problem. Matrix units take denormal numbers
+/// as zeros.
+bool matmul(const GemmProblem& g, const GemmBatch& batch);
 
 /// Keeps every further call out of oneDNN, so that the functions above return false and kernels of our own take over,
 /// and waits for the calls under way, ten seconds at most. For exit handlers: oneDNN frees the code that it made with

@@ -1,14 +1,16 @@
-// Products of bfloat16 by oneDNN's matmul, which uses the matrix units of processors that have them.
+// Products by oneDNN's matmul: of bfloat16, for which it uses the matrix units of processors that have them, and of
+// float32 in round sizes.
 #include <cstring>
 
 #include "athanor/base/error.h"
 #include "athanor/device/cpu/onednn.h"
 #include "athanor/device/cpu/onednn_cache.h"
+#include "athanor/device/cpu/wide_vectors.h"
 
 namespace athanor::onednn {
 #ifdef ATHANOR_STD_THREAD_POOL
 
-bool matmul_bf16(const GemmProblem&, const GemmBatch&) { return false; }
+bool matmul(const GemmProblem&, const GemmBatch&) { return false; }
 
 #else
 namespace {
@@ -16,7 +18,7 @@ namespace {
 using dnnl::memory;
 
 /// Everything a primitive depends on.
-using Key = std::array<std::int64_t, 13>;
+using Key = std::array<std::int64_t, 14>;
 
 /// A primitive and the memory objects it is called with. Making those takes as long as 40 % of a product of 64 by 64,
 /// so they stay, and a call only tells them where its operands are.
@@ -42,7 +44,7 @@ struct Product {
 enum class Bias : std::int64_t { None, Row, Output };
 
 Product make_product(const GemmProblem& g, const GemmBatch& batch, Bias kind) {
-  constexpr auto type = memory::data_type::bf16;
+  const auto type = g.dtype == DType::Float ? memory::data_type::f32 : memory::data_type::bf16;
   Product p;
   const auto desc = [&](std::int64_t rows, std::int64_t cols, std::int64_t row, std::int64_t col, std::int64_t step) {
     return memory::desc({batch.count, rows, cols}, type, {batch.count > 1 ? step : rows * cols, row, col});
@@ -80,12 +82,22 @@ bool plain(std::int64_t rows, std::int64_t cols, std::int64_t row, std::int64_t 
   return (col == 1 && row >= cols) || (row == 1 && col >= rows);
 }
 
+/// Whether a product of float32 is for oneDNN: its operands fill AVX-512's vectors and stay in the second cache. A new
+/// shape costs some 400 us, so only sizes are taken of which there are few.
+bool round_floats(const GemmProblem& g, const GemmBatch& batch) {
+  const auto round = [](std::int64_t size) { return size % 32 == 0 && size >= 64 && size <= 384; };
+  return g.dtype == DType::Float && batch.count == 1 && g.a_col == 1 && g.b_col == 1 && round(g.m) && round(g.n) &&
+         round(g.k) && cpu::vectors_fill_lines();
+}
+
 }  // namespace
 
-bool matmul_bf16(const GemmProblem& g, const GemmBatch& batch) {
-  constexpr double kLarge = 1 << 18;  // multiply-adds that pay for a call
-  if (g.dtype != DType::BFloat16 || g.epilogue != Epilogue::None || g.c_col != 1 || g.c_row < g.n) return false;
-  if (static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < kLarge) return false;
+bool matmul(const GemmProblem& g, const GemmBatch& batch) {
+  const double least = g.dtype == DType::Float ? 1 << 20 : 1 << 18;  // multiply-adds that pay for a call
+  if ((g.dtype != DType::BFloat16 && !round_floats(g, batch)) || g.epilogue != Epilogue::None || g.c_col != 1 ||
+      g.c_row < g.n)
+    return false;
+  if (static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < least) return false;
   if (g.m < 8 || g.n < 8 || g.k < 16 || g.alpha.to<double>() != 1) return false;
   if (!plain(g.m, g.k, g.a_row, g.a_col) || !plain(g.k, g.n, g.b_row, g.b_col)) return false;
   if (batch.count > 1 && (batch.a < g.m * g.k || batch.b < g.k * g.n || batch.c < g.m * g.n)) return false;
@@ -120,12 +132,13 @@ bool matmul_bf16(const GemmProblem& g, const GemmBatch& batch) {
                 several ? batch.c : 0,
                 static_cast<std::int64_t>(kind),
                 beta_bits,
+                static_cast<std::int64_t>(g.dtype),
                 team};
   const Product& p = products.get(key, [&] { return make_product(g, batch, kind); });
   if (!p.usable) return false;
   const dnnl_status_t status = p.run({g.a, g.b, g.c, g.bias});
-  ATHANOR_CHECK(status == dnnl_success, "matmul: oneDNN gave up a product of bfloat16, ", g.m, " x ", g.k, " by ", g.k,
-                " x ", g.n, ", batch of ", batch.count, ", with status ", static_cast<int>(status),
+  ATHANOR_CHECK(status == dnnl_success, "matmul: oneDNN gave up a product of ", dtype_name(g.dtype), ", ", g.m, " x ",
+                g.k, " by ", g.k, " x ", g.n, ", batch of ", batch.count, ", with status ", static_cast<int>(status),
                 status == dnnl_out_of_memory ? ": out of memory; use smaller batches" : "");
   return true;
 }
