@@ -20,14 +20,15 @@
 namespace athanor::autograd {
 namespace {
 
-/// Gradients on their way to one node, which the roots of the backward hold: a node never gives up its edges.
+/// Gradients on their way to one node, which the roots and inputs of the backward hold: a node never gives up its
+/// edges.
 struct Pending {
   Node* node = nullptr;
   GradList grads;
 };
 
 /// Nodes that have received a gradient, largest sequence number first. Few are there at a time in most graphs: those
-/// are looked for one by one, without a map or an allocation.
+/// are looked for one by one, without a map.
 class ReadyQueue {
  public:
   GradList& slot(const Edge& e) {
@@ -84,7 +85,7 @@ class ReadyQueue {
   void unmap(Node* node) {
     by_node_.erase(node);
     if (heap_.size() > kMany / 4) return;
-    by_node_.clear();
+    for (const Ready& r : heap_) by_node_.erase(r.node);  // clear() takes time for every bucket there ever was
     mapped_ = false;
   }
   Pending* take_spare() {

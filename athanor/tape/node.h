@@ -136,7 +136,7 @@ class Node : public RefCounted {
   const std::string* forward_trace_or_null() const { return trace_.get(); }
 
  protected:
-  bool weakly_held_ = false;  ///< a tensor points at its accumulator without a share
+  bool weakly_held_ = false;  ///< a tensor may point at it without a share
 
  private:
   void renumber();

@@ -87,7 +87,7 @@ void sort_few(const T* in, std::int64_t n, const Ranker<T>& ranker, T* values, s
 
 /// Whether n ranks of `bits` bits are sorted faster by Highway's quicksort, which takes one thread, than by radix.
 bool sorts_by_vectors(std::int64_t n, int bits) {
-  return bits > 2 * kDigitBits && bits <= 32 && n <= kVectorSort && compresses_fast() &&
+  return bits > 2 * kDigitBits && bits <= 32 && n <= kVectorSort && sorts_fast() &&
          (n < 2 * kRadixGrain || in_parallel_region() || get_num_threads() == 1);
 }
 
