@@ -113,7 +113,7 @@ class Limits:
             return None
         if name not in self.known:
             ways = run_row(name, [self.side], self.arguments, 3).get("limits", {})
-            # A limit is what the machine can do undisturbed: the best timing counts.
+            # Of a row without a target, for orientation only: the best timing of three rounds.
             self.known[name] = max((best_rate(answer) for answer in ways.values()), default=None)
         return self.known[name]
 

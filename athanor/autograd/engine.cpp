@@ -55,7 +55,7 @@ class ReadyQueue {
     return last.pending;
   }
   void recycle(Pending* p) {
-    for (TensorBase& g : p->grads) g.reset();
+    p->grads.clear();
     spare_.push_back(p);
   }
 

@@ -105,6 +105,7 @@ class IntrusivePtr {
   T* p_ = nullptr;
 };
 
+/// A new T. Its constructor must not have made `this` known to another thread: the first share is not taken atomically.
 template <class T, class... Args>
 IntrusivePtr<T> make_intrusive(Args&&... args) {
   return IntrusivePtr<T>::first(new T(std::forward<Args>(args)...));

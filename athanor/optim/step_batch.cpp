@@ -10,9 +10,8 @@ void StepTensors::add(Tensor& p, const Tensor& grad, ParamState& own, std::initi
   Tensor dense = p;
   if (!p.is_non_overlapping_and_dense()) {
     dense = p.clone(MemoryFormat::Contiguous);
-    copies.emplace_back(p, dense);
   }
-  // Everything that can fail comes before the lists are touched.
+  // What may throw for what it was given comes before the lists are touched.
   Tensor g = detail::like_layout(grad, dense);
   SmallVector<const Tensor*, 4> states;
   for (const char* name : names) {
@@ -27,6 +26,7 @@ void StepTensors::add(Tensor& p, const Tensor& grad, ParamState& own, std::initi
     params.reserve(kReserved), grads.reserve(kReserved);
     state.reserve(kReserved * names.size());
   }
+  if (dense.impl() != p.impl()) copies.emplace_back(p, dense);
   for (const Tensor* t : states) state.push_back(*t);
   params.push_back(std::move(dense));
   grads.push_back(std::move(g));

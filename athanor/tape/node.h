@@ -54,6 +54,12 @@ class GradList {
     size_ = n;
     if (n > kInline) more_.resize(n);
   }
+  /// Lets go of all it holds, also of what a smaller size hides.
+  void clear() {
+    for (TensorBase& t : few_) t.reset();
+    more_.clear();
+    size_ = 0;
+  }
   std::size_t size() const { return size_; }
   TensorBase& operator[](std::size_t i) { return size_ > kInline ? more_[i] : few_[i]; }
   const TensorBase& operator[](std::size_t i) const { return size_ > kInline ? more_[i] : few_[i]; }

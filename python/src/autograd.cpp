@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <mutex>
+
 #include "athanor/autograd/autograd.h"
 #include "athanor/autograd/engine.h"
 #include "athanor/autograd/function.h"
@@ -23,20 +25,32 @@ using autograd::variable_list;
 
 nb::tuple to_tuple(variable_list&& list) { return nb::steal<nb::tuple>(to_python(std::move(list))); }
 
+class PythonNode;
+
+// Where a context finds the node behind it, without keeping it alive. The last share may go in any thread.
+struct NodeCell {
+  std::mutex lock;
+  PythonNode* node;  // null once it is gone
+};
+
 // The node of a torch.autograd.Function: C++'s own kind, whose backward calls Python.
 class PythonNode final : public autograd::FunctionNode {
  public:
   PythonNode(std::string name, PyObject* function, PyObject* context)
       : FunctionNode(std::move(name), call_backward), function_(function), context_(context) {
+    weakly_held_ = true;
+    cell->node = this;
     ctx.saved_data["node"] = IValue(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(this)));
   }
-  ~PythonNode() override { *cell = nullptr; }
+  ~PythonNode() override {
+    const std::lock_guard hold(cell->lock);
+    cell->node = nullptr;
+  }
   PyObject* context() const { return context_.get(); }
   /// How many results forward returned, and which of them are the node's: backward gets a gradient for each of all.
   std::size_t results = 0;
   std::vector<std::size_t> places;
-  /// What the context holds: null once the node is gone.
-  std::shared_ptr<PythonNode*> cell = std::make_shared<PythonNode*>(this);
+  const std::shared_ptr<NodeCell> cell = std::make_shared<NodeCell>();
   bool has_inner_graph() const override { return inner_graph.has_value(); }
   std::optional<autograd::InnerGraph> inner_graph;
 
@@ -67,12 +81,13 @@ class PythonNode final : public autograd::FunctionNode {
 
 // What a context in Python does to the node behind it.
 struct FunctionCore {
-  std::shared_ptr<PythonNode*> cell;
-  PythonNode& node() const {
-    ATHANOR_CHECK(*cell, "the graph that this context belonged to is gone");
-    return **cell;
+  std::shared_ptr<NodeCell> cell;
+  /// A share of it, so that it stays while it is used.
+  IntrusivePtr<PythonNode> node() const {
+    const std::lock_guard hold(cell->lock);
+    ATHANOR_CHECK(cell->node && cell->node->try_retain(), "the graph that this context belonged to is gone");
+    return IntrusivePtr<PythonNode>::adopt(cell->node);
   }
-  autograd::AutogradContext& context() const { return node().ctx; }
 };
 
 // Function.apply: forward runs without recording; its results get their history from the node.
@@ -149,13 +164,13 @@ PyObject* node_context(const Node& node) {
 void bind_autograd(nb::module_& m) {
   nb::class_<FunctionCore>(m, "_FunctionCore")
       .def("save_for_backward",
-           [](FunctionCore& c, variable_list list) { c.context().save_for_backward(std::move(list)); })
-      .def("saved_tensors", [](const FunctionCore& c) { return to_tuple(c.context().get_saved_variables()); })
-      .def("mark_dirty", [](FunctionCore& c, const variable_list& list) { c.context().mark_dirty(list); })
+           [](FunctionCore& c, variable_list list) { c.node()->ctx.save_for_backward(std::move(list)); })
+      .def("saved_tensors", [](const FunctionCore& c) { return to_tuple(c.node()->ctx.get_saved_variables()); })
+      .def("mark_dirty", [](FunctionCore& c, const variable_list& list) { c.node()->ctx.mark_dirty(list); })
       .def("mark_non_differentiable",
-           [](FunctionCore& c, const variable_list& list) { c.context().mark_non_differentiable(list); })
-      .def("set_materialize_grads", [](FunctionCore& c, bool on) { c.context().set_materialize_grads(on); })
-      .def("has_inner_graph", [](FunctionCore& c) { c.node().inner_graph.emplace(); });
+           [](FunctionCore& c, const variable_list& list) { c.node()->ctx.mark_non_differentiable(list); })
+      .def("set_materialize_grads", [](FunctionCore& c, bool on) { c.node()->ctx.set_materialize_grads(on); })
+      .def("has_inner_graph", [](FunctionCore& c) { c.node()->inner_graph.emplace(); });
   m.def("_apply_function", apply_function);
   m.def(
       "_run_backward",

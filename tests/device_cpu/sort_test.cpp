@@ -65,9 +65,15 @@ void expect_same(double actual, double expected, std::int64_t at) {
   }
 }
 
-void check_line(DType t, std::int64_t n, bool descending) {
-  StridedArray in(t, {n}), values(t, {n}), indices(DType::Long, {n});
-  fill_widely(in, t, static_cast<unsigned>(n));
+/// Integral values from -bound to bound, all as likely.
+void fill_evenly(StridedArray& a, std::int64_t bound, unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_int_distribution<std::int64_t> value(-bound, bound);
+  a.each_index([&](const auto& index) { a.put(index, static_cast<double>(value(random))); });
+}
+
+void check_sorted(StridedArray& in, DType t, std::int64_t n, bool descending) {
+  StridedArray values(t, {n}), indices(DType::Long, {n});
   sort(values.view(), indices.view(), in.view(), 0, descending);
   const std::vector<double> v = in.values(), sorted = values.values(), places = indices.values();
   const auto want = stable_order(v, descending);
@@ -76,6 +82,12 @@ void check_line(DType t, std::int64_t n, bool descending) {
     expect_same(sorted[i], v[static_cast<std::size_t>(want[i])], static_cast<std::int64_t>(i));
   }
   EXPECT_TRUE(values.margins_intact() && indices.margins_intact());
+}
+
+void check_line(DType t, std::int64_t n, bool descending) {
+  StridedArray in(t, {n});
+  fill_widely(in, t, static_cast<unsigned>(n));
+  check_sorted(in, t, n, descending);
 }
 
 }  // namespace
@@ -95,6 +107,27 @@ TEST(Sort, IsStableForLongLinesOnAnyNumberOfThreads) {
     // More than 4 MB of records.
     check_line(DType::Float, 530001, n == 1);
     check_line(DType::Long, 530001, n == 3);
+  }
+  set_num_threads(threads);
+}
+
+TEST(Sort, IsStableForRanksOfAnyWidth) {
+  const int threads = get_num_threads();
+  for (const int n : {1, 3}) {
+    set_num_threads(n);
+    // Bounds whose ranks have 16 bits, 17 and more, up to 32 and more: from there on other ways to sort begin.
+    for (const std::int64_t bound : {32767, 32768, 100000, 1000000000, 2147483647})
+      for (const DType t : {DType::Int, DType::Long, DType::Float, DType::Double})
+        for (const bool descending : {false, true})
+          for (const std::int64_t length : {65, 9000, 140000}) {
+            StridedArray in(t, {length});
+            fill_evenly(in, bound, static_cast<unsigned>(length));
+            ASSERT_NO_FATAL_FAILURE(check_sorted(in, t, length, descending)) << "up to " << bound << ", " << n;
+          }
+    // Three digits of 11 bits each.
+    StridedArray in(DType::Long, {530001});
+    fill_evenly(in, std::int64_t{1} << 32, 7);
+    check_sorted(in, DType::Long, 530001, n == 1);
   }
   set_num_threads(threads);
 }

@@ -99,7 +99,7 @@ void sort_words(const T* in, std::int64_t n, const Ranker<T>& ranker, T* values,
   std::uint64_t* const words = indices ? reinterpret_cast<std::uint64_t*>(indices) : own.data();
   for (std::int64_t i = 0; i < n; ++i)
     words[i] = static_cast<std::uint64_t>(ranker(in[i])) << 32 | static_cast<std::uint64_t>(i);
-  static thread_local const hwy::Sorter sorter;
+  const hwy::Sorter sorter;
   sorter(words, static_cast<std::size_t>(n), hwy::SortAscending());
   const ElementSink<T, Ranked32> sink{values, indices, in, ranker};
   if (values)
