@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "athanor/base/parallel.h"
@@ -110,16 +109,36 @@ using Key = std::array<std::int64_t, 24>;
 /// the gradient that backward_weights makes, and what the other two passes read.
 enum class Tiles { None, Gradient, Input, Forward };
 
+/// One order of an operand, with the memory object that calls tell where it lies: making one takes longer.
+struct Order {
+  memory::desc desc;
+  memory object;
+  void prepare() { object = memory(desc, cpu_engine(), nullptr); }
+  const memory& at(const void* data) const {
+    object.set_data_handle(const_cast<void*>(data));
+    return object;
+  }
+};
+
+struct Operand {
+  Order wanted, given;  ///< as the primitive wants it and as the tensor has it
+  bool apart = false;   ///< they differ
+  void prepare() {
+    apart = wanted.desc != given.desc;
+    wanted.prepare(), given.prepare();
+  }
+};
+
 struct Primitive {
   dnnl::primitive run;
-  memory::desc x, y, w, bias;              ///< as the primitive wants them
-  memory::desc given_x, given_y, given_w;  ///< as the tensors have them
-  dnnl::reorder in_x, in_y, in_w, out;     ///< between the two, where they differ
-  Tiles tiles = Tiles::None;               ///< instead of in_w or out
-  int side = 0;                            ///< of tiles: channels
-  bool input_major = false;                ///< of tiles: those of one input channel lie together
-  int out_block = 0;                       ///< channels of a block, where a large activation is turned instead of `out`
-  std::int64_t form = 0;                   ///< number of (given_w, w)
+  Operand x, y, w;
+  Order bias;
+  dnnl::reorder in_x, in_y, in_w, out;  ///< between the two orders, where they differ
+  Tiles tiles = Tiles::None;            ///< instead of in_w or out
+  int side = 0;                         ///< of tiles: channels
+  bool input_major = false;             ///< of tiles: those of one input channel lie together
+  int out_block = 0;                    ///< channels of a block, where a large activation is turned instead of `out`
+  std::int64_t form = 0;                ///< number of w's two orders
   bool usable = false;
 };
 
@@ -160,38 +179,41 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Geometry& g, const 
 }
 
 void choose_forward(Primitive& p, const Geometry& g) {
-  const auto made = forward_desc(g, p.x, p.w, p.bias, p.y);
-  p.x = made.src_desc(), p.w = made.weights_desc(), p.y = made.dst_desc();
+  const auto made = forward_desc(g, p.x.wanted.desc, p.w.wanted.desc, p.bias.desc, p.y.wanted.desc);
+  p.x.wanted.desc = made.src_desc(), p.w.wanted.desc = made.weights_desc(), p.y.wanted.desc = made.dst_desc();
   p.run = dnnl::convolution_forward(made);
 }
 
 void choose_input(Primitive& p, const Geometry& g) {
-  const auto hint = forward_desc(g, p.x, p.w, memory::desc(), p.y);
+  const auto hint = forward_desc(g, p.x.wanted.desc, p.w.wanted.desc, memory::desc(), p.y.wanted.desc);
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  const dnnl::convolution_backward_data::primitive_desc made(cpu_engine(), algorithm, p.x, p.w, p.y, g.stride,
-                                                             g.dilation, g.pad, g.far, hint);
+  const dnnl::convolution_backward_data::primitive_desc made(cpu_engine(), algorithm, p.x.wanted.desc, p.w.wanted.desc,
+                                                             p.y.wanted.desc, g.stride, g.dilation, g.pad, g.far, hint);
 #else
   const dnnl::convolution_backward_data::primitive_desc made(
-      dnnl::convolution_backward_data::desc(algorithm, p.x, p.w, p.y, g.stride, g.dilation, g.pad, g.far), cpu_engine(),
-      hint);
+      dnnl::convolution_backward_data::desc(algorithm, p.x.wanted.desc, p.w.wanted.desc, p.y.wanted.desc, g.stride,
+                                            g.dilation, g.pad, g.far),
+      cpu_engine(), hint);
 #endif
-  p.x = made.diff_src_desc(), p.w = made.weights_desc(), p.y = made.diff_dst_desc();
+  p.x.wanted.desc = made.diff_src_desc(), p.w.wanted.desc = made.weights_desc(), p.y.wanted.desc = made.diff_dst_desc();
   p.run = dnnl::convolution_backward_data(made);
 }
 
 void choose_weight(Primitive& p, const Geometry& g) {
-  const auto hint = forward_desc(g, p.x, p.w, p.bias, p.y);
+  const auto hint = forward_desc(g, p.x.wanted.desc, p.w.wanted.desc, p.bias.desc, p.y.wanted.desc);
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  const dnnl::convolution_backward_weights::primitive_desc made(cpu_engine(), algorithm, p.x, p.w, p.bias, p.y,
-                                                                g.stride, g.dilation, g.pad, g.far, hint);
+  const dnnl::convolution_backward_weights::primitive_desc made(cpu_engine(), algorithm, p.x.wanted.desc,
+                                                                p.w.wanted.desc, p.bias.desc, p.y.wanted.desc, g.stride,
+                                                                g.dilation, g.pad, g.far, hint);
 #else
   const dnnl::convolution_backward_weights::primitive_desc made(
-      dnnl::convolution_backward_weights::desc(algorithm, p.x, p.w, p.bias, p.y, g.stride, g.dilation, g.pad, g.far),
+      dnnl::convolution_backward_weights::desc(algorithm, p.x.wanted.desc, p.w.wanted.desc, p.bias.desc,
+                                               p.y.wanted.desc, g.stride, g.dilation, g.pad, g.far),
       cpu_engine(), hint);
 #endif
-  p.x = made.src_desc(), p.w = made.diff_weights_desc(), p.y = made.diff_dst_desc();
+  p.x.wanted.desc = made.src_desc(), p.w.wanted.desc = made.diff_weights_desc(), p.y.wanted.desc = made.diff_dst_desc();
   p.run = dnnl::convolution_backward_weights(made);
 }
 
@@ -210,7 +232,7 @@ void choose_tiles(Primitive& p, const ConvCall& call, const Geometry& g, Pass pa
   if (s.groups != 1 || s.kernel[0] != 1 || !dense || call.dtype != DType::Float) return;
   using Tag = memory::format_tag;
   const auto is = [&](Tag tag, int side) {
-    if (s.x_channels % side || s.y_channels % side || p.w != memory::desc(g.w, memory::data_type::f32, tag))
+    if (s.x_channels % side || s.y_channels % side || p.w.wanted.desc != memory::desc(g.w, memory::data_type::f32, tag))
       return false;
     p.side = side;
     return true;
@@ -327,29 +349,31 @@ Primitive make(const ConvCall& call, Pass pass, Layout layout) {
     // oneDNN tells orders by strides, also by that of a single channel.
     const bool single = call.shape.x_channels == 1 && call.shape.groups == 1;
     if (single && call.y.channel_step == 1 && layout == Layout::AsGiven) x.channel_step = 1;
-    p.given_x = given_desc(g.x, type, x);
-    p.given_y = given_desc(g.y, type, call.y);
+    p.x.given.desc = given_desc(g.x, type, x);
+    p.y.given.desc = given_desc(g.y, type, call.y);
     memory::dims steps{w.y_step, w.x_step, w.step[1], w.step[2]};
     if (call.shape.groups > 1) steps.insert(steps.begin(), w.y_step * call.shape.y_channels);
-    p.given_w = memory::desc(g.w, type, steps);
+    p.w.given.desc = memory::desc(g.w, type, steps);
     constexpr auto any = memory::format_tag::any;
-    p.x = layout == Layout::AsGiven ? p.given_x : memory::desc(g.x, type, any);
-    p.y = layout == Layout::AsGiven ? p.given_y : memory::desc(g.y, type, any);
-    p.w = memory::desc(g.w, type, any);
-    if (call.bias) p.bias = memory::desc({g.y[1]}, type, memory::format_tag::a);
+    p.x.wanted.desc = layout == Layout::AsGiven ? p.x.given.desc : memory::desc(g.x, type, any);
+    p.y.wanted.desc = layout == Layout::AsGiven ? p.y.given.desc : memory::desc(g.y, type, any);
+    p.w.wanted.desc = memory::desc(g.w, type, any);
+    if (call.bias) p.bias.desc = memory::desc({g.y[1]}, type, memory::format_tag::a);
     if (pass == Pass::Forward) choose_forward(p, g);
     if (pass == Pass::Input) choose_input(p, g);
     if (pass == Pass::Weight) choose_weight(p, g);
     choose_tiles(p, call, g, pass);
-    if (pass == Pass::Forward) p.out_block = block_to_turn(g.y, type, p.given_y, p.y);
-    if (pass == Pass::Input) p.out_block = block_to_turn(g.x, type, p.given_x, p.x);
-    p.form = number_of(p.given_w, p.w);
-    if (pass != Pass::Input) p.in_x = reorder_between(p.given_x, p.x);
-    if (pass != Pass::Forward) p.in_y = reorder_between(p.given_y, p.y);
-    if (pass != Pass::Weight) p.in_w = reorder_between(p.given_w, p.w);
-    if (pass == Pass::Forward) p.out = reorder_between(p.y, p.given_y);
-    if (pass == Pass::Input) p.out = reorder_between(p.x, p.given_x);
-    if (pass == Pass::Weight) p.out = reorder_between(p.w, p.given_w);
+    if (pass == Pass::Forward) p.out_block = block_to_turn(g.y, type, p.y.given.desc, p.y.wanted.desc);
+    if (pass == Pass::Input) p.out_block = block_to_turn(g.x, type, p.x.given.desc, p.x.wanted.desc);
+    p.form = number_of(p.w.given.desc, p.w.wanted.desc);
+    if (pass != Pass::Input) p.in_x = reorder_between(p.x.given.desc, p.x.wanted.desc);
+    if (pass != Pass::Forward) p.in_y = reorder_between(p.y.given.desc, p.y.wanted.desc);
+    if (pass != Pass::Weight) p.in_w = reorder_between(p.w.given.desc, p.w.wanted.desc);
+    if (pass == Pass::Forward) p.out = reorder_between(p.y.wanted.desc, p.y.given.desc);
+    if (pass == Pass::Input) p.out = reorder_between(p.x.wanted.desc, p.x.given.desc);
+    if (pass == Pass::Weight) p.out = reorder_between(p.w.wanted.desc, p.w.given.desc);
+    for (Operand* o : {&p.x, &p.y, &p.w}) o->prepare();
+    if (call.bias) p.bias.prepare();
     p.usable = true;
   } catch (const dnnl::error&) {
     p.usable = false;  // no kernel for this processor or these sizes
@@ -387,28 +411,33 @@ Key key_of(const ConvCall& c, Pass pass, Layout layout, int team) {
           c.w.step[2]};
 }
 
-/// Memory in the primitive's layout: the tensor's own where that fits, else a block of its own.
-class Operand {
+/// An operand in the order that the primitive wants: the tensor's own memory where that fits, else a block of its own.
+class Wanted {
  public:
-  Operand(const memory::desc& wanted, bool apart, void* given) : bytes_(apart ? wanted.get_size() : 0) {
+  Wanted(const Operand& operand, void* given) : bytes_(operand.apart ? operand.wanted.desc.get_size() : 0) {
     own_ = host_allocator().allocate(bytes_);
-    memory_ = memory(wanted, cpu_engine(), apart ? own_ : given);
+    memory_ = &operand.wanted.at(operand.apart ? own_ : given);
   }
-  ~Operand() { host_allocator().deallocate(own_, bytes_); }
-  Operand(const Operand&) = delete;
-  Operand& operator=(const Operand&) = delete;
-  const memory& get() const { return memory_; }
+  ~Wanted() { host_allocator().deallocate(own_, bytes_); }
+  Wanted(const Wanted&) = delete;
+  Wanted& operator=(const Wanted&) = delete;
+  const memory& get() const { return *memory_; }
 
  private:
   std::size_t bytes_;
   void* own_ = nullptr;
-  memory memory_;
+  const memory* memory_;
 };
 
-void move(dnnl::stream& stream, const dnnl::reorder& reorder, const memory& from, const memory& to) {
-  if (!reorder.get(true)) return;
-  memory source = from, target = to;
-  reorder.execute(stream, source, target);
+template <std::size_t kCount>
+void execute(const dnnl::primitive& primitive, const dnnl_exec_arg_t (&arguments)[kCount], std::size_t count = kCount) {
+  dnnl::error::wrap_c_api(
+      dnnl_primitive_execute(primitive.get(), call_stream().get(), static_cast<int>(count), arguments),
+      "could not execute a primitive");
+}
+
+void move(const dnnl::reorder& reorder, const memory& from, const memory& to) {
+  execute(reorder, {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}});
 }
 
 TiledWeight tiled(const Primitive& p, const ConvCall& call, void* tiles) {
@@ -422,77 +451,77 @@ TiledWeight tiled(const Primitive& p, const ConvCall& call, void* tiles) {
 }
 
 /// Writes the weight in the primitive's order.
-void reorder_weight(dnnl::stream& stream, const Primitive& p, const ConvCall& call, const memory& to) {
+void reorder_weight(const Primitive& p, const ConvCall& call, const memory& to) {
   const bool narrow = p.side == 8;
   const auto weight = [&] { return tiled(p, call, to.get_data_handle()); };
   if (p.tiles == Tiles::Forward) return (narrow ? forward_tiles_from_rows<8> : forward_tiles_from_rows<16>)(weight());
   if (p.tiles == Tiles::Input) return (narrow ? input_tiles_from_rows<8> : input_tiles_from_rows<16>)(weight());
-  move(stream, p.in_w, memory(p.given_w, cpu_engine(), call.w.data), to);
+  move(p.in_w, p.w.given.at(call.w.data), to);
 }
 
 /// The weight that a pass reads, in the primitive's order: as it is, as kept from an earlier call, or made now.
 class ReadWeight {
  public:
-  ReadWeight(dnnl::stream& stream, const Primitive& p, const ConvCall& call, Pass pass) {
-    if (p.w == p.given_w) {
-      memory_ = memory(p.w, cpu_engine(), call.w.data);
+  ReadWeight(const Primitive& p, const ConvCall& call, Pass pass) {
+    if (!p.w.apart) {
+      p.w.wanted.at(call.w.data);
       return;
     }
     const KeptForms::Key key{static_cast<std::int64_t>(pass), p.form, reinterpret_cast<std::int64_t>(call.w.data)};
     KeptForms* const forms = call.kept ? call.kept->forms.get() : nullptr;
+    const std::size_t bytes = p.w.wanted.desc.get_size();
     if (forms) kept_ = forms->find(key, call.kept->changes);
     const bool ready = static_cast<bool>(kept_);
-    if (forms && !ready) kept_ = forms->room(key, call.kept->changes, p.w.get_size());
-    if (!kept_) own_ = cpu::HostBuffer<char>(static_cast<std::int64_t>(p.w.get_size()));
-    memory_ = memory(p.w, cpu_engine(), kept_ ? kept_->data() : own_.data());
+    if (forms && !ready) kept_ = forms->room(key, call.kept->changes, bytes);
+    if (!kept_) own_ = cpu::HostBuffer<char>(static_cast<std::int64_t>(bytes));
+    const memory& to = p.w.wanted.at(kept_ ? kept_->data() : own_.data());
     if (ready) return;
-    reorder_weight(stream, p, call, memory_);
+    reorder_weight(p, call, to);
     if (kept_) forms->keep(key, call.kept->changes, kept_);
   }
-  const memory& get() const { return memory_; }
 
  private:
   IntrusivePtr<KeptForm> kept_;
   cpu::HostBuffer<char> own_;
-  memory memory_;
 };
 
-using Arguments = std::unordered_map<int, memory>;
-
-void execute_weight(dnnl::stream& stream, const Primitive& p, const ConvCall& call, Arguments& arguments) {
-  const Operand w(p.w, !(p.w == p.given_w), call.w.data);
-  arguments.emplace(DNNL_ARG_DIFF_WEIGHTS, w.get());
-  p.run.execute(stream, arguments);
+void run_weight(const Primitive& p, const ConvCall& call, const memory& x, const memory& y) {
+  const Wanted w(p.w, call.w.data);
+  execute(p.run,
+          {{DNNL_ARG_SRC, x.get()},
+           {DNNL_ARG_DIFF_DST, y.get()},
+           {DNNL_ARG_DIFF_WEIGHTS, w.get().get()},
+           {DNNL_ARG_DIFF_BIAS, call.bias ? p.bias.at(call.bias).get() : nullptr}},
+          call.bias ? 4 : 3);
   if (p.tiles == Tiles::Gradient)
     (p.side == 8 ? rows_from_tiles<8> : rows_from_tiles<16>)(tiled(p, call, w.get().get_data_handle()),
                                                              call.accumulate);
-  else
-    move(stream, p.out, w.get(), memory(p.given_w, cpu_engine(), call.w.data));
+  else if (p.w.apart)
+    move(p.out, w.get(), p.w.given.at(call.w.data));
 }
 
-void execute(const Primitive& p, const ConvCall& call, Pass pass) {
-  dnnl::stream& stream = call_stream();
-  const Operand x(p.x, !(p.x == p.given_x), call.x.data), y(p.y, !(p.y == p.given_y), call.y.data);
-  const memory given_x(p.given_x, cpu_engine(), call.x.data), given_y(p.given_y, cpu_engine(), call.y.data);
-  move(stream, p.in_x, given_x, x.get());
-  move(stream, p.in_y, given_y, y.get());
-  Arguments arguments{{pass == Pass::Input ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, x.get()},
-                      {pass == Pass::Forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y.get()}};
-  if (call.bias)
-    arguments.emplace(pass == Pass::Weight ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS,
-                      memory(p.bias, cpu_engine(), const_cast<void*>(call.bias)));
-  if (pass == Pass::Weight) return execute_weight(stream, p, call, arguments);
-  const ReadWeight w(stream, p, call, pass);
-  arguments.emplace(DNNL_ARG_WEIGHTS, w.get());
-  p.run.execute(stream, arguments);
+void run(const Primitive& p, const ConvCall& call, Pass pass) {
   const bool forward = pass == Pass::Forward;
-  const memory &made = forward ? y.get() : x.get(), &given = forward ? given_y : given_x;
-  if (!p.out_block) return move(stream, p.out, made, given);
+  const Wanted x(p.x, call.x.data), y(p.y, call.y.data);
+  if (p.in_x.get(true)) move(p.in_x, p.x.given.at(call.x.data), x.get());
+  if (p.in_y.get(true)) move(p.in_y, p.y.given.at(call.y.data), y.get());
+  if (pass == Pass::Weight) return run_weight(p, call, x.get(), y.get());
+  const ReadWeight w(p, call, pass);
+  execute(p.run,
+          {{forward ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, x.get().get()},
+           {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y.get().get()},
+           {DNNL_ARG_WEIGHTS, p.w.wanted.object.get()},
+           {DNNL_ARG_BIAS, call.bias ? p.bias.at(call.bias).get() : nullptr}},
+          call.bias ? 4 : 3);
+  const Operand& out = forward ? p.y : p.x;
+  if (!out.apart) return;
+  const memory& made = forward ? y.get() : x.get();
+  void* const to = forward ? call.y.data : call.x.data;
+  if (!p.out_block) return move(p.out, made, out.given.at(to));
   const ConvShape& s = call.shape;
   const std::int64_t channels = s.groups * (forward ? s.y_channels : s.x_channels);
   const std::int64_t plane = forward ? s.y_pixels() : s.x[1] * s.x[2];
-  cpu::turn(given.get_data_handle(), made.get_data_handle(), s.batch * channels / p.out_block, plane, p.out_block,
-            item_size(call.dtype));
+  cpu::turn(to, made.get_data_handle(), s.batch * channels / p.out_block, plane, p.out_block, item_size(call.dtype));
 }
 
 bool convolve(const ConvCall& call, Pass pass) {
@@ -505,7 +534,7 @@ bool convolve(const ConvCall& call, Pass pass) {
   thread_local RecentlyUsed<Key, Primitive> primitives;
   const Primitive& p = primitives.get(key_of(call, pass, layout, team), [&] { return make(call, pass, layout); });
   if (!p.usable || (call.accumulate && p.tiles != Tiles::Gradient)) return false;
-  execute(p, call, pass);
+  run(p, call, pass);
   return true;
 }
 
