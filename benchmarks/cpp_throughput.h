@@ -187,12 +187,12 @@ struct ConvShape {
   }
 };
 
-/// Those of the MNIST nets, and of ResNet-50 at 224 x 224.
+/// Those of the MNIST nets, other small ones, and those of ResNet-50 at 224 x 224.
 inline std::vector<ConvShape> conv_shapes() {
-  std::vector<ConvShape> shapes = {{"mnist", 64, 1, 28, 32, 3, 1, 0},
-                                   {"mnist", 64, 32, 26, 64, 3, 1, 0},
-                                   {"mnist", 128, 1, 28, 10, 5, 1, 0},
-                                   {"mnist", 128, 10, 12, 20, 5, 1, 0}};
+  std::vector<ConvShape> shapes = {{"mnist", 64, 1, 28, 32, 3, 1, 0},  {"mnist", 64, 32, 26, 64, 3, 1, 0},
+                                   {"mnist", 128, 1, 28, 10, 5, 1, 0}, {"mnist", 128, 10, 12, 20, 5, 1, 0},
+                                   {"small", 16, 3, 64, 64, 4, 2, 1},  {"small", 8, 8, 28, 16, 3, 2, 1},
+                                   {"small", 4, 32, 24, 64, 5, 1, 2}};
   // Input channels, input size, output channels, kernel, stride.
   const std::int64_t resnet50[][5] = {
       {3, 224, 64, 7, 2},     {64, 56, 64, 1, 1},   {64, 56, 64, 3, 1},    {64, 56, 256, 1, 1},   {256, 56, 64, 1, 1},

@@ -159,10 +159,10 @@ bench::Body backward(const Conv& conv) {
 }
 
 void add_conv_rows(bench::Program& program) {
-  std::vector<Conv> convs = {{"mnist", 64, 1, 28, 32, 3, 1, 0},
-                             {"mnist", 64, 32, 26, 64, 3, 1, 0},
-                             {"mnist", 128, 1, 28, 10, 5, 1, 0},
-                             {"mnist", 128, 10, 12, 20, 5, 1, 0}};
+  std::vector<Conv> convs = {{"mnist", 64, 1, 28, 32, 3, 1, 0},  {"mnist", 64, 32, 26, 64, 3, 1, 0},
+                             {"mnist", 128, 1, 28, 10, 5, 1, 0}, {"mnist", 128, 10, 12, 20, 5, 1, 0},
+                             {"small", 16, 3, 64, 64, 4, 2, 1},  {"small", 8, 8, 28, 16, 3, 2, 1},
+                             {"small", 4, 32, 24, 64, 5, 1, 2}};
   // Convolutions of ResNet-50 at 224 x 224: input channels, input size, output channels, kernel, stride.
   const std::int64_t resnet50[][5] = {
       {3, 224, 64, 7, 2},     {64, 56, 64, 1, 1},   {64, 56, 64, 3, 1},    {64, 56, 256, 1, 1},   {256, 56, 64, 1, 1},

@@ -204,7 +204,10 @@ def add_gemm_rows(program: Program) -> None:
 
 def add_conv_rows(program: Program) -> None:
     shapes = [("mnist", 64, 1, 28, 32, 3, 1, 0), ("mnist", 64, 32, 26, 64, 3, 1, 0),
-              ("mnist", 128, 1, 28, 10, 5, 1, 0), ("mnist", 128, 10, 12, 20, 5, 1, 0)]
+              ("mnist", 128, 1, 28, 10, 5, 1, 0), ("mnist", 128, 10, 12, 20, 5, 1, 0),
+              ("small", 16, 3, 64, 64, 4, 2, 1),
+              ("small", 8, 8, 28, 16, 3, 2, 1),
+              ("small", 4, 32, 24, 64, 5, 1, 2)]
     shapes += [("resnet50", RESNET_BATCH, c, s, k, r, stride, r // 2) for c, s, k, r, stride in RESNET50_CONVS]
     for net, batch, c, size, k, r, stride, pad in shapes:
         out = (size + 2 * pad - r) // stride + 1

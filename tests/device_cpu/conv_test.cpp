@@ -393,6 +393,21 @@ TEST(Conv, LargeStridedAndPointwise) {
   check(DType::Float, conv2d(2, 64, 48, 24, 24, 1), false, 0, Epilogue::Relu, false);
 }
 
+TEST(Conv, StridedAndFewChannelsOfMiddlingSize) {
+  for (const Case& c :
+       {conv2d(4, 1, 8, 28, 27, 5, 2, 1), conv2d(3, 3, 32, 17, 16, 4, 2, 1), conv2d(2, 3, 40, 20, 21, 3, 1, 1),
+        conv2d(3, 3, 20, 15, 16, 5, 1, 2), conv2d(6, 4, 10, 19, 18, 3, 2), conv2d(6, 5, 17, 19, 18, 4, 3, 1),
+        conv2d(5, 6, 9, 20, 19, 5, 2, 2), conv2d(3, 9, 12, 19, 18, 3, 2, 1), conv2d(3, 16, 1, 27, 28, 5, 2, 2),
+        conv2d(2, 20, 24, 13, 12, 2, 2), conv2d(5, 33, 17, 17, 18, 1, 2), conv2d(2, 16, 13, 13, 14, 4),
+        conv2d(1, 32, 16, 14, 13, 3, 1, 2, 2), conv2d(1, 15, 30, 12, 11, 5, 1, 2), conv2d(2, 31, 16, 16, 15, 3, 2, 4)})
+    for (bool last : {false, true}) {
+      check(DType::Float, c, last);
+      Case transposed = c;
+      transposed.transposed = true;
+      check(DType::Float, transposed, last);
+    }
+}
+
 TEST(Conv, Depthwise) {
   check(DType::Float, conv2d(2, 9, 9, 11, 12, 3, 1, 1, 1, 9));
   check(DType::Float, conv2d(2, 6, 12, 11, 12, 3, 2, 1, 1, 6));
@@ -453,7 +468,7 @@ TEST(Conv, GroupsAreRightOnSeveralThreadsWhereSomePartsHaveNoTaps) {
 TEST(Conv, SameBitsOnAnyNumberOfThreads) {
   const int before = get_num_threads();
   for (const Case& c :
-       {conv2d(20, 1, 8, 20, 20, 3), conv2d(6, 16, 24, 20, 20, 5, 1, 2), conv2d(1, 24, 40, 30, 30, 3, 2, 1),
+       {conv2d(20, 1, 8, 20, 20, 3), conv2d(6, 16, 24, 20, 20, 5, 1, 2), conv2d(1, 24, 40, 30, 30, 3, 2, 1, 1, 2),
         conv2d(9, 16, 40, 10, 10, 3, 1, 1), conv2d(4, 12, 12, 16, 16, 5, 1, 2, 1, 3)})
     for (DType t : {DType::Float, DType::Double}) {
       Tensors x(t, c, false);

@@ -249,33 +249,53 @@ class DotWeight {
   }
 
   void store(std::int64_t g, const T* sums, std::int64_t shares, std::int64_t share_size) const {
-    // Lanes `step` apart from `at` on, of all shares.
-    const auto total = [&](const T* at, int step) {
+    alignas(64) T lanes[L];
+    const auto add_shares = [&](const T* at) HWY_ATTR {
+      const hn::ScalableTag<T> d;
+      auto sum = hn::LoadU(d, at);
+      for (std::int64_t s = 1; s < shares; ++s) sum = hn::Add(sum, hn::LoadU(d, at + s * share_size));
+      hn::Store(sum, d, lanes);
+    };
+    // Lanes `step` apart from the first on.
+    const auto total = [&](int first, int step) {
       T sum = 0;
-      for (std::int64_t s = 0; s < shares; ++s)
-        for (int lane = 0; lane < L; lane += step) sum += at[s * share_size + lane];
+      for (int lane = first; lane < L; lane += step) sum += lanes[lane];
       return sum;
     };
-    const auto taps = static_cast<std::int64_t>(part_.taps.size());
     const auto& w = call_.w;
-    std::vector<std::int64_t> to(static_cast<std::size_t>(taps));
-    for (std::int64_t t = 0; t < taps; ++t)
-      for (int e = 0; e < kAxes; ++e) to[t] += part_.taps[t][e]->index * w.step[e];
+    const std::vector<std::int64_t> to = row_places();
     const T* at = sums;
     T* weight = static_cast<T*>(w.data) + g * cols_.size * w.y_step;
     for (std::int64_t j = 0; j < cols_.count; ++j)
       for (std::int64_t i = 0; i < rows_.count; ++i) {
-        const std::int64_t n = cols_.length(j), products = rows_.length(i) * n;
-        for (std::int64_t q = 0; q < products; ++q) {
-          const std::int64_t r = rows_.at(i) + q / n, k = cols_.at(j) + q % n;
-          weight[k * w.y_step + r / taps * w.x_step + to[r % taps]] =
-              total(at + q / kFolded * L + q % kFolded, kFolded);
+        const int n = cols_.length(j), products = rows_.length(i) * n;
+        int row = 0, col = 0;
+        for (int q = 0; q < products; q += kFolded, at += L) {
+          add_shares(at);
+          for (int f = 0; f < std::min(kFolded, products - q); ++f) {
+            weight[(cols_.at(j) + col) * w.y_step + to[static_cast<std::size_t>(rows_.at(i) + row)]] =
+                total(f, kFolded);
+            if (++col == n) col = 0, ++row;
+          }
         }
-        at += folded_vectors(static_cast<int>(products)) * L;
       }
     if (T* bias = static_cast<T*>(const_cast<void*>(call_.bias)))
-      for (std::int64_t k = 0; k < cols_.size; ++k, at += L)
-        bias[(g * cols_.size + k) * call_.bias_step] = total(at, 1);
+      for (std::int64_t k = 0; k < cols_.size; ++k, at += L) {
+        add_shares(at);
+        bias[(g * cols_.size + k) * call_.bias_step] = total(0, 1);
+      }
+  }
+
+  /// Where the weights of each row of the source begin: channels, then taps.
+  std::vector<std::int64_t> row_places() const {
+    std::vector<std::int64_t> to;
+    for (std::int64_t c = 0; c < taps_.from; ++c)
+      for (const auto& tap : part_.taps) {
+        std::int64_t place = c * call_.w.x_step;
+        for (int e = 0; e < kAxes; ++e) place += tap[e]->index * call_.w.step[e];
+        to.push_back(place);
+      }
+    return to;
   }
 
   const ConvCall& call_;
