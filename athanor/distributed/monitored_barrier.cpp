@@ -20,9 +20,27 @@ void ProcessGroup::monitored_barrier(std::chrono::milliseconds given, bool wait_
   impl_->monitored(call, timeout, wait_all_ranks);
 }
 
+namespace {
+constexpr std::chrono::milliseconds kLook{100};  // how long the store is asked before the ranks are looked at
+}
+
+// Rank 0 may be gone, and the store with it: a client would try to reach it until the deadline.
+void ProcessGroup::Impl::announce(const std::string& key, Deadline deadline) {
+  while (true) {
+    try {
+      const StoreDeadline limit(deadline.sooner(Deadline::after(kLook)));
+      return store->set(key, "here");
+    } catch (const DistStoreError&) {
+    }
+    check_interrupt();
+    const std::vector<int> lost = lost_ranks();
+    if (std::count(lost.begin(), lost.end(), 0) != 0 || deadline.expired()) return;  // this rank will be missed
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
 // What a rank says in the store; it says nothing more once it is gone.
 ProcessGroup::Impl::Came ProcessGroup::Impl::await(const std::string& key, int from, Deadline deadline) {
-  constexpr std::chrono::milliseconds kLook{100};
   const auto look_for = [&](std::chrono::milliseconds time) {
     try {
       store->wait({key}, time);
@@ -54,13 +72,7 @@ void ProcessGroup::Impl::monitored(Call& call, std::chrono::milliseconds patienc
   const std::string key = str("monitored/", monitored_barriers.fetch_add(1) + 1, "/");
   const std::string verdict_key = key + "verdict";
   const std::string here_key = str(key, rank);
-  if (rank != 0) {
-    try {
-      const StoreDeadline limit(deadline);
-      store->set(here_key, "here");
-    } catch (const DistStoreError&) {  // whose server has gone: its rank will be missed
-    }
-  }
+  if (rank != 0) announce(here_key, deadline);
   std::string verdict = "ok";
   bool told = true;  // by the store
   if (rank == 0) {

@@ -101,6 +101,7 @@ struct ProcessGroup::Impl {
   /// In a handler: what the control channel knows of why the backend failed; nothing if there is none.
   std::string why_failed() const;
   enum class Came : std::uint8_t;
+  void announce(const std::string& key, Deadline deadline);
   Came await(const std::string& key, int from, Deadline deadline);
   void monitored(Call& call, std::chrono::milliseconds patience, bool wait_all_ranks);
   void tell_that_read(const std::string& key) noexcept;

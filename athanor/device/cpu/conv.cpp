@@ -1,8 +1,8 @@
 #include "athanor/ops/kernels/conv.h"
 
-#include <vector>
+#include <algorithm>
+#include <array>
 
-#include "athanor/base/parallel.h"
 #include "athanor/device/cpu/conv_shape.h"
 #include "athanor/device/cpu/conv_winograd.h"
 #include "athanor/device/cpu/host_buffer.h"
@@ -10,6 +10,7 @@
 #include "athanor/ops/kernels/copy.h"
 #include "athanor/ops/kernels/hidden.h"
 #include "athanor/ops/kernels/pointwise.h"
+#include "athanor/ops/kernels/reduce.h"
 
 namespace athanor {
 namespace {
@@ -132,12 +133,46 @@ void conv_layout_cpu(int& block, ConvPass pass, DType dtype, IntArrayRef x, IntA
   block = onednn::conv_block(call_of(view(x, steps[0]), view(y, steps[1]), view(weight, steps[2]), params), pass);
 }
 
+/// A value per channel, as long as the channels' dim of `like` and 1 or repeated elsewhere.
+struct PerChannel {
+  PerChannel(const View& values, const View& like, bool repeated) : view(values) {
+    std::copy_n(like.sizes, like.ndim, sizes.begin());
+    if (!repeated) std::fill_n(sizes.begin(), like.ndim, 1);
+    sizes[1] = like.size(1);
+    strides[1] = values.stride(0);
+    view.sizes = sizes.data();
+    view.strides = strides.data();
+    view.ndim = like.ndim;
+    if (repeated) view.numel = like.numel;
+    view.contiguous = false;
+  }
+  PerChannel(const PerChannel&) = delete;
+  PerChannel& operator=(const PerChannel&) = delete;
+  std::array<std::int64_t, kAxes + 2> sizes{}, strides{};
+  View view;
+};
+
+/// A transposed convolution with a bias by oneDNN, whose gradient of the input knows none. Half precision would be
+/// rounded twice.
+bool transposed_and_bias(const ConvCall& c, const View& out, const View& bias) {
+  if (!c.bias || c.dtype != DType::Float || c.epilogue != Epilogue::None) return false;
+  ConvCall plain = c;
+  plain.bias = nullptr;
+  if (!onednn::conv_input(plain)) return false;
+  const PerChannel spread(bias, out, true);
+  binary_kernel.get(DeviceType::CPU)(BinaryOp::Add, out, out, spread.view, 1, 0);
+  return true;
+}
+
 void conv_forward_cpu(const View& out, const View& in, const View& weight, const View& bias, const ConvParams& params,
                       Epilogue epilogue) {
   ConvCall c = params.transposed ? call_of(out, in, weight, params) : call_of(in, out, weight, params);
   set_bias(c, bias);
   c.epilogue = epilogue;
-  if (!out.block && !in.block) return run_taps(c, !params.transposed);
+  if (!out.block && !in.block) {
+    if (!params.transposed || !transposed_and_bias(c, out, bias)) run_taps(c, !params.transposed);
+    return;
+  }
   if (!params.transposed && onednn::conv_forward(c)) return;
   const PlainActivation to(out);
   conv_forward_cpu(to.view(), PlainActivation(in).read().view(), weight, bias, params, epilogue);
@@ -151,35 +186,6 @@ void conv_backward_input_cpu(const View& din, const View& dout, const View& weig
   const PlainActivation to(din);
   conv_backward_input_cpu(to.view(), PlainActivation(dout).read().view(), weight, params);
   to.write();
-}
-
-/// Sums of every channel, in one order whatever the number of threads.
-template <class In>
-void sum_channels(const View& out, const View& in) {
-  using T = std::conditional_t<is_half_v<In>, float, std::conditional_t<std::is_integral_v<In>, std::uint64_t, In>>;
-  const int spatial = in.ndim - 2;
-  const ConvData d = data_of(in, spatial);
-  std::array<std::int64_t, kAxes> size{1, 1, 1};
-  for (int e = 0; e < spatial; ++e) size[kAxes - spatial + e] = in.size(2 + e);
-  const std::int64_t channels = in.size(1), per_channel = channels > 0 ? in.numel / channels : 0;
-  parallel_for(0, channels, 1 + 32768 / (per_channel + 1), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t c = begin; c < end; ++c) {
-      T total = 0;
-      for (std::int64_t n = 0; n < in.size(0); ++n)
-        for (std::int64_t i = 0; i < size[0]; ++i)
-          for (std::int64_t j = 0; j < size[1]; ++j) {
-            const In* p =
-                static_cast<const In*>(d.data) + n * d.batch_step + c * d.channel_step + i * d.step[0] + j * d.step[1];
-            T row = 0;
-            for (std::int64_t k = 0; k < size[2]; ++k) row += static_cast<T>(p[k * d.step[2]]);
-            total += row;
-          }
-      if constexpr (is_half_v<In>)
-        out.ptr<In>()[c * out.stride(0)] = In(total);
-      else
-        out.ptr<In>()[c * out.stride(0)] = static_cast<In>(total);
-    }
-  });
 }
 
 std::int64_t taps_of(const View& weight) {
@@ -202,7 +208,8 @@ void weight_gradient(const View& dweight, const View& dbias, const View& dout, c
   if (!params.transposed)
     set_bias(c, dbias);
   else if (dbias.defined())
-    dispatch_all(dbias.dtype, [&](auto tag) { sum_channels<typename decltype(tag)::type>(dbias, dout); });
+    reduce_kernel.get(DeviceType::CPU)(ReduceOp::Sum, PerChannel(dbias, dout, false).view, dout,
+                                       ~std::uint64_t{2} & ((std::uint64_t{1} << dout.ndim) - 1), 0);
   if (c.shape.groups * c.shape.y_channels * c.shape.x_channels * c.shape.taps() == 0 && !c.bias) return;
   if (onednn::conv_weight(c)) return;
   if (detail::winograd_fits(c))
