@@ -244,6 +244,21 @@ TEST(Conv, OneAndThreeDimensions) {
   }
 }
 
+TEST(Conv, VolumesOfMiddlingSize) {
+  for (const Case& c : {Case{3, 2, 1, 8, {10, 11, 12}, {3, 4, 3}, {1, 1, 1}, {1, 0, 1}, {1, 1, 1}, {0, 0, 0}, 1, false},
+                        {3, 2, 3, 20, {9, 10, 8}, {3, 3, 2}, {2, 2, 2}, {1, 1, 0}, {1, 1, 1}, {0, 0, 0}, 1, false},
+                        {3, 1, 16, 17, {6, 7, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, 1, false},
+                        {3, 2, 20, 5, {6, 9, 7}, {2, 3, 3}, {2, 1, 3}, {0, 2, 1}, {1, 1, 1}, {0, 0, 0}, 1, false},
+                        {3, 2, 9, 16, {7, 8, 7}, {2, 2, 3}, {1, 1, 1}, {1, 1, 2}, {2, 2, 2}, {0, 0, 0}, 1, false},
+                        {3, 4, 33, 16, {1, 9, 9}, {3, 1, 1}, {1, 1, 1}, {1, 0, 0}, {1, 1, 1}, {0, 0, 0}, 1, false}})
+    for (bool last : {false, true}) {
+      check(DType::Float, c, last);
+      Case transposed = c;
+      transposed.transposed = true;
+      check(DType::Float, transposed, last);
+    }
+}
+
 TEST(Conv, OddSizesAndTails) {
   for (const Case& c : {conv2d(1, 1, 1, 1, 1, 1), conv2d(3, 1, 32, 13, 28, 3), conv2d(2, 17, 33, 7, 7, 3, 1, 1),
                         conv2d(1, 10, 20, 12, 12, 5), conv2d(5, 3, 7, 1, 40, 1), conv2d(2, 40, 15, 17, 6, 3, 1, 2),

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "athanor/base/parallel.h"
-#include "athanor/device/cpu/conv_winograd.h"
 #include "athanor/device/cpu/copy_blocks.h"
 #include "athanor/device/cpu/hidden_layout.h"
 #include "athanor/device/cpu/host_buffer.h"
 #include "athanor/device/cpu/onednn_cache.h"
+#include "athanor/device/cpu/onednn_conv_rule.h"
 #include "athanor/tensor/allocator.h"
 
 namespace athanor::onednn {
@@ -29,107 +29,9 @@ using detail::ConvShape;
 using dnnl::memory;
 
 using Pass = ConvPass;
-/// How activations are handed over: as they are, or in blocks of channels after a reorder.
-enum class Layout : std::int64_t { None, AsGiven, Blocked };
-
-bool channels_last(const ConvData& d, const ConvShape& s, const std::array<std::int64_t, 3>& size,
-                   std::int64_t channels) {
-  return !d.block && channels * s.groups > 1 && d.channel_step == 1 && d.step[2] == channels * s.groups &&
-         d.step[1] == size[2] * d.step[2] && d.batch_step == size[1] * d.step[1];
-}
-bool channels_first(const ConvData& d, const ConvShape& s, const std::array<std::int64_t, 3>& size,
-                    std::int64_t channels) {
-  return d.step[2] == 1 && d.step[1] == size[2] && d.channel_step == size[1] * size[2] &&
-         d.batch_step == channels * s.groups * d.channel_step;
-}
-
-/// The blocks that oneDNN's kernels for this processor like.
-int block_of_processor() {
-  static const int block = [] {
-    const auto isa = dnnl::get_effective_cpu_isa();
-    const auto at_least = [&](dnnl::cpu_isa wanted) {
-      return (static_cast<unsigned>(isa) & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
-    };
-    return at_least(dnnl::cpu_isa::avx512_core) ? 16 : at_least(dnnl::cpu_isa::avx2) ? 8 : 0;
-  }();
-  return block;
-}
-
-/// The rule for planes of float32 with AVX-512 that Winograd's algorithm does not fit, of any size; with the reorders,
-/// oneDNN takes a half to a quarter of our kernels' time. Where it says None, other rules may still give them to
-/// oneDNN.
-Layout layout_for_planes(const ConvShape& s, Pass pass) {
-  const std::int64_t x = s.x_channels, y = s.y_channels;
-  if (s.x[1] == 1) return Layout::None;  // one axis: no gain
-  if (s.stride[1] > 1 || s.stride[2] > 1) {
-    if (pass == Pass::Forward) return Layout::Blocked;
-    if (s.taps() == 1 && s.y_pixels() > 400) return Layout::AsGiven;
-    if (pass == Pass::Weight) return x < 4 || x >= 8 ? Layout::Blocked : Layout::None;
-    if (x < 5) return y >= 8 ? Layout::AsGiven : Layout::None;
-    return y >= (x < 8 ? 16 : 8) ? Layout::Blocked : Layout::None;
-  }
-  // Blocks of 16 that are filled well.
-  const auto full = [](std::int64_t channels) { return 5 * channels >= 4 * ((channels + 15) / 16 * 16); };
-  if (full(x) && full(y)) return s.taps() > 9 ? Layout::Blocked : Layout::None;
-  // A net's first layer.
-  const bool first =
-      x == 3 && (pass == Pass::Weight ? y >= 32 && s.taps() > 4 : pass == Pass::Forward && y >= 16 && s.taps() > 9);
-  return first ? Layout::Blocked : Layout::None;
-}
-
-/// The rule. Winograd's 3 × 3 and the kernels for few channels are ours; the rest of the large ones are oneDNN's.
-Layout layout_for_plain(const ConvCall& call, Pass pass) {
-  const ConvShape& s = call.shape;
-  const bool half = call.dtype == DType::BFloat16;
-  if ((call.dtype != DType::Float && !half) || call.epilogue != Epilogue::None) return Layout::None;
-  if (s.x[0] != 1 || s.y[0] != 1 || s.kernel[0] != 1 || s.pad[0] != 0 || s.batch == 0) return Layout::None;
-  const double work = static_cast<double>(s.batch * s.groups * s.x_channels * s.y_channels) *
-                      static_cast<double>(s.taps() * s.y_pixels());
-  const bool first = channels_first(call.x, s, s.x, s.x_channels) && channels_first(call.y, s, s.y, s.y_channels);
-  // One channel that is first is last as well.
-  const bool last = (channels_last(call.x, s, s.x, s.x_channels) ||
-                     (s.x_channels == 1 && s.groups == 1 && channels_first(call.x, s, s.x, 1))) &&
-                    channels_last(call.y, s, s.y, s.y_channels);
-  if (!last && !first) return Layout::None;
-  const bool wide = block_of_processor() == 16;
-  // Not for less work: a new shape takes oneDNN some 0.4 ms.
-  if (wide && !half && s.groups == 1 && work >= 2e5 && !winograd_fits(call)) {
-    // Channels-last tensors it reads as they lie, at 2 to 6 times the speed of our kernels.
-    if (last) return Layout::AsGiven;
-    if (const Layout l = layout_for_planes(s, pass); l != Layout::None) return l;
-  }
-  if (work < 4e6 || s.y_channels < 16) return Layout::None;
-  if (s.x_channels < 16) {
-    // A net's first layer: large kernels of a stride.
-    if (half || s.groups > 1 || s.stride[1] == 1 || s.y_channels < 32) return Layout::None;
-    return pass == Pass::Input ? Layout::AsGiven : Layout::Blocked;
-  }
-  if (last) return half || !winograd_fits(call) ? Layout::AsGiven : Layout::None;
-  if (half) return Layout::Blocked;
-  // Tiles of 4 × 4 do not fit small planes, and many channels make the transforms of the filters dear: with AVX-512
-  // they are. Without, multiplications are dearer.
-  const bool small = wide && s.y_pixels() < 100 && s.x_channels >= 256 && s.y_channels >= 256;
-  if (winograd_fits(call)) return small ? Layout::Blocked : Layout::None;
-  const bool strided = s.stride[1] > 1 || s.stride[2] > 1;
-  if (s.taps() == 1 && s.groups == 1 && s.pad[1] == 0 && s.pad[2] == 0) {
-    // What is given plain oneDNN computes as a plain product, without AVX-512 at half the speed of its kernels for
-    // blocks.
-    if (!wide || s.y_pixels() <= 400) return Layout::Blocked;
-    return strided && pass == Pass::Forward ? Layout::Blocked : Layout::AsGiven;
-  }
-  return strided || s.y_channels > 32 ? Layout::Blocked : Layout::None;
-}
-
-bool known_block(const ConvData& d) { return d.block == 0 || d.block == 8 || d.block == 16; }
-
-Layout layout_for(const ConvCall& call, Pass pass) {
-  if (!known_block(call.x) || !known_block(call.y)) return Layout::None;
-  const Layout l = layout_for_plain(call, pass);
-  return l == Layout::AsGiven && (call.x.block || call.y.block) ? Layout::Blocked : l;
-}
 
 /// Everything a primitive depends on.
-using Key = std::array<std::int64_t, 24>;
+using Key = std::array<std::int64_t, 31>;
 
 /// Weights in tiles of 16 × 16 or, without AVX-512, 8 × 8, which oneDNN's reorders move far below the memory's speed:
 /// the gradient that backward_weights makes, and what the other two passes read.
@@ -174,22 +76,22 @@ struct Geometry {
   memory::dims x, y, w, stride, dilation, pad, far;
 
   explicit Geometry(const ConvShape& s)
-      : x{s.batch, s.x_channels * s.groups, s.x[1], s.x[2]},
-        y{s.batch, s.y_channels * s.groups, s.y[1], s.y[2]},
-        w{s.y_channels, s.x_channels, s.kernel[1], s.kernel[2]},
-        stride{s.stride[1], s.stride[2]},
-        dilation{s.dil[1] - 1, s.dil[2] - 1},
-        pad{s.pad[1], s.pad[2]} {
+      : x{s.batch, s.x_channels * s.groups}, y{s.batch, s.y_channels * s.groups}, w{s.y_channels, s.x_channels} {
     if (s.groups > 1) w.insert(w.begin(), s.groups);
-    // oneDNN wants the far padding that makes the sizes fit exactly; what a stride leaves over counts as negative.
-    for (int e = 1; e < detail::kAxes; ++e)
+    for (int e = has_volumes(s) ? 0 : 1; e < detail::kAxes; ++e) {
+      x.push_back(s.x[e]), y.push_back(s.y[e]), w.push_back(s.kernel[e]);
+      stride.push_back(s.stride[e]), dilation.push_back(s.dil[e] - 1), pad.push_back(s.pad[e]);
+      // oneDNN wants the far padding that makes the sizes fit exactly; what a stride leaves over counts as negative.
       far.push_back((s.y[e] - 1) * s.stride[e] + s.dil[e] * (s.kernel[e] - 1) + 1 - s.x[e] - s.pad[e]);
+    }
   }
 };
 
 memory::desc given_desc(const memory::dims& dims, memory::data_type type, const ConvData& d) {
   if (d.block) return {dims, type, d.block == 16 ? memory::format_tag::nChw16c : memory::format_tag::nChw8c};
-  return {dims, type, {d.batch_step, d.channel_step, d.step[1], d.step[2]}};
+  memory::dims steps{d.batch_step, d.channel_step};
+  steps.insert(steps.end(), d.step.end() - static_cast<std::ptrdiff_t>(dims.size() - 2), d.step.end());
+  return {dims, type, steps};
 }
 
 dnnl::convolution_forward::primitive_desc forward_desc(const Geometry& g, const memory::desc& x, const memory::desc& w,
@@ -255,7 +157,7 @@ void choose_tiles(Primitive& p, const ConvCall& call, const Geometry& g, Pass pa
   const auto& w = call.w;
   const bool dense =
       w.step[2] == 1 && w.step[1] == s.kernel[2] && w.x_step == s.taps() && w.y_step == s.x_channels * s.taps();
-  if (s.groups != 1 || s.kernel[0] != 1 || !dense || call.dtype != DType::Float) return;
+  if (s.groups != 1 || has_volumes(s) || !dense || call.dtype != DType::Float) return;
   using Tag = memory::format_tag;
   const auto is = [&](Tag tag, int side) {
     if (s.x_channels % side || s.y_channels % side || p.w.wanted.desc != memory::desc(g.w, memory::data_type::f32, tag))
@@ -348,7 +250,7 @@ void input_tiles_from_rows(const TiledWeight& w) {
 int block_to_turn(const memory::dims& dims, memory::data_type type, const memory::desc& given,
                   const memory::desc& wanted) {
   using Tag = memory::format_tag;
-  if (given.get_size() <= cpu::kPastCache || given != memory::desc(dims, type, Tag::nchw)) return 0;
+  if (dims.size() != 4 || given.get_size() <= cpu::kPastCache || given != memory::desc(dims, type, Tag::nchw)) return 0;
   for (const auto& [block, tag] : {std::pair{16, Tag::nChw16c}, std::pair{8, Tag::nChw8c}})
     if (dims[1] % block == 0 && wanted == memory::desc(dims, type, tag)) return block;
   return 0;
@@ -377,7 +279,8 @@ Primitive make(const ConvCall& call, Pass pass, Layout layout) {
     if (single && call.y.channel_step == 1 && layout == Layout::AsGiven) x.channel_step = 1;
     p.x.given.desc = given_desc(g.x, type, x);
     p.y.given.desc = given_desc(g.y, type, call.y);
-    memory::dims steps{w.y_step, w.x_step, w.step[1], w.step[2]};
+    memory::dims steps{w.y_step, w.x_step};
+    steps.insert(steps.end(), w.step.end() - static_cast<std::ptrdiff_t>(g.stride.size()), w.step.end());
     if (call.shape.groups > 1) steps.insert(steps.begin(), w.y_step * call.shape.y_channels);
     p.w.given.desc = memory::desc(g.w, type, steps);
     constexpr auto any = memory::format_tag::any;
@@ -419,20 +322,27 @@ Key key_of(const ConvCall& c, Pass pass, Layout layout, int team) {
           s.groups,
           s.x_channels,
           s.y_channels,
+          s.x[0],
           s.x[1],
           s.x[2],
+          s.y[0],
           s.y[1],
           s.y[2],
+          s.kernel[0],
           s.kernel[1],
           s.kernel[2],
+          s.stride[0],
           s.stride[1],
           s.stride[2],
+          s.pad[0],
           s.pad[1],
           s.pad[2],
+          s.dil[0],
           s.dil[1],
           s.dil[2],
           c.w.y_step,
           c.w.x_step,
+          c.w.step[0],
           c.w.step[1],
           c.w.step[2]};
 }
