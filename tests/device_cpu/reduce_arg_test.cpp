@@ -78,6 +78,7 @@ TEST(ArgReduce, TreatsNaNAsTheExtreme) {
       in.fill(3).put({at, 2}, kNaN);
       in.put({at, 5}, kNaN);
       in.put({69, 2}, kNaN);
+      in.put({at, 68}, kNaN);
       check(in, 0);
       check(in, 1);
     }

@@ -157,7 +157,7 @@ struct ArgFold {
     Place place[kArgStrip];
     std::fill_n(place, columns, Place(-1));
     std::int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) improve<4>(best, place, p + r * stride, stride, columns, static_cast<Place>(r));
+    for (; r + 8 <= rows; r += 8) improve<8>(best, place, p + r * stride, stride, columns, static_cast<Place>(r));
     for (; r < rows; ++r) improve<1>(best, place, p + r * stride, stride, columns, static_cast<Place>(r));
     for (std::int64_t c = 0; c < columns; ++c)
       if (place[c] >= 0) places[c] = first + place[c];
@@ -180,22 +180,42 @@ struct ArgFold {
   template <int kRows, class Place>
   static HWY_INLINE void improve(T* HWY_RESTRICT best, Place* HWY_RESTRICT place, const T* HWY_RESTRICT p,
                                  std::int64_t stride, std::int64_t columns, Place first) {
-    for (std::int64_t c = 0; c < columns; ++c) {
-      T b = best[c];
-      Place at = place[c];
+    std::int64_t c = 0;
+    if constexpr (sizeof(T) == sizeof(Place)) {
+      constexpr std::int64_t L = hn::MaxLanes(hn::ScalableTag<T>());
+      for (; c + L <= columns; c += L) improve_vector<kRows>(best + c, place + c, p + c, stride, first);
+      if (c < columns && columns >= L) {  // what it overlaps does not change
+        c = columns - L;
+        improve_vector<kRows>(best + c, place + c, p + c, stride, first);
+        c = columns;
+      }
+    }
+    for (; c < columns; ++c)
       for (int r = 0; r < kRows; ++r) {
         const T x = p[r * stride + c];
-        bool take = kMax ? x > b : x < b;
-        if constexpr (kFloat) {
-          const bool new_nan = std::isnan(x), old_nan = std::isnan(b);
-          take = take | (new_nan & !old_nan);
-        }
-        b = take ? x : b;
-        at = take ? static_cast<Place>(first + r) : at;
+        const bool take = better(x, best[c]);
+        best[c] = take ? x : best[c];
+        place[c] = take ? static_cast<Place>(first + r) : place[c];
       }
-      best[c] = b;
-      place[c] = at;
+  }
+
+  template <int kRows, class Place>
+  static HWY_INLINE void improve_vector(T* best, Place* place, const T* p, std::int64_t stride, Place first) {
+    const hn::ScalableTag<T> d;
+    const hn::ScalableTag<Place> di;
+    auto b = hn::LoadU(d, best);
+    auto at = hn::LoadU(di, place);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const auto x = hn::LoadU(d, p + r * stride);
+      auto take = kMax ? hn::Gt(x, b) : hn::Lt(x, b);
+      // A NaN beats all but another.
+      if constexpr (kFloat) take = hn::AndNot(kMax ? hn::Le(x, b) : hn::Ge(x, b), hn::Eq(b, b));
+      b = hn::IfThenElse(take, x, b);
+      at = hn::IfThenElse(hn::RebindMask(di, take), hn::Set(di, static_cast<Place>(first + r)), at);
     }
+    hn::StoreU(b, d, best);
+    hn::StoreU(at, di, place);
   }
 };
 
