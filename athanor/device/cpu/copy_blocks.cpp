@@ -243,6 +243,21 @@ void transpose(void* to, std::int64_t ts, const void* from, std::int64_t fs, std
     transpose_tiles<false>(out, ts, in, fs, rows, cols);
 }
 
+template <class U>
+void every_second(void* to, const void* from, std::int64_t n) {
+  const hn::ScalableTag<U> d;
+  constexpr std::int64_t L = hn::MaxLanes(d);
+  const auto* f = static_cast<const U*>(from);
+  auto* t = static_cast<U*>(to);
+  std::int64_t i = 0;
+  for (; i + L < n; i += L) {  // the element after the last one is not read
+    hn::Vec<decltype(d)> even, odd;
+    hn::LoadInterleaved2(d, f + 2 * i, even, odd);
+    hn::StoreU(even, d, t + i);
+  }
+  for (; i < n; ++i) t[i] = f[2 * i];
+}
+
 BlockOps make_block_ops() {
   BlockOps ops{&half_to_float,
                &bfloat16_to_float,
@@ -251,6 +266,8 @@ BlockOps make_block_ops() {
                &stream,
                &stream_fence,
                {&fill<std::uint8_t>, &fill<std::uint16_t>, &fill<std::uint32_t>, &fill<std::uint64_t>},
+               {&every_second<std::uint8_t>, &every_second<std::uint16_t>, &every_second<std::uint32_t>,
+                &every_second<std::uint64_t>},
                {},
                {}};
   fill_row<std::uint8_t>(ops.convert[static_cast<int>(DType::Byte)]);

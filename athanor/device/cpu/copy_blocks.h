@@ -20,6 +20,8 @@ struct BlockOps {
   void (*stream_fence)();
   /// n copies of an element of 1 << log2_size bytes at `value`.
   void (*fill[4])(void* to, const void* value, std::int64_t n);
+  /// to[i] = from[2 i] for i < n, elements of 1 << log2_size bytes.
+  void (*every_second[4])(void* to, const void* from, std::int64_t n);
   /// Dense conversion between dtypes other than the halves; both operands dense.
   LoopFn convert[kNumDTypes][kNumDTypes];
   /// to[c * to_stride + r] = from[r * from_stride + c], for 0 <= r < rows, 0 <= c < cols; strides in elements of

@@ -1,6 +1,7 @@
 #include "athanor/device/cpu/dense_line.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "athanor/device/cpu/copy_blocks.h"
@@ -43,6 +44,7 @@ void scatter(void* to, std::int64_t stride, const void* from, std::int64_t n) {
 }
 
 void gather(void* to, const void* from, std::size_t size, std::int64_t stride, std::int64_t n) {
+  if (stride == 2) return block_ops().every_second[std::countr_zero(size)](to, from, n);
   switch (size) {
     case 1:
       return gather<std::uint8_t>(to, from, stride, n);
