@@ -1,3 +1,4 @@
+#include "athanor/autograd/function.h"
 #include "numeric.h"
 
 namespace athanor {
