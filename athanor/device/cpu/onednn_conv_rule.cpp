@@ -69,6 +69,9 @@ Layout layout_for_planes(const ConvShape& s, Pass pass) {
 /// The same for volumes, which no other rule gives to oneDNN.
 Layout layout_for_volumes(const ConvShape& s, Pass pass, bool last) {
   const std::int64_t x = s.x_channels, y = s.y_channels;
+  // oneDNN 2.6 writes beyond the gradient of a channels-last weight where a strided window may begin far outside.
+  for (int e = 0; e < detail::kAxes; ++e)
+    if (2 * s.pad[e] > s.dil[e] * (s.kernel[e] - 1)) return Layout::None;
   if (last) return x > 1 || y > 1 ? Layout::AsGiven : Layout::None;
   bool pays = true;
   if (pass == Pass::Weight) pays = x < 4 || x >= 16;

@@ -157,7 +157,7 @@ struct ArgFold {
     Place place[kArgStrip];
     std::fill_n(place, columns, Place(-1));
     std::int64_t r = 0;
-    for (; r + 8 <= rows; r += 8) improve<8>(best, place, p + r * stride, stride, columns, static_cast<Place>(r));
+    for (; r + 4 <= rows; r += 4) improve<4>(best, place, p + r * stride, stride, columns, static_cast<Place>(r));
     for (; r < rows; ++r) improve<1>(best, place, p + r * stride, stride, columns, static_cast<Place>(r));
     for (std::int64_t c = 0; c < columns; ++c)
       if (place[c] >= 0) places[c] = first + place[c];
@@ -205,7 +205,7 @@ struct ArgFold {
     const hn::ScalableTag<Place> di;
     auto b = hn::LoadU(d, best);
     auto at = hn::LoadU(di, place);
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       const auto x = hn::LoadU(d, p + r * stride);
       auto take = kMax ? hn::Gt(x, b) : hn::Lt(x, b);
