@@ -424,6 +424,13 @@ TEST(Conv, StridedAndFewChannelsOfMiddlingSize) {
     }
 }
 
+TEST(Conv, DilatedHalvesWhoseChannelsDoNotFillBlocks) {
+  for (bool last : {false, true})
+    for (const Case& c : {conv2d(2, 33, 32, 20, 19, 3, 1, 0, 2), conv2d(2, 40, 24, 17, 16, 3, 1, 1, 3),
+                          conv2d(1, 66, 16, 22, 21, 2, 1, 2, 2), conv2d(2, 24, 33, 11, 16, 3, 1, 1, 2, 1, true)})
+      check(DType::BFloat16, c, last);
+}
+
 TEST(Conv, Depthwise) {
   check(DType::Float, conv2d(2, 9, 9, 11, 12, 3, 1, 1, 1, 9));
   check(DType::Float, conv2d(2, 6, 12, 11, 12, 3, 2, 1, 1, 6));
