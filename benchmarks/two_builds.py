@@ -48,6 +48,7 @@ def main() -> int:
     parser.add_argument("old", type=folder_of_library, help="folder of the library to compare with")
     parser.add_argument("--new", type=folder_of_library, help="default: lib of the build")
     parser.add_argument("--filter", default=".", help="only rows that match this regular expression")
+    parser.add_argument("--program", default="athanor_bench", help="of the build's bin; default: %(default)s")
     parser.add_argument("--threads", default="1", help="thread counts, such as 1,2")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each build")
     parser.add_argument("--min-time", type=float, default=0.05, help="least seconds of one timing")
@@ -61,7 +62,8 @@ def main() -> int:
         sides = []
         try:
             for name, library in (("old", arguments.old), ("new", new_library)):
-                sides.append(start(name, arguments.build / "bin" / "athanor_bench", library, threads, arguments.timeout))
+                program = arguments.build / "bin" / arguments.program
+                sides.append(start(name, program, library, threads, arguments.timeout))
             rows = [row for row in sides[1].listed if row in sides[0].rows and re.search(arguments.filter, row)]
             if not rows:
                 parser.error(f"no row matches {arguments.filter!r}")

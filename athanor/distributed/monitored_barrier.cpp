@@ -24,11 +24,12 @@ namespace {
 constexpr std::chrono::milliseconds kLook{100};  // how long the store is asked before the ranks are looked at
 }
 
-// Rank 0 may be gone, and the store with it: a client would try to reach it until the deadline.
+// Rank 0 may be gone, and the store with it: a client would try to reach it until the deadline. A slow server gets more
+// time at every attempt.
 void ProcessGroup::Impl::announce(const std::string& key, Deadline deadline) {
-  while (true) {
+  for (auto patience = kLook;; patience *= 2) {
     try {
-      const StoreDeadline limit(deadline.sooner(Deadline::after(kLook)));
+      const StoreDeadline limit(deadline.sooner(Deadline::after(patience)));
       return store->set(key, "here");
     } catch (const DistStoreError&) {
     }

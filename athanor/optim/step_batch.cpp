@@ -8,9 +8,7 @@ constexpr std::size_t kReserved = 16;  // parameters for which lists need not gr
 void StepTensors::add(Tensor& p, const Tensor& grad, ParamState& own, std::initializer_list<const char*> names,
                       double initial) {
   Tensor dense = p;
-  if (!p.is_non_overlapping_and_dense()) {
-    dense = p.clone(MemoryFormat::Contiguous);
-  }
+  if (!p.is_non_overlapping_and_dense()) dense = p.clone(MemoryFormat::Contiguous);
   // What may throw for what it was given comes before the lists are touched.
   Tensor g = detail::like_layout(grad, dense);
   SmallVector<const Tensor*, 4> states;

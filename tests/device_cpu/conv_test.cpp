@@ -248,7 +248,7 @@ TEST(Conv, VolumesOfMiddlingSize) {
   for (const Case& c : {Case{3, 2, 1, 8, {10, 11, 12}, {3, 4, 3}, {1, 1, 1}, {1, 0, 1}, {1, 1, 1}, {0, 0, 0}, 1, false},
                         {3, 2, 3, 20, {9, 10, 8}, {3, 3, 2}, {2, 2, 2}, {1, 1, 0}, {1, 1, 1}, {0, 0, 0}, 1, false},
                         {3, 1, 16, 17, {6, 7, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, 1, false},
-                        {3, 2, 20, 5, {6, 9, 7}, {2, 3, 3}, {2, 1, 3}, {0, 2, 1}, {1, 1, 1}, {0, 0, 0}, 1, false},
+                        {3, 2, 20, 5, {6, 9, 7}, {2, 3, 3}, {2, 1, 3}, {0, 1, 1}, {1, 1, 1}, {0, 0, 0}, 1, false},
                         {3, 2, 9, 16, {7, 8, 7}, {2, 2, 3}, {1, 1, 1}, {1, 1, 2}, {2, 2, 2}, {0, 0, 0}, 1, false},
                         {3, 1, 15, 24, {4, 8, 8}, {4, 1, 2}, {2, 1, 2}, {3, 0, 1}, {1, 1, 1}, {0, 0, 0}, 1, false},
                         {3, 4, 33, 16, {1, 9, 9}, {3, 1, 1}, {1, 1, 1}, {1, 0, 0}, {1, 1, 1}, {0, 0, 0}, 1, false}})
@@ -490,6 +490,7 @@ TEST(Conv, GroupsAreRightOnSeveralThreadsWhereSomePartsHaveNoTaps) {
 
 TEST(Conv, SameBitsOnAnyNumberOfThreads) {
   const int before = get_num_threads();
+  // Shapes of our own kernels; oneDNN's results repeat on the same number only.
   for (const Case& c :
        {conv2d(20, 1, 8, 20, 20, 3), conv2d(6, 16, 24, 20, 20, 5, 1, 2), conv2d(1, 24, 40, 30, 30, 3, 2, 1, 1, 2),
         conv2d(9, 16, 40, 10, 10, 3, 1, 1), conv2d(4, 12, 12, 16, 16, 5, 1, 2, 1, 3)})

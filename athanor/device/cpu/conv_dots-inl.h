@@ -289,6 +289,7 @@ class DotWeight {
   /// Where the weights of each row of the source begin: channels, then taps.
   std::vector<std::int64_t> row_places() const {
     std::vector<std::int64_t> to;
+    to.reserve(static_cast<std::size_t>(rows_.size));
     for (std::int64_t c = 0; c < taps_.from; ++c)
       for (const auto& tap : part_.taps) {
         std::int64_t place = c * call_.w.x_step;

@@ -1,0 +1,100 @@
+// Float32 convolutions of many shapes, as rows that benchmarks/two_builds.py times with two builds of the library: how
+// the rule of athanor/device/cpu/onednn_conv_rule.cpp was found.
+//   cmake build -DATHANOR_LAB=ON && ninja -C build lab_conv_sweep
+//   benchmarks/two_builds.py OLD --program lab_conv_sweep --rounds 3 --min-time 0.002 --filter '^planes/.*s2'
+#include <cstdlib>
+#include <string>
+
+#include "athanor/athanor.h"
+#include "benchmarks/protocol.h"
+
+namespace {
+
+using namespace athanor;
+using bench::Body;
+
+struct Shape {
+  int dims;
+  bool last;
+  std::int64_t batch, size, from, to, kernel, stride;
+
+  std::vector<std::int64_t> sizes(std::int64_t first, std::int64_t second, std::int64_t rest) const {
+    std::vector<std::int64_t> s{first, second};
+    s.insert(s.end(), static_cast<std::size_t>(dims), rest);
+    return s;
+  }
+  Tensor random(const std::vector<std::int64_t>& s) const {
+    const Tensor t = randn(s);
+    if (!last) return t;
+    return t.contiguous(dims == 3 ? MemoryFormat::ChannelsLast3d : MemoryFormat::ChannelsLast);
+  }
+  Tensor call(const Tensor& x, const Tensor& w) const {
+    const std::vector<std::int64_t> steps(static_cast<std::size_t>(dims), stride), pad(steps.size(), 1);
+    return dims == 3 ? conv3d(x, w, {}, steps, pad) : conv2d(x, w, {}, steps, pad);
+  }
+  std::int64_t out() const { return (size + 2 - kernel) / stride + 1; }
+  double work() const {
+    double w = static_cast<double>(batch * from * to);
+    for (int d = 0; d < dims; ++d) w *= static_cast<double>(kernel * out());
+    return w;
+  }
+  std::string name(const char* pass) const {
+    const auto s = [](std::int64_t v) { return std::to_string(v); };
+    return std::string(dims == 3 ? "volumes/" : "planes/") + pass + "/n" + s(batch) + "x" + s(size) + "c" + s(from) +
+           "k" + s(to) + "r" + s(kernel) + "s" + s(stride) + (last ? "@channels_last" : "");
+  }
+};
+
+Body forward(const Shape& s) {
+  return [s, x = s.random(s.sizes(s.batch, s.from, s.size)), w = s.random(s.sizes(s.to, s.from, s.kernel))] {
+    const NoGradGuard off;
+    const Tensor y = s.call(x, w);
+  };
+}
+
+/// The gradient of the input, or of the weight.
+Body backward(const Shape& s, bool input) {
+  const Tensor x = s.random(s.sizes(s.batch, s.from, s.size)).requires_grad_(input);
+  const Tensor w = s.random(s.sizes(s.to, s.from, s.kernel)).requires_grad_(!input);
+  const Tensor y = s.call(x, w);
+  return [y, wanted = input ? x : w, gradient = s.random(s.sizes(s.batch, s.to, s.out()))] {
+    const auto g = autograd::grad({y}, {wanted}, {gradient}, /*retain_graph=*/true);
+  };
+}
+
+/// Sizes that keep changing: more than there is room for primitives.
+Body sizes_in_turn() {
+  const Shape one{2, false, 1, 0, 8, 16, 3, 2};
+  std::vector<Tensor> inputs;
+  for (std::int64_t i = 0; i < 400; ++i) inputs.push_back(randn({1, 8, 28 + i / 20, 28 + i % 20}));
+  return [one, inputs, w = one.random(one.sizes(one.to, one.from, one.kernel)), at = std::size_t{0}]() mutable {
+    const NoGradGuard off;
+    const Tensor y = one.call(inputs[at++ % inputs.size()], w);
+  };
+}
+
+void add_rows(bench::Program& program, const Shape& s) {
+  if (s.work() < 2e5 || s.work() > 4e8) return;
+  const double flop = 2 * s.work();
+  program.add(s.name("forward"), "FLOP", flop, [s] { return forward(s); });
+  program.add(s.name("input"), "FLOP", flop, [s] { return backward(s, true); });
+  program.add(s.name("weight"), "FLOP", flop, [s] { return backward(s, false); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
+  set_num_threads(threads);
+  bench::Program program("athanor", "sweep", threads);
+  program.add("planes/forward/sizes_in_turn", "call", 1, sizes_in_turn);
+  for (const int dims : {2, 3})
+    for (const bool last : {false, true})
+      for (const std::int64_t from : {1, 3, 4, 6, 10, 16, 20, 32, 48})
+        for (const std::int64_t to : {1, 6, 8, 10, 16, 20, 32, 64})
+          for (const std::int64_t kernel : {1, 2, 3, 4, 5, 7})
+            for (const std::int64_t stride : {1, 2, 3})
+              if (kernel >= stride || kernel == 1)
+                add_rows(program, {dims, last, 4, dims == 3 ? 10 : 24, from, to, kernel, stride});
+  return program.serve();
+}
