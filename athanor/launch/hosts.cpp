@@ -14,6 +14,7 @@
 
 #include "athanor/base/env.h"
 #include "athanor/base/error.h"
+#include "athanor/distributed/rendezvous/job_port.h"
 #include "athanor/launch/command.h"
 #include "athanor/launch/process.h"
 
@@ -51,7 +52,7 @@ int choose_port(const LaunchOptions& options) {
   if (options.endpoint.port != 0) return options.endpoint.port;
   std::uint16_t number = 0;
   ATHANOR_CHECK(::getentropy(&number, sizeof number) == 0, "getentropy: ", distributed::error_text(errno));
-  return 20000 + number % 12000;
+  return distributed::job_port(number);
 }
 
 // Settings travel with the job, as far as they are meant for agents and workers.

@@ -10,6 +10,7 @@
 #include "athanor/base/env.h"
 #include "athanor/base/error.h"
 #include "athanor/base/hash.h"
+#include "athanor/distributed/rendezvous/job_port.h"
 #include "athanor/distributed/rendezvous/slurm.h"
 #include "athanor/launch/options.h"
 
@@ -64,7 +65,7 @@ Scheduler slurm() {
 // Every process of one MPI job derives the same port from the job's name.
 int port_of_job(const std::string& job) {
   const Sha256Digest digest = sha256_digest(std::as_bytes(std::span(job)));
-  return 20000 + (static_cast<int>(digest[0]) * 256 + static_cast<int>(digest[1])) % 20000;
+  return distributed::job_port(digest[0] * 256U + digest[1]);
 }
 
 Scheduler mpi() {

@@ -311,14 +311,14 @@ class Schedulers(LaunchTest):
         return found
 
     def test_slurm_with_one_agent_per_node(self):
-        job = 1000 + os.getpid() % 10000
+        job = free_port() - 20000
         common = {"SLURM_JOB_ID": str(job), "SLURM_STEP_NUM_NODES": "2", "SLURM_NNODES": "2", "SLURM_STEP_NUM_TASKS": "2",
                   "SLURM_STEP_NODELIST": "localhost,other", "SLURM_TASKS_PER_NODE": "1(x2)"}
         self.assertEqual(self.world_of(*({**common, "SLURM_NODEID": str(i), "SLURM_PROCID": str(i), "SLURM_LOCALID": "0"}
                                          for i in (0, 1))), [(0, 2, 0, 1), (1, 2, 0, 1)])
 
     def test_slurm_with_an_agent_per_task(self):
-        job = 12000 + os.getpid() % 7000
+        job = free_port() - 20000
         common = {"SLURM_JOB_ID": str(job), "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "4",
                   "SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"}
         self.assertEqual(self.world_of(*({**common, "SLURM_NODEID": str(i // 2), "SLURM_PROCID": str(i),
@@ -326,7 +326,7 @@ class Schedulers(LaunchTest):
                          [(0, 4, 0, 2), (1, 4, 1, 2), (2, 4, 0, 2), (3, 4, 1, 2)])
 
     def test_slurm_with_unequal_numbers_of_tasks(self):
-        job = 20000 + os.getpid() % 7000
+        job = free_port() - 20000
         common = {"SLURM_JOB_ID": str(job), "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "3",
                   "SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_TASKS_PER_NODE": "2,1"}
         places = [(0, 0), (0, 1), (1, 0)]

@@ -11,6 +11,7 @@
 
 #include "athanor/base/log.h"
 #include "athanor/distributed/error.h"
+#include "athanor/distributed/rendezvous/job_port.h"
 #include "athanor/distributed/rendezvous/rendezvous.h"
 #include "athanor/distributed/rendezvous/slurm.h"
 #include "athanor/distributed/store/tcp_store.h"
@@ -102,7 +103,7 @@ RendezvousResult meeting::rendezvous_env(const RendezvousUrl& url, const Rendezv
                       options.rank, ": it names the host of rank 0");
   auto port = env::integer("MASTER_PORT", 1, 65535);
   if (!port) port = slurm::port();
-  if (!port && !mpi_job.empty()) port = 20000 + static_cast<std::int64_t>(std::hash<std::string>()(mpi_job) % 20000);
+  if (!port && !mpi_job.empty()) port = job_port(std::hash<std::string>()(mpi_job));
   ATHANOR_CHECK_VALUE(port, "init_method 'env://': environment variable MASTER_PORT is not set");
 
   // Under torchrun the agent serves a store at that address already; whoever would bind it finds it taken.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "athanor/base/env.h"
+#include "athanor/distributed/rendezvous/job_port.h"
 
 namespace athanor::distributed::slurm {
 
@@ -42,7 +43,7 @@ std::optional<int> tasks_of_node(const std::string& tasks_per_node, int node) {
 std::optional<std::int64_t> port() {
   const auto job = env::integer("SLURM_JOB_ID", 0);
   if (!job) return std::nullopt;
-  return 20000 + *job % 20000;
+  return job_port(static_cast<std::uint64_t>(*job));
 }
 
 }  // namespace athanor::distributed::slurm
