@@ -110,19 +110,27 @@ HWY_INLINE void store_last(D d, hn::Vec<D> v, T* to, std::int64_t n) {
   std::memcpy(static_cast<void*>(to), lanes, static_cast<std::size_t>(n) * sizeof(T));
 }
 
-/// Bytes ahead of the vector at hand to ask for where results stream, else 0: see LoopFn.
-HWY_INLINE std::int64_t ahead_of(const std::int64_t* strides) { return strides[0] < 0 ? -strides[0] : 0; }
+/// What LoopFn says of strides[0].
+struct Ahead {
+  std::int64_t bytes;  ///< beyond the vector at hand, to ask for; or 0
+  bool stream;
 
-/// A whole vector of results; with `ahead` past the caches, with more of the inputs asked for. The compiler is kept
-/// from knowing `ahead`, so that it does not make two loops of one.
+  explicit Ahead(const std::int64_t* strides)
+      : bytes(strides[0] < 0            ? -strides[0]
+              : strides[0] >= kAskAhead ? strides[0]
+                                        : 0),
+        stream(strides[0] < 0) {}
+};
+
+/// A whole vector of results, past the caches if they stream, with more of the inputs asked for. The compiler is kept
+/// from knowing `ahead`, so that it does not make three loops of one.
 template <class T, class D, class... In>
-HWY_INLINE void put(D d, hn::Vec<D> v, T* to, std::int64_t& ahead, const In*... in) {
-  if constexpr (!is_half_v<T>) {
-    asm volatile("" : "+r"(ahead));
-    if (ahead) {
-      (hwy::Prefetch(reinterpret_cast<const char*>(in) + ahead), ...);
-      return hn::Stream(v, d, to);
-    }
+HWY_INLINE void put(D d, hn::Vec<D> v, T* to, Ahead& ahead, const In*... in) {
+  asm volatile("" : "+r"(ahead.bytes), "+r"(ahead.stream));
+  if (ahead.bytes) {
+    (hwy::Prefetch(reinterpret_cast<const char*>(in) + ahead.bytes), ...);
+    if constexpr (!is_half_v<T>)
+      if (ahead.stream) return hn::Stream(v, d, to);
   }
   store(d, v, to);
 }
@@ -139,7 +147,7 @@ void unary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t 
   alignas(64) T lanes[hn::MaxLanes(d)];
   hn::Vec<decltype(d)> last = hn::Zero(d);
   if (whole < n) last = Op::apply(d, load(d, last_vector(lanes, in, n)), p);
-  std::int64_t ahead = ahead_of(strides);
+  Ahead ahead(strides);
   for (std::int64_t i = 0; i < whole; i += kLanes) put(d, Op::apply(d, load(d, in + i), p), out + i, ahead, in + i);
   if (whole < n) store_last(d, last, out, n);
 }
@@ -191,7 +199,7 @@ void binary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t
     last = Op::apply(d, load(d, step[0] ? last_vector(copies[0], in[0], n) : in[0]),
                      load(d, step[1] ? last_vector(copies[1], in[1], n) : in[1]), p);
   const T *a = in[0], *b = in[1];
-  std::int64_t ahead = ahead_of(strides);
+  Ahead ahead(strides);
   for (std::int64_t i = 0; i < whole; i += kLanes, a += step[0], b += step[1])
     put(d, Op::apply(d, load(d, a), load(d, b), p), out + i, ahead, a, b);
   if (whole < n) store_last(d, last, out, n);

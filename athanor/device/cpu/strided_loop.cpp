@@ -489,10 +489,13 @@ void run_dense_loop(const LoopSpec& spec, char* const* data, const bool* repeats
     std::int64_t bytes = 0;
     for (int i = 0; i < operands; ++i) bytes += numel * strides[i];
     const bool backwards = begins_at_end(bytes);
+    const std::int64_t size = strides[0];
+    // Arithmetic leaves the hardware too little time to fetch far enough ahead.
+    if (spec.streams && bytes >= kTurnBytes && walks_pages_in_step()) strides[0] = kAskAhead;
     parallel_blocks(numel, spec.grain, [&](std::int64_t begin, std::int64_t end) {
       walk_stretches(begin, end, stretch(spec), backwards, [&](std::int64_t b, std::int64_t e) {
-        char* ptrs[kMaxOperands];
-        for (int i = 0; i < operands; ++i) ptrs[i] = data[i] + b * strides[i];
+        char* ptrs[kMaxOperands] = {data[0] + b * size};
+        for (int i = 1; i < operands; ++i) ptrs[i] = data[i] + b * strides[i];
         spec.fn(ptrs, strides, e - b, spec.params);
       });
     });

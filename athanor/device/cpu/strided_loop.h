@@ -14,9 +14,12 @@ namespace athanor::cpu {
 
 /// ptrs[0] is the output, then the inputs; strides in bytes. The output is dense; each input is dense or, if the
 /// operation's LoopSpec says so, one repeated element (stride 0). Inputs may be the output itself. If the LoopSpec says
-/// that the loop can, and strides[0] is negative, results bypass the caches: the output is then whole cache lines, and
-/// -strides[0] is how many bytes ahead inputs are to be asked for.
+/// that the loop can, strides[0] may be no stride: from kAskAhead on, it is how many bytes ahead inputs are to be asked
+/// for; if negative, that is -strides[0], and results bypass the caches: the output is then whole cache lines.
 using LoopFn = void (*)(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params);
+
+/// Larger than any element.
+inline constexpr std::int64_t kAskAhead = 1024;
 
 inline constexpr int kMaxOperands = 4;
 inline constexpr int kMaxLoopDims = 64;
@@ -41,7 +44,7 @@ struct LoopSpec {
   DType storage[kMaxOperands];    ///< dtypes in memory; halves among `widen` reach fn as float32
   bool widen[kMaxOperands] = {};  ///< this operand is Half or BFloat16 in memory and float32 for fn
   bool takes_scalars = false;     ///< fn accepts inputs of stride 0
-  bool streams = false;           ///< fn knows what a negative strides[0] means
+  bool streams = false;           ///< fn knows the other meanings of strides[0]
   std::int64_t grain = 32768;     ///< elements below which a second thread does not pay
 };
 
