@@ -294,11 +294,40 @@ Tensor cross_entropy_loss(const Tensor& self, const Tensor& target, const Tensor
   return std::get<0>(_cross_entropy(self, target, weight, reduction, ignore_index, label_smoothing));
 }
 
+namespace {
+
+struct MseLoss : BinaryPointwise<MseLoss, BinaryOp::SquaredDistance> {
+  static constexpr const char* schema = "mse_loss(Tensor self, Tensor target) -> Tensor";
+  static constexpr bool accepts_hidden = false;
+  SavedTensor x, t;
+
+  void save(const Node&, const Tensor& self, const Tensor& target) {
+    x.save(self);
+    t.save(target);
+  }
+  void grad(GradCall& g) {
+    const Tensor a = g.get(x), b = g.get(t);
+    Tensor into_self;
+    if (GradMode::is_enabled()) {
+      into_self = mul(g.grad(), mul(sub(a, b), 2));
+    } else {
+      into_self = empty(g.grad().sizes(), a.options());
+      launch(ternary_kernel, TernaryOp::ScaledDifference, into_self, g.grad(), a, b, Scalar(2));
+    }
+    if (g.needs(0)) g.set(0, into_self);
+    if (g.needs(1)) g.set(1, neg(into_self));
+  }
+};
+
+}  // namespace
+
 /// (self - target)².
 ATHANOR_FUNCTION("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor | function out");
 Tensor mse_loss(const Tensor& self_, const Tensor& target_, std::int64_t reduction) {
   const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
-  return reduced("mse_loss", square(sub(self, target)), reduction);
+  const bool fused =
+      self.defined() && target.defined() && is_floating_point(self.dtype()) && is_floating_point(target.dtype());
+  return reduced("mse_loss", fused ? call(MseLoss(), self, target) : square(sub(self, target)), reduction);
 }
 
 /// |self - target|.

@@ -149,6 +149,33 @@ TEST(ElementwiseLosses, KneesHoldForExtremeNumbersBroadcastsAndMixedDtypes) {
   expect_close(smooth_l1_loss(rows.t(), column.t().t().expand({2, 3}).t(), 0), smooth_l1_loss(rows, column, 0).t());
 }
 
+TEST(ElementwiseLosses, SquaredErrorsHoldForExtremeNumbersBroadcastsAndMixedDtypes) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (const DType dtype : {kHalf, kBFloat16, kFloat, kDouble}) {
+    Tensor x = tensor({inf, nan, -2.0, 0.0, 1.5}, dtype).requires_grad_();
+    Tensor target = ones({1}, dtype).requires_grad_();
+    const Tensor loss = mse_loss(x, target, 0);
+    EXPECT_EQ(loss.dtype(), dtype);
+    EXPECT_EQ(list(loss)[0], inf);
+    EXPECT_TRUE(std::isnan(list(loss)[1]));
+    EXPECT_EQ(list(loss.slice(0, 2)), (std::vector<double>{9, 1, 0.25}));
+    loss.slice(0, 2).sum().backward();
+    EXPECT_EQ(list(x.grad().slice(0, 2)), (std::vector<double>{-6, -2, 1}));
+    EXPECT_TRUE(std::isnan(list(x.grad())[0]) && std::isnan(list(x.grad())[1])) << "0 times an infinite slope";
+  }
+  Tensor rows = values({2, 3}, kDouble, 1).requires_grad_(), column = values({2, 1}, kFloat, 2).requires_grad_();
+  EXPECT_EQ(mse_loss(rows, column, 0).dtype(), kDouble);
+  mse_loss(rows, column).backward();
+  EXPECT_EQ(column.grad().dtype(), kFloat);
+  expect_close(column.grad(), (-(rows - column) / 3).sum(1, true).to(kFloat));
+  Tensor wide = values({2, 1}, kDouble, 2).requires_grad_();
+  const auto f = [](const std::vector<Tensor>& in) { return mse_loss(in[0].t(), in[1].t(), 0); };
+  gradcheck(f, {rows, wide});
+  gradgradcheck(f, {rows, wide});
+  EXPECT_EQ(mse_loss(zeros({0, 2}), zeros({0, 2}), 0).numel(), 0);
+  EXPECT_EQ(list(mse_loss(tensor({1, 4}), tensor({3, 1}), 2)), (std::vector<double>{13}));
+}
+
 TEST(ElementwiseLosses, GradientsToSecondOrder) {
   Tensor x = values({3, 4}, kDouble, 1).requires_grad_(), y = values({3, 4}, kDouble, 2).requires_grad_();
   using Loss = std::function<Tensor(const Tensor&, const Tensor&)>;

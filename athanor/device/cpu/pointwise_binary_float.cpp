@@ -38,6 +38,14 @@ struct Lerp {
   }
 };
 
+struct SquaredDistance {
+  template <class D, class V, class P>
+  static HWY_INLINE V apply(D, V a, V b, const P&) {
+    const V difference = hn::Sub(a, b);
+    return hn::Mul(difference, difference);
+  }
+};
+
 /// d (d / p0) / 2 up to d = |a - b| = p0, a straight line from there on.
 struct SmoothL1 {
   template <class D, class V, class P>
@@ -139,6 +147,7 @@ void add_all(PointwiseTables& t, DType dtype) {
   t.at(BinaryOp::Copysign, dtype) = &binary_vectors<T, Copysign>;
   t.at(BinaryOp::Prelu, dtype) = &binary_vectors<T, Prelu>;
   t.at(BinaryOp::Heaviside, dtype) = &binary_vectors<T, Heaviside>;
+  t.at(BinaryOp::SquaredDistance, dtype) = &binary_vectors<T, SquaredDistance>;
   t.at(BinaryOp::SmoothL1, dtype) = &binary_vectors<T, SmoothL1>;
   t.at(BinaryOp::Huber, dtype) = &binary_vectors<T, Huber>;
 }

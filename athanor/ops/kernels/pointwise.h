@@ -62,8 +62,8 @@ namespace athanor {
 /// for a negative exponent only in the op layer; here x^-n of an integer is 1 for x = 1, ±1 for x = -1, else 0.
 /// Maximum, Minimum (bool too) propagate NaN, Fmax, Fmin prefer the number. Bitwise: integers and bool; shifts:
 /// integers. Lerp: a + p0 * (b - a), floating. Prelu: a > 0 ? a : a * b. Heaviside: b where a is 0. Floating only:
-/// Atan2, Hypot, Copysign, Nextafter, Xlogy, LogAddExp, LogAddExp2, and with d = |a - b| SmoothL1 (d < p0 ?
-/// d² / (2 p0) : d - p0 / 2) and Huber (d < p0 ? d² / 2 : p0 (d - p0 / 2)). Integers only: Gcd, Lcm.
+/// Atan2, Hypot, Copysign, Nextafter, Xlogy, LogAddExp, LogAddExp2, and with d = |a - b| SquaredDistance (d²), SmoothL1
+/// (d < p0 ? d² / (2 p0) : d - p0 / 2) and Huber (d < p0 ? d² / 2 : p0 (d - p0 / 2)). Integers only: Gcd, Lcm.
 #define ATHANOR_BINARY_VALUE_OPS(X)                                                                                    \
   X(Add, "add") X(Sub, "sub") X(Mul, "mul") X(Div, "div") X(DivFloor, "floor_divide") X(DivTrunc, "div")               \
   X(Remainder, "remainder") X(Fmod, "fmod") X(Pow, "pow") X(Maximum, "maximum") X(Minimum, "minimum")                  \
@@ -71,7 +71,7 @@ namespace athanor {
   X(Nextafter, "nextafter") X(Xlogy, "xlogy") X(LogAddExp, "logaddexp") X(LogAddExp2, "logaddexp2") X(Lerp, "lerp")    \
   X(Prelu, "prelu") X(Heaviside, "heaviside") X(BitwiseAnd, "bitwise_and") X(BitwiseOr, "bitwise_or")                  \
   X(BitwiseXor, "bitwise_xor") X(LeftShift, "bitwise_left_shift") X(RightShift, "bitwise_right_shift") X(Gcd, "gcd")   \
-  X(Lcm, "lcm") X(SmoothL1, "smooth_l1_loss") X(Huber, "huber_loss")
+  X(Lcm, "lcm") X(SquaredDistance, "mse_loss") X(SmoothL1, "smooth_l1_loss") X(Huber, "huber_loss")
 
 /// Any dtype in, bool out.
 #define ATHANOR_BINARY_BOOL_OPS(X)                                                                                     \
@@ -97,9 +97,11 @@ namespace athanor {
   X(LogitBackward, "logit_backward")
 
 /// Where: a is a bool condition, b and c any dtype. Lerp: a + c * (b - a), floating. Addcmul: a + p0 * b * c. Addcdiv:
-/// a + p0 * b / c, floating. Clamp: a within [b, c] (c wins if b > c), NaN propagates.
+/// a + p0 * b / c, floating. Clamp: a within [b, c] (c wins if b > c), NaN propagates. ScaledDifference: p0 a (b - c),
+/// floating.
 #define ATHANOR_TERNARY_OPS(X)                                                                                         \
-  X(Where, "where") X(Lerp, "lerp") X(Addcmul, "addcmul") X(Addcdiv, "addcdiv") X(Clamp, "clamp")
+  X(Where, "where") X(Lerp, "lerp") X(Addcmul, "addcmul") X(Addcdiv, "addcdiv") X(Clamp, "clamp") \
+  X(ScaledDifference, "mse_loss_backward")
 
 // clang-format on
 
