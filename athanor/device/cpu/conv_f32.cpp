@@ -4,6 +4,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
+#include "athanor/device/cpu/conv_depthwise-inl.h"
 #include "athanor/device/cpu/conv_dots-inl.h"
 #include "athanor/device/cpu/conv_scatter-inl.h"
 #include "athanor/device/cpu/conv_taps-inl.h"
@@ -24,6 +25,7 @@ void weight_as(const ConvCall& call) {
 
 void tap_conv_f32(const ConvCall& call, const TapConv& taps) {
   if (call.dtype == DType::Float) {
+    if (detail::depthwise(call, taps)) return DepthwiseRun<float>(call, taps).run();
     if (detail::scatters(call, taps)) return ScatterRun<float>(call, taps).run();
     if (detail::few_channels(call, taps)) return DirectRun<float>(call, taps).run();
     return taps_as<float, float>(call, taps);
@@ -34,6 +36,7 @@ void tap_conv_f32(const ConvCall& call, const TapConv& taps) {
 void conv_weight_f32(const ConvCall& call) {
   if (call.dtype == DType::Float) {
     const TapConv taps = detail::forward_taps(call.shape);
+    if (detail::depthwise(call, taps)) return DepthwiseWeight<float>(call, taps).run();
     if (detail::few_weights(call, taps)) return DotWeight<float>(call, taps).run();
     return weight_as<float, float>(call);
   }

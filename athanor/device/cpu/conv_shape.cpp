@@ -131,6 +131,16 @@ bool scatters(const ConvCall& call, const TapConv& taps) {
   return columns > 1 && columns <= kMostScatterColumns && sums <= (128 << 10) && few_channels(call, taps);
 }
 
+bool depthwise(const ConvCall& call, const TapConv& taps) {
+  const ConvData& dest = taps.forward ? call.y : call.x;
+  for (const TapAxis& a : taps.axis)
+    if (a.parts.size() != 1 || a.parts[0].taps.empty() || a.longest == 0) return false;
+  const bool finishes = call.epilogue == Epilogue::None || call.epilogue == Epilogue::Relu;
+  const TapAxis& z = taps.axis[0];
+  const bool planes = z.longest == 1 && z.source == 1 && z.shift == 0 && z.parts[0].taps.size() == 1;
+  return taps.from == 1 && taps.to == 1 && planes && dest.step[2] == 1 && finishes;
+}
+
 bool few_weights(const ConvCall& call, const TapConv& taps) {
   const std::int64_t weights = taps.from * taps.to * call.shape.taps();
   return weights > 0 && weights <= 8192 && taps.batch >= 4 && one_plane_grid(taps, call.y);

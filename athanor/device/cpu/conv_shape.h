@@ -93,6 +93,9 @@ inline constexpr int kMostScatterColumns = 16;
 /// Gradients of the input that conv_scatter-inl.h takes, a part of those of few_channels.
 bool scatters(const ConvCall& call, const TapConv& taps);
 bool few_weights(const ConvCall& call, const TapConv& taps);
+/// Whether the kernels for one source and one dest channel in each group take it (conv_depthwise-inl.h): up to two
+/// spatial axes, rows dense on the dest's side (of y for the weight), no grid per residue of a stride.
+bool depthwise(const ConvCall& call, const TapConv& taps);
 
 /// dest = taps(source); forward: y from x, else x from y. By the family of dtype.
 void tap_conv_f32(const ConvCall& call, const TapConv& taps);

@@ -33,6 +33,18 @@ T* scratch(int slot, std::int64_t count) {
   return static_cast<T*>(detail::thread_scratch(slot, sizeof(T) * static_cast<std::size_t>(count)));
 }
 
+/// The first n <= lanes elements, with zeros beyond; memory beyond them is not touched.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_first(D d, const T* from, std::int64_t n) {
+#if HWY_TARGET <= HWY_AVX2
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(n)), d, from);
+#else
+  HWY_ALIGN T lanes[kVector<T>] = {};
+  std::copy_n(from, n, lanes);
+  return hn::Load(d, lanes);
+#endif
+}
+
 /// The axis along which images are cut into strips: the first that has more than one position.
 inline int strip_axis(const TapConv& taps) {
   for (int e = 0; e < kAxes; ++e)
@@ -106,6 +118,33 @@ class Stage {
     return phase * extent_[0] * extent_[1] * extent_[2] + at;
   }
 
+  /// to[q] = from[q · step] for q < n, and perhaps zeros up to a vector more.
+  static void copy(const In* from, std::int64_t step, std::int64_t n, T* to) {
+    const hn::ScalableTag<T> d;
+    std::int64_t q = 0;
+    if constexpr (std::is_same_v<In, T> && sizeof(T) >= 4) {
+      if (step == 1) {
+        for (; q + kVector<T> <= n; q += kVector<T>) hn::StoreU(hn::LoadU(d, from + q), d, to + q);
+        if (q < n) hn::StoreU(load_first(d, from + q, n - q), d, to + q);
+        return;
+      }
+      if (step == 2) {
+        const auto load = [&](const T* at, std::int64_t left) HWY_ATTR {
+          return left >= kVector<T> ? hn::LoadU(d, at) : load_first(d, at, std::max<std::int64_t>(left, 0));
+        };
+        for (; q < n; q += kVector<T>) {
+          const std::int64_t left = 2 * (n - q) - 1;
+          const auto low = load(from + 2 * q, left), high = load(from + 2 * q + kVector<T>, left - kVector<T>);
+          hn::StoreU(hn::ConcatEven(d, high, low), d, to + q);
+        }
+        return;
+      }
+    } else if (step == 1) {
+      for (; q + kVector<T> <= n; q += kVector<T>) hn::StoreU(load_as(d, from + q), d, to + q);
+    }
+    for (; q < n; ++q) to[q] = convert<T>(from[q * step]);
+  }
+
  private:
   std::int64_t source_at(int e, std::int64_t q, std::int64_t f) const {
     const TapAxis& a = taps_.axis[e];
@@ -131,20 +170,14 @@ class Stage {
     const TapAxis& a = taps_.axis[2];
     const std::int64_t at = source_at(2, 0, f);  // of staged position 0
     // Positions q with 0 <= at + q · phases < source.
-    const std::int64_t begin = std::clamp<std::int64_t>((-at + a.phases - 1) / a.phases, 0, extent_[2]);
-    const std::int64_t end = std::clamp<std::int64_t>((a.source - at + a.phases - 1) / a.phases, begin, extent_[2]);
+    const auto first = [&](std::int64_t from_at) {
+      return a.phases == 1 ? from_at : (from_at + a.phases - 1) / a.phases;
+    };
+    const std::int64_t begin = std::clamp<std::int64_t>(first(-at), 0, extent_[2]);
+    const std::int64_t end = std::clamp<std::int64_t>(first(a.source - at), begin, extent_[2]);
     for (std::int64_t q = 0; q < begin; ++q) to[q] = T(0);
     const std::int64_t step = a.phases * source_.step[2];
-    const In* p = from + (at + begin * a.phases) * source_.step[2];
-    if (step == 1) {
-      const hn::ScalableTag<T> d;
-      std::int64_t q = 0;
-      const std::int64_t n = end - begin;
-      for (; q + kVector<T> <= n; q += kVector<T>) hn::StoreU(load_as(d, p + q), d, to + begin + q);
-      for (; q < n; ++q) to[begin + q] = convert<T>(p[q]);
-    } else {
-      for (std::int64_t q = begin; q < end; ++q, p += step) to[q] = convert<T>(*p);
-    }
+    copy(from + (at + begin * a.phases) * source_.step[2], step, end - begin, to + begin);
     for (std::int64_t q = end; q < extent_[2]; ++q) to[q] = T(0);
   }
 

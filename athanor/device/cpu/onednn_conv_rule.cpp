@@ -80,6 +80,14 @@ Layout layout_for_volumes(const ConvShape& s, Pass pass, bool last) {
   return pays ? Layout::Blocked : Layout::None;
 }
 
+/// The same for a channel in each group, of any dtype. oneDNN has no fast gradient for the weights of large kernels,
+/// and planes in float32 are fastest by our own kernels.
+Layout layout_for_depthwise(const ConvShape& s, Pass pass, bool last, bool half) {
+  if (pass == Pass::Weight && (s.kernel[1] > 3 || s.kernel[2] > 3)) return Layout::None;
+  if (last) return Layout::AsGiven;
+  return half || (pass == Pass::Input && strided(s)) ? Layout::Blocked : Layout::None;
+}
+
 /// The rule. Winograd's 3 × 3 and the kernels for few channels are ours; the rest of the large ones are oneDNN's.
 Layout layout_for_plain(const ConvCall& call, Pass pass) {
   const ConvShape& s = call.shape;
@@ -99,6 +107,8 @@ Layout layout_for_plain(const ConvCall& call, Pass pass) {
   const bool wide = block_of_processor() == 16;
   if (has_volumes(s))
     return wide && !half && s.groups == 1 && work >= 2e5 ? layout_for_volumes(s, pass, last) : Layout::None;
+  if (s.groups > 1 && s.x_channels == 1 && s.y_channels == 1 && !has_volumes(s) && work >= 3e4)
+    return layout_for_depthwise(s, pass, last, half);
   // Not for less work: a new shape takes oneDNN some 0.4 ms.
   if (wide && !half && s.groups == 1 && work >= 2e5 && !winograd_fits(call)) {
     // Channels-last tensors it reads as they lie, at 2 to 6 times the speed of our kernels.
