@@ -36,9 +36,10 @@ struct World {
   void forget_parents_groups() {
     if (generation == fork_generation()) return;
     generation = fork_generation();
-    new std::vector<ProcessGroupPtr>(std::move(others));  // NOLINT: destructors would wait for threads not here
-    new ProcessGroupPtr(std::move(main));                 // NOLINT
-    new std::function<void()>(std::move(leave));          // NOLINT
+    // Destructors would wait for threads that are not here.
+    if (!others.empty()) new std::vector<ProcessGroupPtr>(std::move(others));  // NOLINT
+    if (main) new ProcessGroupPtr(std::move(main));                            // NOLINT
+    if (leave) new std::function<void()>(std::move(leave));                    // NOLINT
     others.clear();
     main = nullptr;
     leave = nullptr;

@@ -142,6 +142,15 @@ TEST(Convolution, TakesUnbatchedStridedAndChannelsLastInput) {
   expect_close(last, expected);
 }
 
+TEST(Convolution, OfHalvesWhoseStridesLeaveOutRows) {
+  const Tensor x = values({3, 33, 71, 68}, kBFloat16, 1), w = values({24, 33, 1, 3}, kBFloat16, 2);
+  const Tensor want = conv2d(x.to(kDouble), w.to(kDouble), {}, 3, {0, 2});
+  for (const MemoryFormat order : {MemoryFormat::Contiguous, MemoryFormat::ChannelsLast}) {
+    const Tensor got = conv2d(x.contiguous(order), w, {}, 3, {0, 2}).to(kDouble);
+    EXPECT_LE((got - want).abs().max().item<double>(), 1e-2 * (want.abs().max().item<double>() + 1));
+  }
+}
+
 TEST(Convolution, BadInputNamesShapes) {
   const Tensor x = ones({2, 3, 6, 6}), w = ones({4, 3, 3, 3});
   EXPECT_NE(error_of([&] {

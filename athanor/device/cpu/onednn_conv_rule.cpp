@@ -96,6 +96,8 @@ Layout layout_for_plain(const ConvCall& call, Pass pass) {
   if (s.batch == 0) return Layout::None;
   // oneDNN 2.6 gets the weight's gradient wrong there on matrix units: rows dilated, blocks of channels not full.
   if (half && pass == Pass::Weight && s.dil[1] > 1 && s.kernel[1] > 1 && s.x_channels % 16 != 0) return Layout::None;
+  // And there it writes beyond its memory where strides leave out rows between those of a kernel wider than one.
+  if (half && pass == Pass::Forward && s.kernel[1] < s.stride[1] && s.kernel[2] > 1) return Layout::None;
   const double work = static_cast<double>(s.batch * s.groups * s.x_channels * s.y_channels) *
                       static_cast<double>(s.taps() * s.y_pixels());
   const bool first = channels_first(call.x, s, s.x, s.x_channels) && channels_first(call.y, s, s.y, s.y_channels);
