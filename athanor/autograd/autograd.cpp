@@ -96,6 +96,19 @@ std::shared_ptr<Hook> shared(Hook&& hook) {
   return std::make_shared<Hook>(std::forward<Hook>(hook));
 }
 
+/// The gradient that a tensor's hook leaves: another one only of the same shape, dtype and device.
+TensorBase after_hook(const std::function<Tensor(const Tensor&)>& hook, const TensorBase& grad) {
+  const Tensor changed = hook(Tensor(grad));
+  if (!changed.defined()) return grad;
+  ATHANOR_CHECK(changed.sizes() == grad.sizes(), "a hook has changed the size of a gradient from ", grad.sizes(),
+                " to ", changed.sizes(), "; what it returns replaces the gradient and must have its size");
+  ATHANOR_CHECK(changed.dtype() == grad.dtype(), "a hook has changed the type of a gradient from ", grad.dtype(),
+                " to ", changed.dtype(), "; what it returns replaces the gradient and must have its dtype");
+  ATHANOR_CHECK(changed.device() == grad.device(), "a hook has changed the device of a gradient from ", grad.device(),
+                " to ", changed.device(), "; what it returns replaces the gradient and must be where that is");
+  return changed;
+}
+
 }  // namespace
 
 std::uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
@@ -104,14 +117,14 @@ std::uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) c
     const auto nr = result_nr(*this);
     return fn->add_pre_hook([hook = shared(std::move(hook)), nr](GradList& grads) {
       if (nr >= grads.size() || !grads[nr].defined()) return;
-      if (Tensor changed = (*hook)(Tensor(grads[nr])); changed.defined()) grads[nr] = changed;
+      grads[nr] = after_hook(*hook, grads[nr]);
     });
   }
   const std::uint64_t id = detail::next_hook_id();
   AutogradMeta& meta = detail::autograd_meta(*this);
   if (!meta.hooks) meta.hooks = std::make_unique<TensorHooks>();
   meta.hooks->hooks.emplace_back(
-      id, [hook = shared(std::move(hook))](const TensorBase& g) { return TensorBase((*hook)(Tensor(g))); });
+      id, [hook = shared(std::move(hook))](const TensorBase& g) { return after_hook(*hook, g); });
   return id;
 }
 

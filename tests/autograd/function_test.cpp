@@ -162,6 +162,32 @@ TEST(Backward, RefusesVectorsAndUsedGraphs) {
   EXPECT_THROW(y.backward(), Error);
 }
 
+TEST(Hooks, MayNotChangeAGradientsSizeOrDtype) {
+  for (const bool leaf : {true, false}) {
+    Tensor x = ones({3}).requires_grad_();
+    const Tensor y = x * 2;
+    Tensor result;
+    (leaf ? x : y).register_hook([&](const Tensor&) -> Tensor { return result; });
+    const auto backward = [&] { y.sum().backward({}, true); };
+    const auto refusal = [&] {
+      try {
+        backward();
+      } catch (const Error& e) {
+        return std::string(e.what());
+      }
+      return std::string();
+    };
+    result = full({1}, 7.0);
+    EXPECT_NE(refusal().find("changed the size of a gradient from [3] to [1]"), std::string::npos);
+    result = full({3}, 7.0, kDouble);
+    EXPECT_NE(refusal().find("changed the type of a gradient from"), std::string::npos);
+    EXPECT_FALSE(x.grad().defined());
+    result = full({3}, 7.0);
+    backward();
+    EXPECT_EQ(x.grad()[2].item<float>(), leaf ? 7.0F : 14.0F);
+  }
+}
+
 TEST(Hooks, OfALeafRunWhereItsGradientIsNotAccumulatedToo) {
   const Tensor x = ones({2}, kDouble).requires_grad_();
   int calls = 0;

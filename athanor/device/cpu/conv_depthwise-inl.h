@@ -205,9 +205,10 @@ class DepthwiseRun {
       for (std::size_t j = 0; j < kCount; ++j) sum[j] = mul_add(value, hn::LoadU(d, row[j] + offset[t]), sum[j]);
     }
     // The second operand is what x86 returns for NaN: it stays.
-    if (call_.epilogue == Epilogue::Relu)
+    if (call_.epilogue == Epilogue::Relu) {
 #pragma GCC unroll 8
       for (std::size_t j = 0; j < kCount; ++j) sum[j] = hn::Max(hn::Zero(d), sum[j]);
+    }
 #pragma GCC unroll 8
     for (std::size_t j = 0; j < kCount; ++j) {
       if constexpr (kEnds)
