@@ -98,7 +98,7 @@ std::shared_ptr<Hook> shared(Hook&& hook) {
 
 /// The gradient that a tensor's hook leaves: another one only of the same shape, dtype and device.
 TensorBase after_hook(const std::function<Tensor(const Tensor&)>& hook, const TensorBase& grad) {
-  const Tensor changed = hook(Tensor(grad));
+  Tensor changed = hook(Tensor(grad));
   if (!changed.defined()) return grad;
   ATHANOR_CHECK(changed.sizes() == grad.sizes(), "a hook has changed the size of a gradient from ", grad.sizes(),
                 " to ", changed.sizes(), "; what it returns replaces the gradient and must have its size");
