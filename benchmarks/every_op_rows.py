@@ -174,11 +174,30 @@ def normalization_and_images():
     row("grid_sample", lambda a: F.grid_sample(a, torch.full((16, 56, 56, 2), 0.3), align_corners=False), IMAGES)
 
 
+def depthwise(name, shape, kernel, stride):
+    """In plain order, channels-last and, there, in bfloat16."""
+
+    def call(a, w):
+        return F.conv2d(a, w, None, stride, kernel // 2, 1, shape[1])
+
+    def last(dtype):
+        return lambda: torch.randn(*shape).to(dtype).contiguous(memory_format=torch.channels_last)
+
+    weight = (shape[1], 1, kernel, kernel)
+    row(f"conv2d.depthwise.{name}", call, shape, weight)
+    row(f"conv2d.depthwise.{name}.channels_last", call, last(torch.float32), weight)
+    row(f"conv2d.depthwise.{name}.bfloat16", call, last(torch.bfloat16), lambda: torch.randn(*weight).bfloat16())
+
+
 def products():
     row("conv2d.3x3", lambda a, w: F.conv2d(a, w, None, 1, 1), IMAGES, (32, 16, 3, 3))
     row("conv2d.1x1", lambda a, w: F.conv2d(a, w), IMAGES, (64, 16, 1, 1))
     row("conv2d.5x5s2", lambda a, w: F.conv2d(a, w, None, 2, 2), IMAGES, (32, 16, 5, 5))
     row("conv2d.depthwise", lambda a, w: F.conv2d(a, w, None, 1, 1, 1, 16), IMAGES, (16, 1, 3, 3))
+    for name, shape, kernel, stride in [("3x3", (8, 384, 14, 14), 3, 1), ("3x3s2", (4, 96, 112, 112), 3, 2),
+                                        ("3x3.small", (8, 960, 7, 7), 3, 1), ("5x5", (8, 240, 28, 28), 5, 1),
+                                        ("7x7", (4, 96, 56, 56), 7, 1)]:
+        depthwise(name, shape, kernel, stride)
     row("conv2d.groups", lambda a, w: F.conv2d(a, w, None, 1, 1, 1, 4), IMAGES, (32, 4, 3, 3))
     row("conv2d.dilated", lambda a, w: F.conv2d(a, w, None, 1, 2, 2), IMAGES, (32, 16, 3, 3))
     row("conv_transpose2d", lambda a, w: F.conv_transpose2d(a, w, None, 2, 1), IMAGES, (16, 32, 4, 4))

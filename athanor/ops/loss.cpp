@@ -296,8 +296,9 @@ Tensor cross_entropy_loss(const Tensor& self, const Tensor& target, const Tensor
 
 namespace {
 
-struct MseLoss : BinaryPointwise<MseLoss, BinaryOp::SquaredDistance> {
-  static constexpr const char* schema = "mse_loss(Tensor self, Tensor target) -> Tensor";
+/// A loss of self - target; Derived::slope(g, self, target) is what it hands on to self.
+template <class Derived, BinaryOp kOp>
+struct DifferenceLoss : BinaryPointwise<Derived, kOp> {
   static constexpr bool accepts_hidden = false;
   SavedTensor x, t;
 
@@ -306,16 +307,20 @@ struct MseLoss : BinaryPointwise<MseLoss, BinaryOp::SquaredDistance> {
     t.save(target);
   }
   void grad(GradCall& g) {
-    const Tensor a = g.get(x), b = g.get(t);
-    Tensor into_self;
-    if (GradMode::is_enabled()) {
-      into_self = mul(g.grad(), mul(sub(a, b), 2));
-    } else {
-      into_self = empty(g.grad().sizes(), a.options());
-      launch(ternary_kernel, TernaryOp::ScaledDifference, into_self, g.grad(), a, b, Scalar(2));
-    }
+    const Tensor into_self = static_cast<Derived*>(this)->slope(g.grad(), g.get(x), g.get(t));
     if (g.needs(0)) g.set(0, into_self);
     if (g.needs(1)) g.set(1, neg(into_self));
+  }
+};
+
+struct MseLoss : DifferenceLoss<MseLoss, BinaryOp::SquaredDistance> {
+  static constexpr const char* schema = "mse_loss(Tensor self, Tensor target) -> Tensor";
+
+  static Tensor slope(const Tensor& g, const Tensor& self, const Tensor& target) {
+    if (GradMode::is_enabled()) return mul(g, mul(sub(self, target), 2));
+    const Tensor out = empty(g.sizes(), self.options());
+    launch(ternary_kernel, TernaryOp::ScaledDifference, out, g, self, target, Scalar(2));
+    return out;
   }
 };
 
@@ -342,32 +347,20 @@ namespace {
 /// A loss of d = |self - target|: a parabola up to `knee`, and a straight line from there on. Its slope in self is
 /// clamp(factor (self - target), -top, top).
 template <class Derived, BinaryOp kOp>
-struct KneeLoss : BinaryPointwise<Derived, kOp> {
-  static constexpr bool accepts_hidden = false;
+struct KneeLoss : DifferenceLoss<Derived, kOp> {
   double knee, factor, top;
-  SavedTensor x, t;
   KneeLoss(double knee, double factor, double top) : knee(knee), factor(factor), top(top) {}
 
   void run(const Tensor& out, const Tensor& self, const Tensor& target) {
     launch(binary_kernel, kOp, out, self, target, Scalar(knee), Scalar(0));
   }
-  void save(const Node&, const Tensor& self, const Tensor& target) {
-    x.save(self);
-    t.save(target);
-  }
-  void grad(GradCall& g) {
-    const Tensor d = sub(g.get(x), g.get(t));
-    Tensor into_self;
-    if (GradMode::is_enabled()) {
-      into_self = mul(g.grad(), clamp(factor == 1 ? d : mul(d, factor), -top, top));
-    } else {
-      if (factor != 1) launch(binary_scalar_kernel, BinaryOp::Mul, d, d, Scalar(factor), false, Scalar(1), Scalar(0));
-      launch(unary_kernel, UnaryOp::Clamp, d, d, Scalar(-top), Scalar(top));
-      launch(binary_kernel, BinaryOp::Mul, d, d, g.grad(), Scalar(1), Scalar(0));
-      into_self = d;
-    }
-    if (g.needs(0)) g.set(0, into_self);
-    if (g.needs(1)) g.set(1, neg(into_self));
+  Tensor slope(const Tensor& g, const Tensor& self, const Tensor& target) const {
+    const Tensor d = sub(self, target);
+    if (GradMode::is_enabled()) return mul(g, clamp(factor == 1 ? d : mul(d, factor), -top, top));
+    if (factor != 1) launch(binary_scalar_kernel, BinaryOp::Mul, d, d, Scalar(factor), false, Scalar(1), Scalar(0));
+    launch(unary_kernel, UnaryOp::Clamp, d, d, Scalar(-top), Scalar(top));
+    launch(binary_kernel, BinaryOp::Mul, d, d, g, Scalar(1), Scalar(0));
+    return d;
   }
 };
 

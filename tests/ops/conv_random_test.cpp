@@ -2,6 +2,7 @@
 // gradients, and that nothing beside them is written.
 #include <random>
 
+#include "athanor/device/cpu/pointwise_tables.h"
 #include "numeric.h"
 
 namespace athanor {
@@ -148,6 +149,15 @@ TEST(DepthwiseConvolutionOfRandomShape, AgreesWithFloat64AndWritesNothingElse) {
 TEST(DepthwiseConvolutionOfRandomShape, OfHalvesAgreesWithFloat64) {
   EXPECT_GT(expect_agreements(100, true, kBFloat16, 1e-2), 60);
   EXPECT_GT(expect_agreements(40, true, kHalf, 2e-3), 25);
+}
+
+TEST(ConvolutionOfRandomShape, AgreesWithFloat64WithEveryInstructionSet) {
+  for (int n = 0; cpu::use_simd_target(n); ++n) {
+    SCOPED_TRACE(n);
+    EXPECT_GT(expect_agreements(100, false, kFloat, 2e-5), 70);
+    EXPECT_GT(expect_agreements(100, true, kFloat, 2e-5), 70);
+  }
+  cpu::use_simd_target(0);
 }
 
 }  // namespace athanor

@@ -91,26 +91,22 @@ class Planes {
         batch_(c.shape.batch),
         channels_(channels * c.shape.groups),
         pixels_(size[0] * size[1] * size[2]) {
-    const auto& step = given.step;
-    turns = !given.block && channels_ > 1 && pixels_ > 1 && given.channel_step == 1 && step[2] == channels_ &&
-            step[1] == size[2] * step[2] && (size[0] == 1 || step[0] == size[1] * step[1]) &&
-            given.batch_step == pixels_ * channels_;
-    if (!turns) return;
+    turns_ = pixels_ > 1 && detail::channels_last(given, size, channels_);
+    if (!turns_) return;
     room_ = cpu::HostBuffer<char>(batch_ * channels_ * pixels_ * bytes_);
     plain.data = room_.data();
     plain.channel_step = pixels_;
     plain.step = {size[1] * size[2], size[2], 1};
   }
   Planes& read() {
-    if (turns) turn(plain.data, given_.data, pixels_, channels_);
+    if (turns_) turn(plain.data, given_.data, pixels_, channels_);
     return *this;
   }
   void write() const {
-    if (turns) turn(given_.data, plain.data, channels_, pixels_);
+    if (turns_) turn(given_.data, plain.data, channels_, pixels_);
   }
 
   ConvData plain;
-  bool turns = false;
 
  private:
   /// `rows` lines of `cols` of each image to `cols` lines of `rows`.
@@ -126,6 +122,7 @@ class Planes {
 
   const ConvData given_;
   std::int64_t bytes_, batch_, channels_, pixels_;
+  bool turns_ = false;
   cpu::HostBuffer<char> room_;
 };
 

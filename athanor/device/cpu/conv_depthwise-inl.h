@@ -15,17 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
-/// Stores the first n elements; memory beyond them is not touched.
-template <class D, class T>
-HWY_INLINE void store_first(D d, hn::Vec<D> v, T* to, std::int64_t n) {
-#if HWY_TARGET <= HWY_AVX2
-  hn::BlendedStore(v, hn::FirstN(d, static_cast<std::size_t>(n)), d, to);
-#else
-  HWY_ALIGN T lanes[kVector<T>];
-  hn::Store(v, d, lanes);
-  std::copy_n(lanes, n, to);
-#endif
-}
+using cpu::HWY_NAMESPACE::load_tail;
+using cpu::HWY_NAMESPACE::store_tail;
 
 /// Planes of a unit's source with their zero padding, split modulo the stride as in Stage. The padding is written once
 /// for all planes of a unit's shape.
@@ -75,17 +66,9 @@ class PaddedPlanes {
   }
 
  private:
-  struct Range {
-    std::int64_t begin, end;
-  };
   struct Run {
     std::int64_t from, to, count;
   };
-  /// Positions q < count for which at + q · phases lies in the source.
-  static Range inside(const TapAxis& a, std::int64_t at, std::int64_t count) {
-    const std::int64_t begin = std::clamp<std::int64_t>((-at + a.phases - 1) / a.phases, 0, count);
-    return {begin, std::clamp<std::int64_t>((a.source - at + a.phases - 1) / a.phases, begin, count)};
-  }
 
   const TapConv& taps_;
   const ConvData& source_;
@@ -142,9 +125,7 @@ class DepthwiseRun {
     const std::int64_t team = in_parallel_region() ? 1 : get_num_threads();
     const auto units = make_units<Stage<T, T>>(taps_, 1, (team + taps_.groups - 1) / taps_.groups, false);
     const std::int64_t tasks = static_cast<std::int64_t>(units.size()) * taps_.groups;
-    const double each = static_cast<double>(units.empty() ? 1 : units[0].rows * taps_.axis[2].longest) *
-                        static_cast<double>(call_.shape.taps() + 4);
-    parallel_for(0, tasks, static_cast<std::int64_t>(200e3 / each) + 1, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(0, tasks, grain_of(call_, taps_, tasks), [&](std::int64_t begin, std::int64_t end) {
       PaddedPlanes<T> planes(taps_, source_);
       PlaneVectors vectors;
       const Unit* last = nullptr;
@@ -212,7 +193,7 @@ class DepthwiseRun {
 #pragma GCC unroll 8
     for (std::size_t j = 0; j < kCount; ++j) {
       if constexpr (kEnds)
-        store_first(d, sum[j], to + at[j].to, v.valid);
+        store_tail(d, sum[j], to + at[j].to, v.valid);
       else
         hn::StoreU(sum[j], d, to + at[j].to);
     }
@@ -237,15 +218,13 @@ class DepthwiseWeight {
     const std::int64_t shares = taps_.groups >= 16 ? 1 : std::clamp<std::int64_t>(units, 1, 8);
     const std::int64_t size = (count() + 1) * L;
     T* sums = scratch<T>(kWeightSlot, taps_.groups * shares * size);
-    const double each = static_cast<double>(taps_.batch * call_.shape.y_pixels() * (call_.shape.taps() + 4)) /
-                        static_cast<double>(shares);
-    parallel_for(0, taps_.groups * shares, static_cast<std::int64_t>(200e3 / each) + 1,
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t i = begin; i < end; ++i) {
-                     const std::int64_t s = i % shares;
-                     share(i / shares, s * units / shares, (s + 1) * units / shares, sums + i * size);
-                   }
-                 });
+    const std::int64_t tasks = taps_.groups * shares;
+    parallel_for(0, tasks, grain_of(call_, taps_, tasks), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t s = i % shares;
+        share(i / shares, s * units / shares, (s + 1) * units / shares, sums + i * size);
+      }
+    });
     for (std::int64_t g = 0; g < taps_.groups; ++g) store(g, sums + g * shares * size, shares, size);
   }
 
@@ -308,7 +287,7 @@ class DepthwiseWeight {
         for (int t = 0; t < kTaps; ++t) sum[t] = hn::MulAdd(y, hn::LoadU(d, source + at.from + offset[t]), sum[t]);
       }
       for (const PlaneVector& at : v.ends) {
-        const V y = load_first(d, grad + at.to, v.valid);
+        const V y = load_tail(d, grad + at.to, v.valid);
 #pragma GCC unroll 16
         for (int t = 0; t < kTaps; ++t)
           sum[t] = hn::MulAdd(y, hn::IfThenElseZero(mask, hn::LoadU(d, source + at.from + offset[t])), sum[t]);
@@ -326,7 +305,7 @@ class DepthwiseWeight {
         const auto next = hn::Add(other, hn::LoadU(d, grad + at.to));
         other = sum, sum = next;
       }
-      for (const PlaneVector& at : v.ends) sum = hn::Add(sum, load_first(d, grad + at.to, v.valid));
+      for (const PlaneVector& at : v.ends) sum = hn::Add(sum, load_tail(d, grad + at.to, v.valid));
     }
     hn::StoreU(hn::Add(sum, other), d, to);
   }

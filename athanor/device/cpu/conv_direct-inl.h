@@ -159,9 +159,7 @@ class DirectRun {
     const std::int64_t team = in_parallel_region() ? 1 : get_num_threads();
     const auto units = make_units<ShiftedStage<T>>(taps_, taps_.from, (team + taps_.groups - 1) / taps_.groups, false);
     const std::int64_t tasks = static_cast<std::int64_t>(units.size()) * taps_.groups;
-    const double work = static_cast<double>(taps_.batch * taps_.groups * taps_.from * taps_.to) *
-                        static_cast<double>(call_.shape.taps() * call_.shape.y_pixels());
-    parallel_for(0, tasks, work < 300e3 ? tasks : 1, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(0, tasks, grain_of(call_, taps_, tasks), [&](std::int64_t begin, std::int64_t end) {
       std::optional<ShiftedStage<T>> stage;
       std::int64_t group = -1;
       for (std::int64_t t = begin; t < end; ++t) {

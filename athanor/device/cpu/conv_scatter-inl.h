@@ -174,7 +174,7 @@ class ScatterRun {
       for (std::int64_t i = 0; i < height_; ++i) {
         auto sum = hn::Zero(d);
         for (int j = 0; j < count; ++j)
-          sum = hn::Add(sum, hn::MaskedLoad(parts[j].valid, d, parts[j].from + i * source_width_));
+          sum = hn::Add(sum, hn::IfThenElseZero(parts[j].valid, hn::LoadU(d, parts[j].from + i * source_width_)));
         T* to = dest + i * width_ + x;
         if ((height_ - i) * width_ - x >= L) {
           hn::StoreU(sum, d, to);

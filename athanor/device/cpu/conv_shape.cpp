@@ -55,6 +55,11 @@ TapAxis gradient_axis(const ConvShape& s, int e) {
 
 }  // namespace
 
+bool channels_last(const ConvData& d, const std::array<std::int64_t, kAxes>& size, std::int64_t channels) {
+  return !d.block && channels > 1 && d.channel_step == 1 && d.step[2] == channels && d.step[1] == size[2] * d.step[2] &&
+         (size[0] == 1 || d.step[0] == size[1] * d.step[1]) && d.batch_step == size[0] * size[1] * d.step[1];
+}
+
 TapConv forward_taps(const ConvShape& s) {
   TapConv c;
   for (int e = 0; e < kAxes; ++e) c.axis[e] = forward_axis(s, e);

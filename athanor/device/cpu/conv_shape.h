@@ -34,6 +34,9 @@ struct ConvData {
   int block = 0;  ///< View::block; the steps are those of the plain layout
 };
 
+/// Whether an activation of so many channels, of all groups, and of this size lies without gaps, its channels last.
+bool channels_last(const ConvData& d, const std::array<std::int64_t, kAxes>& size, std::int64_t channels);
+
 /// A weight (y channels × x channels × kernel) of all groups.
 struct ConvWeight {
   void* data = nullptr;

@@ -15,6 +15,7 @@
 #include "athanor/device/cpu/conv_shape.h"
 #include "athanor/device/cpu/gemm_block.h"
 #include "athanor/device/cpu/gemm_tile-inl.h"
+#include "athanor/device/cpu/simd_tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
@@ -33,23 +34,23 @@ T* scratch(int slot, std::int64_t count) {
   return static_cast<T*>(detail::thread_scratch(slot, sizeof(T) * static_cast<std::size_t>(count)));
 }
 
-/// The first n <= lanes elements, with zeros beyond; memory beyond them is not touched.
-template <class D, class T>
-HWY_INLINE hn::Vec<D> load_first(D d, const T* from, std::int64_t n) {
-#if HWY_TARGET <= HWY_AVX2
-  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(n)), d, from);
-#else
-  HWY_ALIGN T lanes[kVector<T>] = {};
-  std::copy_n(from, n, lanes);
-  return hn::Load(d, lanes);
-#endif
-}
-
 /// The axis along which images are cut into strips: the first that has more than one position.
 inline int strip_axis(const TapConv& taps) {
   for (int e = 0; e < kAxes; ++e)
     if (taps.axis[e].longest > 1) return e;
   return kAxes - 1;
+}
+
+struct Range {
+  std::int64_t begin = 0, end = 0;
+};
+/// The staged positions q < count for which source position at + q · phases exists.
+inline Range inside(const TapAxis& a, std::int64_t at, std::int64_t count) {
+  const auto first = [&](std::int64_t distance) {
+    return a.phases == 1 ? distance : (distance + a.phases - 1) / a.phases;
+  };
+  const std::int64_t begin = std::clamp<std::int64_t>(first(-at), 0, count);
+  return {begin, std::clamp<std::int64_t>(first(a.source - at), begin, count)};
 }
 
 /// What one piece of work covers: images [image, image + images), dest positions [row, row + rows) of the strip axis.
@@ -125,12 +126,13 @@ class Stage {
     if constexpr (std::is_same_v<In, T> && sizeof(T) >= 4) {
       if (step == 1) {
         for (; q + kVector<T> <= n; q += kVector<T>) hn::StoreU(hn::LoadU(d, from + q), d, to + q);
-        if (q < n) hn::StoreU(load_first(d, from + q, n - q), d, to + q);
+        if (q < n) hn::StoreU(cpu::HWY_NAMESPACE::load_tail(d, from + q, n - q), d, to + q);
         return;
       }
       if (step == 2) {
         const auto load = [&](const T* at, std::int64_t left) HWY_ATTR {
-          return left >= kVector<T> ? hn::LoadU(d, at) : load_first(d, at, std::max<std::int64_t>(left, 0));
+          return left >= kVector<T> ? hn::LoadU(d, at)
+                                    : cpu::HWY_NAMESPACE::load_tail(d, at, std::max<std::int64_t>(left, 0));
         };
         for (; q < n; q += kVector<T>) {
           const std::int64_t left = 2 * (n - q) - 1;
@@ -169,12 +171,7 @@ class Stage {
   void row(const In* from, std::int64_t f, T* to) const {
     const TapAxis& a = taps_.axis[2];
     const std::int64_t at = source_at(2, 0, f);  // of staged position 0
-    // Positions q with 0 <= at + q · phases < source.
-    const auto first = [&](std::int64_t from_at) {
-      return a.phases == 1 ? from_at : (from_at + a.phases - 1) / a.phases;
-    };
-    const std::int64_t begin = std::clamp<std::int64_t>(first(-at), 0, extent_[2]);
-    const std::int64_t end = std::clamp<std::int64_t>(first(a.source - at), begin, extent_[2]);
+    const auto [begin, end] = inside(a, at, extent_[2]);
     for (std::int64_t q = 0; q < begin; ++q) to[q] = T(0);
     const std::int64_t step = a.phases * source_.step[2];
     copy(from + (at + begin * a.phases) * source_.step[2], step, end - begin, to + begin);
@@ -278,6 +275,13 @@ std::vector<Unit> make_units(const TapConv& taps, std::int64_t channels, std::in
       units.push_back({n, std::min(images, taps.batch - n), r0, r1 - r0});
     }
   return units;
+}
+
+/// Tasks of a call that pay for waking a thread.
+inline std::int64_t grain_of(const ConvCall& call, const TapConv& taps, std::int64_t tasks) {
+  const double work = static_cast<double>(taps.batch * taps.groups * taps.from * taps.to) *
+                      static_cast<double>(call.shape.taps() * call.shape.y_pixels());
+  return work < 300e3 ? tasks : 1;
 }
 
 }  // namespace athanor::HWY_NAMESPACE

@@ -34,10 +34,7 @@ class TapRun {
     const std::int64_t team = in_parallel_region() ? 1 : get_num_threads();
     const auto units = make_units<Stage<In, T>>(taps_, taps_.from, (team + taps_.groups - 1) / taps_.groups, true);
     const std::int64_t tasks = static_cast<std::int64_t>(units.size()) * taps_.groups;
-    const double work = static_cast<double>(taps_.batch * taps_.groups * taps_.from * taps_.to) *
-                        static_cast<double>(call_.shape.taps() * call_.shape.y_pixels());
-    const std::int64_t grain = work < 300e3 ? tasks : 1;
-    parallel_for(0, tasks, grain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(0, tasks, grain_of(call_, taps_, tasks), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) unit(units[t / taps_.groups], t % taps_.groups);
     });
   }

@@ -13,12 +13,6 @@ using detail::ConvData;
 using detail::ConvShape;
 using Pass = ConvPass;
 
-bool channels_last(const ConvData& d, const ConvShape& s, const std::array<std::int64_t, 3>& size,
-                   std::int64_t channels) {
-  return !d.block && channels * s.groups > 1 && d.channel_step == 1 && d.step[2] == channels * s.groups &&
-         d.step[1] == size[2] * d.step[2] && (size[0] == 1 || d.step[0] == size[1] * d.step[1]) &&
-         d.batch_step == size[0] * size[1] * d.step[1];
-}
 bool channels_first(const ConvData& d, const ConvShape& s, const std::array<std::int64_t, 3>& size,
                     std::int64_t channels) {
   return d.step[2] == 1 && d.step[1] == size[2] && (size[0] == 1 || d.step[0] == size[1] * size[2]) &&
@@ -80,12 +74,13 @@ Layout layout_for_volumes(const ConvShape& s, Pass pass, bool last) {
   return pays ? Layout::Blocked : Layout::None;
 }
 
-/// The same for a channel in each group, of any dtype. oneDNN has no fast gradient for the weights of large kernels,
-/// and planes in float32 are fastest by our own kernels.
+/// The same for a channel in each group, bfloat16 too. oneDNN has no fast gradient for the weights of large kernels,
+/// and planes in float32 are fastest by our own kernels, unless they are small.
 Layout layout_for_depthwise(const ConvShape& s, Pass pass, bool last, bool half) {
   if (pass == Pass::Weight && (s.kernel[1] > 3 || s.kernel[2] > 3)) return Layout::None;
   if (last) return Layout::AsGiven;
-  return half || (pass == Pass::Input && strided(s)) ? Layout::Blocked : Layout::None;
+  const bool small = s.y_pixels() < 64 && s.groups >= 64;
+  return half || small || (pass == Pass::Input && strided(s)) ? Layout::Blocked : Layout::None;
 }
 
 /// The rule. Winograd's 3 × 3 and the kernels for few channels are ours; the rest of the large ones are oneDNN's.
@@ -102,14 +97,14 @@ Layout layout_for_plain(const ConvCall& call, Pass pass) {
                       static_cast<double>(s.taps() * s.y_pixels());
   const bool first = channels_first(call.x, s, s.x, s.x_channels) && channels_first(call.y, s, s.y, s.y_channels);
   // One channel that is first is last as well.
-  const bool last = (channels_last(call.x, s, s.x, s.x_channels) ||
+  const bool last = (detail::channels_last(call.x, s.x, s.x_channels * s.groups) ||
                      (s.x_channels == 1 && s.groups == 1 && channels_first(call.x, s, s.x, 1))) &&
-                    channels_last(call.y, s, s.y, s.y_channels);
+                    detail::channels_last(call.y, s.y, s.y_channels * s.groups);
   if (!last && !first) return Layout::None;
   const bool wide = block_of_processor() == 16;
   if (has_volumes(s))
     return wide && !half && s.groups == 1 && work >= 2e5 ? layout_for_volumes(s, pass, last) : Layout::None;
-  if (s.groups > 1 && s.x_channels == 1 && s.y_channels == 1 && !has_volumes(s) && work >= 3e4)
+  if (s.groups > 1 && s.x_channels == 1 && s.y_channels == 1 && work >= 3e4)
     return layout_for_depthwise(s, pass, last, half);
   // Not for less work: a new shape takes oneDNN some 0.4 ms.
   if (wide && !half && s.groups == 1 && work >= 2e5 && !winograd_fits(call)) {

@@ -24,13 +24,13 @@ HWY_INLINE auto first_lanes(D d, std::int64_t n) {
 /// The n <= Lanes(d) elements at p, followed by zeros.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_tail(D d, const T* p, std::int64_t n) {
-#if HWY_TARGET == HWY_AVX3
-  return hn::MaskedLoad(first_lanes(d, n), d, p);
-#else
-  alignas(64) T lanes[hn::MaxLanes(d)] = {};
-  std::memcpy(lanes, p, static_cast<std::size_t>(n) * sizeof(T));
-  return hn::Load(d, lanes);
-#endif
+  if constexpr (HWY_TARGET == HWY_AVX3 || (HWY_TARGET == HWY_AVX2 && sizeof(T) >= 4)) {
+    return hn::MaskedLoad(first_lanes(d, n), d, p);
+  } else {
+    alignas(64) T lanes[hn::MaxLanes(d)] = {};
+    std::memcpy(lanes, p, static_cast<std::size_t>(n) * sizeof(T));
+    return hn::Load(d, lanes);
+  }
 }
 
 /// Stores the first n <= Lanes(d) lanes of v.
