@@ -355,7 +355,7 @@ struct KneeLoss : DifferenceLoss<Derived, kOp> {
     launch(binary_kernel, kOp, out, self, target, Scalar(knee), Scalar(0));
   }
   Tensor slope(const Tensor& g, const Tensor& self, const Tensor& target) const {
-    const Tensor d = sub(self, target);
+    Tensor d = sub(self, target);
     if (GradMode::is_enabled()) return mul(g, clamp(factor == 1 ? d : mul(d, factor), -top, top));
     if (factor != 1) launch(binary_scalar_kernel, BinaryOp::Mul, d, d, Scalar(factor), false, Scalar(1), Scalar(0));
     launch(unary_kernel, UnaryOp::Clamp, d, d, Scalar(-top), Scalar(top));
