@@ -318,7 +318,7 @@ struct MseLoss : DifferenceLoss<MseLoss, BinaryOp::SquaredDistance> {
 
   static Tensor slope(const Tensor& g, const Tensor& self, const Tensor& target) {
     if (GradMode::is_enabled()) return mul(g, mul(sub(self, target), 2));
-    const Tensor out = empty(g.sizes(), self.options());
+    Tensor out = empty(g.sizes(), self.options());
     launch(ternary_kernel, TernaryOp::ScaledDifference, out, g, self, target, Scalar(2));
     return out;
   }
