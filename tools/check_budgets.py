@@ -19,6 +19,7 @@ import tempfile
 import time
 
 SKIPPED = 77
+COMPILE_TRIES = 5
 
 
 class Usage:
@@ -68,30 +69,35 @@ def check_size(arguments) -> int:
     return verdict([("stripped library", stripped_size_mb(arguments.library), arguments.limit_mb, "MB")])
 
 
-def slowness(arguments) -> float:
-    """How many times as long as on a calm machine the compiler takes for the yardstick now; at least 1."""
-    with tempfile.TemporaryDirectory() as folder:
-        usage = Usage(arguments.command + ["-c", arguments.yardstick, "-o", os.path.join(folder, "yardstick.o")])
-    if usage.status != 0:
-        return 1.0
-    print(f"yardstick: {usage.cpu_s:.2f} s, {arguments.yardstick_s:g} s when the machine is calm")
-    return max(1.0, usage.cpu_s / arguments.yardstick_s)
-
-
 def check_compile(arguments) -> int:
-    def within(u):
-        return u.cpu_s < arguments.limit_s and u.memory_mb < arguments.limit_mb
-
+    """The best of up to COMPILE_TRIES compilations against the limit. Where a yardstick is given, it is compiled in
+    turn with the program, and the limit grows as its best time does: a machine's speed may double within a minute, so
+    that a yardstick taken once, before or after, would tell nothing."""
+    best = yardstick = None
     with tempfile.TemporaryDirectory() as folder:
-        # Processor time, so that a busy machine does not fail it; the compiler uses one core.
-        usage = best_usage(arguments.command + ["-c", arguments.source, "-o", os.path.join(folder, "program.o")], 3, within)
-    if usage is None:
-        return 1
-    limit_s = arguments.limit_s
-    if usage.cpu_s >= limit_s and arguments.yardstick:
-        limit_s *= slowness(arguments)
-    return verdict([("compile time", usage.cpu_s, limit_s, "s"),
-                    ("compiler memory", usage.memory_mb, arguments.limit_mb, "MB")])
+        compile_of = lambda source: Usage(arguments.command + ["-c", source, "-o", os.path.join(folder, "program.o")])
+        for _ in range(COMPILE_TRIES):
+            # Processor time, so that a busy machine does not fail it; the compiler uses one core.
+            usage = compile_of(arguments.source)
+            if usage.status != 0:
+                print(f"{arguments.command[0]} ended with status {usage.status}")
+                return 1
+            if best is None or usage.cpu_s < best.cpu_s:
+                best = usage
+            limit_s = arguments.limit_s
+            if best.cpu_s >= limit_s and arguments.yardstick:
+                usage = compile_of(arguments.yardstick)
+                if usage.status != 0:
+                    print(f"{arguments.command[0]} ended with status {usage.status} for {arguments.yardstick}")
+                    return 1
+                yardstick = min(usage.cpu_s, yardstick or usage.cpu_s)
+                limit_s *= max(1.0, yardstick / arguments.yardstick_s)
+            if best.cpu_s < limit_s:
+                break
+    if yardstick:
+        print(f"yardstick: {yardstick:.2f} s, {arguments.yardstick_s:g} s when the machine is calm")
+    return verdict([("compile time", best.cpu_s, limit_s, "s"),
+                    ("compiler memory", best.memory_mb, arguments.limit_mb, "MB")])
 
 
 def check_start_up(arguments) -> int:

@@ -39,7 +39,9 @@ class ArrayRef {
   template <std::size_t N>
   constexpr ArrayRef(const T (&a)[N]) : data_(a), size_(N) {}
 #pragma GCC diagnostic push
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Winit-list-lifetime"
+#endif
   constexpr ArrayRef(std::initializer_list<T> list) : data_(list.begin()), size_(list.size()) {}
 #pragma GCC diagnostic pop
 

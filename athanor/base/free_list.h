@@ -96,10 +96,18 @@ class FreeList {
       return ::operator new(bytes);
   }
   [[gnu::noinline]] static void heap_delete(void* p, std::size_t bytes) noexcept {
+#if defined(__cpp_sized_deallocation)
     if constexpr (over_aligned())
       ::operator delete (p, bytes, std::align_val_t{alignof(T)});
     else
       ::operator delete(p, bytes);
+#else  // Clang before 19 declares the sized forms on request only
+    static_cast<void>(bytes);
+    if constexpr (over_aligned())
+      ::operator delete (p, std::align_val_t{alignof(T)});
+    else
+      ::operator delete(p);
+#endif
   }
 };
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "athanor/base/error.h"
+#include "athanor/base/standard_descriptors.h"
 
 namespace athanor::io {
 
@@ -24,6 +25,8 @@ namespace detail {
 void throw_errno(std::string_view action, const std::string& path, int error) {
   ATHANOR_THROW(IoError, "cannot ", action, " '", path, "': ", std::generic_category().message(error));
 }
+
+Descriptor::Descriptor(int fd) : fd_(athanor::detail::beyond_standard_descriptors(fd)) {}
 
 Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
@@ -173,7 +176,8 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   target_ = resolve_target(path_);
   for (int attempt = 0; fd_ < 0; ++attempt) {
     temporary_ = temporary_name(target_);
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd_ = athanor::detail::beyond_standard_descriptors(
+        ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     // A name can be taken by what a killed process with the same number left behind.
     if (fd_ < 0 && (errno != EEXIST || attempt == 100)) throw_errno("write", path_, errno);
   }

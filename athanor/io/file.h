@@ -96,10 +96,10 @@ namespace detail {
 /// Throws IoError "cannot `action` 'path': reason of `error`".
 [[noreturn]] void throw_errno(std::string_view action, const std::string& path, int error);
 
-/// Closes a file descriptor at the end of its scope.
+/// Closes a file descriptor at the end of its scope. None of the standard ones (beyond_standard_descriptors()).
 class Descriptor {
  public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  explicit Descriptor(int fd = -1);
   ~Descriptor();
   Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
   Descriptor& operator=(Descriptor&& other) noexcept;

@@ -34,7 +34,7 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const KLDivFuncOptions&
   return input.dim() == 0 ? sum : sum / static_cast<double>(input.size(0));
 }
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const BinaryCrossEntropyFuncOptions& o) {
-  ATHANOR_CHECK_VALUE(input.sizes() == target.sizes(), "Using a target size (", target.sizes(),
+  ATHANOR_CHECK_VALUE(input.sizes() == target.sizes(), "binary_cross_entropy: Using a target size (", target.sizes(),
                       ") that is different to the input size (", input.sizes(),
                       ") is deprecated. Please ensure they have the same size.");
   return athanor::binary_cross_entropy(input, target, o.weight(), number_of(o.reduction()));

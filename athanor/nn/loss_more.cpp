@@ -34,10 +34,11 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 
 Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                                          const TripletMarginWithDistanceLossFuncOptions& o) {
-  ATHANOR_CHECK(
-      anchor.dim() == positive.dim() && positive.dim() == negative.dim(),
-      "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: ",
-      "anchor ", anchor.dim(), "D, positive ", positive.dim(), "D, and negative ", negative.dim(), "D inputs");
+  ATHANOR_CHECK(anchor.dim() == positive.dim() && positive.dim() == negative.dim(),
+                "triplet_margin_with_distance_loss: The anchor, positive, and negative tensors are expected to have "
+                "the same number of dimensions, but got: ",
+                "anchor ", anchor.dim(), "D, positive ", positive.dim(), "D, and negative ", negative.dim(),
+                "D inputs");
   auto distance = [&](const Tensor& a, const Tensor& b) {
     return o.distance_function() ? (*o.distance_function())(a, b) : athanor::pairwise_distance(a, b);
   };

@@ -1,6 +1,7 @@
 #include "athanor/ops/autocast.h"
 
 #include <unordered_map>
+#include <utility>
 
 #include "athanor/ops/copy.h"
 #include "athanor/ops/history.h"
@@ -20,15 +21,30 @@ struct Kept {
   bool recorded;  ///< made with grad mode on
 };
 
+using KeptCasts = std::unordered_map<const TensorImpl*, Kept>;
+// Trivially destroyed: objects that outlive the thread's own may still use autocast, which then keeps nothing.
 struct Local {
   State state;
   int nesting = 0;
-  std::unordered_map<const TensorImpl*, Kept> kept;
+  KeptCasts* kept = nullptr;
+  bool ended = false;
 };
+constinit thread_local Local local_state;
 
-Local& local() {
-  static thread_local Local one;
-  return one;
+Local& local() { return local_state; }
+
+KeptCasts* kept_casts() {
+  struct End {
+    ~End() {
+      local().ended = true;
+      delete std::exchange(local().kept, nullptr);
+    }
+  };
+  static thread_local const End end;
+  static_cast<void>(&end);
+  Local& l = local();
+  if (!l.kept && !l.ended) l.kept = new KeptCasts;
+  return l.kept;
 }
 
 void check_dtype(DType dtype) {
@@ -39,15 +55,16 @@ void check_dtype(DType dtype) {
 bool is_weight(const TensorBase& t) { return t.requires_grad() && is_leaf(t); }
 
 TensorBase kept_cast(const TensorBase& t, DType dtype) {
-  Local& l = local();
-  const auto it = l.kept.find(t.impl());
+  KeptCasts* const kept = kept_casts();
+  if (!kept) return ops::cast(t, dtype);
+  const auto it = kept->find(t.impl());
   const bool record = GradMode::is_enabled();
-  if (it != l.kept.end()) {
+  if (it != kept->end()) {
     const Kept& k = it->second;
     if (k.version == t._version() && k.recorded == record && k.cast.dtype() == dtype) return k.cast;
   }
   TensorBase cast = ops::cast(t, dtype);
-  l.kept.insert_or_assign(t.impl(), Kept{t, cast, t._version(), record});
+  kept->insert_or_assign(t.impl(), Kept{t, cast, t._version(), record});
   return cast;
 }
 
@@ -90,8 +107,10 @@ bool is_autocast_cache_enabled() { return local().state.cache; }
 void set_autocast_cache_enabled(bool enabled) { local().state.cache = enabled; }
 int increment_nesting() { return ++local().nesting; }
 int decrement_nesting() { return --local().nesting; }
-void clear_cache() { local().kept.clear(); }
-std::size_t cache_size() { return local().kept.size(); }
+void clear_cache() {
+  if (KeptCasts* kept = local().kept) kept->clear();
+}
+std::size_t cache_size() { return local().kept ? local().kept->size() : 0; }
 
 }  // namespace autocast
 

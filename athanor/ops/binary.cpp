@@ -297,7 +297,7 @@ struct CopySign : SmoothBinary<CopySign, BinaryOp::Copysign> {
 ATHANOR_FUNCTION("copysign.Scalar(Tensor self, Scalar other) -> Tensor | inplace out");
 Tensor copysign(const Tensor& self, const Scalar& other) {
   return copysign(self, scalar_tensor(Scalar(std::copysign(1.0, other.toDouble())),
-                                      cast(self, float_type(self.dtype())).options()));
+                                      cast(self, float_type(given("copysign", self).dtype())).options()));
 }
 
 namespace {
@@ -347,11 +347,11 @@ Tensor number_of(const Scalar& s, DType t) { return cast(scalar_tensor(s, Tensor
 
 ATHANOR_FUNCTION("xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor | function out");
 Tensor xlogy(const Scalar& self, const Tensor& other) {
-  return xlogy(number_of(self, float_type(other.dtype())), other);
+  return xlogy(number_of(self, float_type(given("xlogy", other).dtype())), other);
 }
 ATHANOR_FUNCTION("xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor | inplace out");
 Tensor xlogy(const Tensor& self, const Scalar& other) {
-  return xlogy(self, number_of(other, float_type(self.dtype())));
+  return xlogy(self, number_of(other, float_type(given("xlogy", self).dtype())));
 }
 
 /// log(exp(self) + exp(other)) without overflow.

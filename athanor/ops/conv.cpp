@@ -51,27 +51,28 @@ ConvParams make_params(const ConvArguments& a, int spatial) {
 void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bias, const ConvParams& p) {
   const std::int64_t in_channels = input.size(1), g = p.groups;
   if (!p.transposed) {
-    ATHANOR_CHECK(weight.size(0) >= g, "Given groups=", g, ", expected weight to be at least ", g,
+    ATHANOR_CHECK(weight.size(0) >= g, "convolution: Given groups=", g, ", expected weight to be at least ", g,
                   " at dimension 0, but got weight of size ", weight.sizes(), " instead");
-    ATHANOR_CHECK(weight.size(0) % g == 0, "Given groups=", g, ", expected weight to be divisible by ", g,
+    ATHANOR_CHECK(weight.size(0) % g == 0, "convolution: Given groups=", g, ", expected weight to be divisible by ", g,
                   " at dimension 0, but got weight of size ", weight.sizes(), " instead");
-    ATHANOR_CHECK(in_channels == weight.size(1) * g, "Given groups=", g, ", weight of size ", weight.sizes(),
-                  ", expected input", input.sizes(), " to have ", weight.size(1) * g, " channels, but got ",
-                  in_channels, " channels instead");
+    ATHANOR_CHECK(in_channels == weight.size(1) * g, "convolution: Given groups=", g, ", weight of size ",
+                  weight.sizes(), ", expected input", input.sizes(), " to have ", weight.size(1) * g,
+                  " channels, but got ", in_channels, " channels instead");
   } else {
-    ATHANOR_CHECK(weight.size(0) % g == 0, "Given transposed=1 and groups=", g, ", expected weight of size ",
-                  weight.sizes(), " to be divisible by ", g, " at dimension 0");
-    ATHANOR_CHECK(in_channels == weight.size(0), "Given transposed=1, weight of size ", weight.sizes(),
+    ATHANOR_CHECK(weight.size(0) % g == 0, "convolution: Given transposed=1 and groups=", g,
+                  ", expected weight of size ", weight.sizes(), " to be divisible by ", g, " at dimension 0");
+    ATHANOR_CHECK(in_channels == weight.size(0), "convolution: Given transposed=1, weight of size ", weight.sizes(),
                   ", expected input", input.sizes(), " to have ", weight.size(0), " channels, but got ", in_channels,
                   " channels instead");
   }
   const std::int64_t out_channels = p.transposed ? weight.size(1) * g : weight.size(0);
   if (bias.defined()) {
-    ATHANOR_CHECK(bias.dim() == 1 && bias.size(0) == out_channels, "Given ", p.transposed ? "transposed=1, " : "",
-                  "weight of size ", weight.sizes(), ", expected bias to be 1-dimensional with ", out_channels,
-                  " elements, but got bias of size ", bias.sizes(), " instead");
-    ATHANOR_CHECK(bias.dtype() == input.dtype(), "Input type (", input.dtype(), ") and bias type (", bias.dtype(),
-                  ") should be the same");
+    ATHANOR_CHECK(bias.dim() == 1 && bias.size(0) == out_channels, "convolution: Given ",
+                  p.transposed ? "transposed=1, " : "", "weight of size ", weight.sizes(),
+                  ", expected bias to be 1-dimensional with ", out_channels, " elements, but got bias of size ",
+                  bias.sizes(), " instead");
+    ATHANOR_CHECK(bias.dtype() == input.dtype(), "convolution: Input type (", input.dtype(), ") and bias type (",
+                  bias.dtype(), ") should be the same");
   }
 }
 
@@ -105,7 +106,7 @@ DimVector output_shape(const Tensor& input, const Tensor& weight, const ConvPara
     fits = fits && (p.transposed || e.padded >= e.reach);
     out.push_back(e.out);
   }
-  ATHANOR_CHECK(fits, "Calculated padded input size per channel: ", IntArrayRef(padded),
+  ATHANOR_CHECK(fits, "convolution: Calculated padded input size per channel: ", IntArrayRef(padded),
                 ". Kernel size: ", IntArrayRef(reach), ". Kernel size can't be greater than actual input size");
   for (int i = 0; i < p.spatial; ++i)
     // Of a batch of none PyTorch makes a result of no size, of others an error.
@@ -133,8 +134,8 @@ Tensor forward(const Tensor& input, const Tensor& weight, const ConvArguments& a
 
 void check_dtypes(const Tensor& input, const Tensor& weight) {
   ATHANOR_CHECK(input.defined() && weight.defined(), "convolution: expected tensors, got an undefined one");
-  ATHANOR_CHECK(input.dtype() == weight.dtype(), "Input type (", input.dtype(), ") and weight type (", weight.dtype(),
-                ") should be the same; convert one with .to(dtype)");
+  ATHANOR_CHECK(input.dtype() == weight.dtype(), "convolution: Input type (", input.dtype(), ") and weight type (",
+                weight.dtype(), ") should be the same; convert one with .to(dtype)");
   ATHANOR_CHECK_TYPE(NotImplementedError, input.dtype() != DType::Bool, "convolution: not implemented for 'Bool'");
 }
 

@@ -109,7 +109,7 @@ struct Clone {
   ATHANOR_OP("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor");
   std::optional<MemoryFormat> memory_format;
   Meta infer(const Tensor& self) {
-    Meta m{DimVector(self.sizes()), self.dtype(), self.device(), {}};
+    Meta m{DimVector(given("clone", self).sizes()), self.dtype(), self.device(), {}};
     const MemoryFormat f = memory_format.value_or(MemoryFormat::Preserve);
     if (f == MemoryFormat::Preserve) {
       if (!self.is_contiguous()) m.strides = kept_strides(self);
@@ -129,7 +129,7 @@ struct ToDtype {
   DType dtype;
   DType from = DType::Undefined;
   Meta infer(const Tensor& self) {
-    from = self.dtype();
+    from = given("to", self).dtype();
     return pointwise_meta(schema, dtype, {&self});
   }
   void run(const Tensor& out, const Tensor& self) { launch(copy_kernel, out, self); }
@@ -143,7 +143,7 @@ struct ToDevice {
   Device device;
   Device from;
   Meta infer(const Tensor& self) {
-    from = self.device();
+    from = given("to", self).device();
     device = resolve(device);
     return {DimVector(self.sizes()), self.dtype(), device, {}};
   }
@@ -154,7 +154,7 @@ struct ToDevice {
 /// self if it is already laid out so, else a copy that is.
 ATHANOR_FUNCTION("contiguous(Tensor self, *, MemoryFormat memory_format=MemoryFormat::Contiguous) -> Tensor | method");
 Tensor contiguous(const Tensor& self, MemoryFormat memory_format) {
-  return self.is_contiguous(memory_format) ? self : clone(self, memory_format);
+  return given("contiguous", self).is_contiguous(memory_format) ? self : clone(self, memory_format);
 }
 
 Tensor in_format_of(const Tensor& like, const Tensor& t) {
@@ -173,7 +173,7 @@ Tensor to(const Tensor& self, const TensorOptions& options, bool /*non_blocking*
   ATHANOR_CHECK(!options.requires_grad(),
                 "to(options) expects unset requires_grad flag, but got TensorOptions with "
                 "requires_grad(true); call requires_grad_() on the result");
-  Tensor out = self;
+  Tensor out = given("to", self);
   const auto format = memory_format ? memory_format : options.memory_format_opt();
   if (auto t = options.dtype_opt(); t && *t != out.dtype()) out = to_dtype(out, *t);
   if (options.has_device())
@@ -197,12 +197,14 @@ Tensor to(const Tensor& self, Device device, DType dtype, bool non_blocking, boo
 
 ATHANOR_FUNCTION("to.other(Tensor self, Tensor other, bool non_blocking=False, bool copy=False) -> Tensor | method");
 Tensor to(const Tensor& self, const Tensor& other, bool non_blocking, bool copy) {
-  return to(self, other.options(), non_blocking, copy, std::nullopt);
+  return to(self, given("to", other).options(), non_blocking, copy, std::nullopt);
 }
 
 /// The tensor in the dtype, and on the device, of other.
 ATHANOR_FUNCTION("type_as(Tensor self, Tensor other) -> Tensor | method");
-Tensor type_as(const Tensor& self, const Tensor& other) { return cast(self, other.dtype()); }
+Tensor type_as(const Tensor& self, const Tensor& other) {
+  return cast(given("type_as", self), given("type_as", other).dtype());
+}
 
 /// The same values outside the graph, on the same storage.
 ATHANOR_FUNCTION("detach(Tensor self) -> Tensor");

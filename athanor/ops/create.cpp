@@ -127,7 +127,7 @@ Tensor ones(IntArrayRef size, const TensorOptions& options) {
 ATHANOR_FUNCTION(
     "empty_like(Tensor self, TensorOptions options={}, MemoryFormat? memory_format=None) -> Tensor | function");
 Tensor empty_like(const Tensor& self, const TensorOptions& options, std::optional<MemoryFormat> memory_format) {
-  const TensorOptions o = like(self, with_format(options, memory_format));
+  const TensorOptions o = like(given("empty_like", self), with_format(options, memory_format));
   const bool preserve = o.memory_format_opt().value_or(MemoryFormat::Preserve) == MemoryFormat::Preserve;
   if (preserve && !self.is_contiguous())
     if (const DimVector strides = kept_strides(self); !strides.empty())

@@ -319,14 +319,15 @@ struct AdvancedIndexPut {
   bool accumulate;
   std::vector<SavedTensor> indices;
   Meta infer(const Tensor& self, const TensorList& list, const Tensor& values) {
-    ATHANOR_CHECK(self.dtype() == values.dtype(), "Index put requires the source and destination dtypes match, got ",
+    ATHANOR_CHECK(self.dtype() == values.dtype(),
+                  "index_put: Index put requires the source and destination dtypes match, got ",
                   dtype_libtorch_name(self.dtype()), " for the destination and ", dtype_libtorch_name(values.dtype()),
                   " for the source.");
     const DimVector shape = index_shape(self.sizes(), detail::ViewArray(list));
     bool fits = values.dim() <= static_cast<std::int64_t>(shape.size());
     for (std::int64_t d = 1; fits && d <= values.dim(); ++d)
       fits = values.size(-d) == 1 || values.size(-d) == shape[shape.size() - static_cast<std::size_t>(d)];
-    ATHANOR_CHECK(fits, "shape mismatch: value tensor of shape ", values.sizes(),
+    ATHANOR_CHECK(fits, "index_put: shape mismatch: value tensor of shape ", values.sizes(),
                   " cannot be broadcast to indexing result of shape ", IntArrayRef(shape));
     return like(self);
   }
@@ -403,7 +404,7 @@ struct MaskedScatter {
 ATHANOR_FUNCTION("nonzero(Tensor self) -> Tensor | out own_dtype");
 Tensor nonzero(const Tensor& self) {
   const NoGradGuard off;
-  const Tensor count = detail::empty_tensor({1}, DType::Long, self.device());
+  const Tensor count = detail::empty_tensor({1}, DType::Long, given("nonzero", self).device());
   launch(nonzero_count_kernel, count, self);
   Tensor out = detail::empty_tensor({count.item().toLong(), self.dim()}, DType::Long, self.device());
   launch(nonzero_kernel, out, self);
@@ -413,7 +414,7 @@ Tensor nonzero(const Tensor& self) {
 /// One index tensor per dim, as NumPy's nonzero.
 ATHANOR_FUNCTION("nonzero_numpy(Tensor self) -> Tensor[] | internal");
 std::vector<Tensor> nonzero_numpy(const Tensor& self) {
-  const Tensor rows = nonzero(self.dim() == 0 ? unsqueeze(self, 0) : self);
+  const Tensor rows = nonzero(given("nonzero", self).dim() == 0 ? unsqueeze(self, 0) : self);
   std::vector<Tensor> out;
   for (std::int64_t d = 0; d < rows.size(1); ++d) out.push_back(select(rows, 1, d));
   return out;

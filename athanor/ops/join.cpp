@@ -65,7 +65,7 @@ struct Cat {
     const Tensor* first = nullptr;
     std::int64_t total = 0;
     for (const Tensor& t : tensors) {
-      ATHANOR_CHECK(t.dim() > 0, "zero-dimensional tensor (at position ", &t - tensors.begin(),
+      ATHANOR_CHECK(t.dim() > 0, "cat: zero-dimensional tensor (at position ", &t - tensors.begin(),
                     ") cannot be concatenated");
       if (is_skipped(t)) {
         lengths.push_back(-1);
@@ -75,11 +75,11 @@ struct Cat {
         first = &t;
         dim = wrap_dim(dim, t.dim(), "cat");
       }
-      ATHANOR_CHECK(t.dim() == first->dim(), "Tensors must have same number of dimensions: got ", first->dim(), " and ",
-                    t.dim());
+      ATHANOR_CHECK(t.dim() == first->dim(), "cat: Tensors must have same number of dimensions: got ", first->dim(),
+                    " and ", t.dim());
       for (std::int64_t d = 0; d < t.dim(); ++d)
-        ATHANOR_CHECK(d == dim || t.size(d) == first->size(d), "Sizes of tensors must match except in dimension ", dim,
-                      ". Expected size ", first->size(d), " but got size ", t.size(d), " for tensor number ",
+        ATHANOR_CHECK(d == dim || t.size(d) == first->size(d), "cat: Sizes of tensors must match except in dimension ",
+                      dim, ". Expected size ", first->size(d), " but got size ", t.size(d), " for tensor number ",
                       &t - tensors.begin(), " in the list; shapes ", first->sizes(), " and ", t.sizes());
       lengths.push_back(t.size(dim));
       ATHANOR_CHECK(!__builtin_add_overflow(total, t.size(dim), &total), "cat(): sizes along dimension ", dim,
@@ -274,7 +274,7 @@ std::vector<Tensor> chunk(const Tensor& self, std::int64_t chunks, std::int64_t 
 ATHANOR_FUNCTION("tensor_split(Tensor self, int sections, int dim=0) -> Tensor[]");
 std::vector<Tensor> tensor_split(const Tensor& self, std::int64_t sections, std::int64_t dim) {
   ATHANOR_CHECK(self.dim() > 0, "tensor_split expected at least a 1-dimensional tensor, but got a 0-dim one");
-  ATHANOR_CHECK(sections > 0, "number of sections must be larger than 0, got ", sections);
+  ATHANOR_CHECK(sections > 0, "tensor_split: number of sections must be larger than 0, got ", sections);
   check_parts("tensor_split", sections);
   dim = wrap_dim(dim, self.dim(), "tensor_split");
   const std::int64_t n = self.size(dim);
@@ -449,7 +449,7 @@ struct RollDims {
 /// Elements moved on by shifts along dims, from the end back to the beginning; in flattened order without dims.
 ATHANOR_FUNCTION("roll(Tensor self, int[] shifts, int[] dims=[]) -> Tensor");
 Tensor roll(const Tensor& self, IntArrayRef shifts, IntArrayRef dims) {
-  ATHANOR_CHECK(!shifts.empty(), "`shifts` required");
+  ATHANOR_CHECK(!shifts.empty(), "roll: `shifts` required");
   ATHANOR_CHECK_INDEX(dims.empty() || self.dim() > 0, "roll: Dimension specified as ", dims[0],
                       " but tensor has no dimensions");
   if (!dims.empty()) return roll_dims(self, shifts, dims);
@@ -533,10 +533,10 @@ Tensor repeat_interleave(const Tensor& self, const Tensor& repeats, std::optiona
   if (!dim) return repeat_interleave(reshape(self, {-1}), repeats, 0, output_size);
   const std::int64_t d = wrap_dim(*dim, self.dim(), "repeat_interleave");
   ATHANOR_CHECK(repeats.dtype() == DType::Long || repeats.dtype() == DType::Int,
-                "repeats has to be Long or Int tensor, got ", repeats.dtype());
+                "repeat_interleave: repeats has to be Long or Int tensor, got ", repeats.dtype());
   ATHANOR_CHECK(repeats.dim() <= 1 && (repeats.numel() == 1 || repeats.numel() == self.size(d)),
-                "repeats must have the same size as input along dim, got ", repeats.sizes(), " for size ",
-                self.size(d));
+                "repeat_interleave: repeats must have the same size as input along dim, got ", repeats.sizes(),
+                " for size ", self.size(d));
   std::int64_t total = 0;
   if (output_size)
     total = *output_size;

@@ -444,7 +444,7 @@ struct BinaryCrossEntropy : Autocast<AutocastTo::Float32> {
   SavedTensor x, t;
   Meta infer(const Tensor& self, const Tensor& target) {
     ATHANOR_CHECK(self.defined() && target.defined(), "binary_cross_entropy: expected tensors, got an undefined one");
-    ATHANOR_CHECK(self.sizes() == target.sizes(), "Using a target size (", target.sizes(),
+    ATHANOR_CHECK(self.sizes() == target.sizes(), "binary_cross_entropy: Using a target size (", target.sizes(),
                   ") that is different to the input size (", self.sizes(),
                   ") is deprecated. Please ensure they have the same size.");
     ATHANOR_CHECK(is_floating_point(self.dtype()) && self.dtype() == target.dtype(),
@@ -489,8 +489,8 @@ ATHANOR_FUNCTION(
 Tensor binary_cross_entropy_with_logits(const Tensor& self_, const Tensor& target_, const Tensor& weight,
                                         const Tensor& pos_weight, std::int64_t reduction) {
   const Tensor self = autocast_to_float(self_), target = autocast_to_float(target_);
-  ATHANOR_CHECK(self.sizes() == target.sizes(), "Target size (", target.sizes(), ") must be the same as input size (",
-                self.sizes(), ")");
+  ATHANOR_CHECK(self.sizes() == target.sizes(), "binary_cross_entropy_with_logits: Target size (", target.sizes(),
+                ") must be the same as input size (", self.sizes(), ")");
   const Tensor log_p = log_sigmoid(self);
   Tensor loss = mul(rsub(target, 1), self);
   if (pos_weight.defined())

@@ -65,10 +65,11 @@ Tensor triplet_margin_loss(const Tensor& anchor_, const Tensor& positive_, const
                            double p, double eps, bool swap, std::int64_t reduction) {
   const Tensor anchor = autocast_to_float(anchor_), positive = autocast_to_float(positive_);
   const Tensor negative = autocast_to_float(negative_);
-  ATHANOR_CHECK(
-      anchor.defined() && anchor.dim() == positive.dim() && positive.dim() == negative.dim(),
-      "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: ",
-      "anchor ", anchor.dim(), "D, positive ", positive.dim(), "D, and negative ", negative.dim(), "D inputs");
+  ATHANOR_CHECK(anchor.defined() && anchor.dim() == positive.dim() && positive.dim() == negative.dim(),
+                "triplet_margin_loss: The anchor, positive, and negative tensors are expected to have the same number "
+                "of dimensions, but got: ",
+                "anchor ", anchor.dim(), "D, positive ", positive.dim(), "D, and negative ", negative.dim(),
+                "D inputs");
   ATHANOR_CHECK(margin > 0, "triplet_margin_loss: margin must be greater than 0, got ", margin);
   const Tensor near = pairwise_distance(anchor, positive, p, eps);
   Tensor far = pairwise_distance(anchor, negative, p, eps);

@@ -69,6 +69,11 @@ struct Geometry {
 
 /// "softmax" of "softmax.int(Tensor self, …)".
 std::string op_name(const char* schema);
+/// t itself. Throws Error naming `op` if it is undefined.
+inline const Tensor& given(const char* op, const Tensor& t) {
+  ATHANOR_CHECK(t.defined(), op, ": expected a tensor, got an undefined one");
+  return t;
+}
 /// "SoftmaxBackward0".
 std::string default_grad_name(const char* schema);
 

@@ -29,11 +29,12 @@ void check_alpha(const char* op, DType result, const Scalar& alpha) {
 /// PyTorch's refusal: what a difference of truth values should be is anyone's guess.
 void check_subtractable(bool self_is_bool, bool other_is_bool) {
   ATHANOR_CHECK_TYPE(NotImplementedError, !(self_is_bool && other_is_bool),
-                     "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+                     "sub: Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
                      "`logical_xor()` operator instead.");
-  ATHANOR_CHECK_TYPE(NotImplementedError, !self_is_bool && !other_is_bool,
-                     "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert "
-                     "a mask, use the `~` or `logical_not()` operator instead.");
+  ATHANOR_CHECK_TYPE(
+      NotImplementedError, !self_is_bool && !other_is_bool,
+      "sub: Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert "
+      "a mask, use the `~` or `logical_not()` operator instead.");
 }
 
 /// A difference with a number, either way round.
@@ -186,9 +187,10 @@ struct RdivScalar : ScalarPointwise<RdivScalar, BinaryOp::Div, ResultType::Float
 struct Neg : UnaryPointwise<Neg, UnaryOp::Neg, ResultType::Promoted> {
   ATHANOR_OP("neg(Tensor self) -> Tensor | inplace out");
   Meta infer(const Tensor& a) {
-    ATHANOR_CHECK_TYPE(NotImplementedError, a.dtype() != DType::Bool,
-                       "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
-                       "mask, use the `~` or `logical_not()` operator instead.");
+    ATHANOR_CHECK_TYPE(
+        NotImplementedError, a.dtype() != DType::Bool,
+        "neg: Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+        "mask, use the `~` or `logical_not()` operator instead.");
     return UnaryPointwise::infer(a);
   }
   void grad(GradCall& g) { g.set(0, neg(g.grad())); }

@@ -414,7 +414,8 @@ void check_dropout(const char* op, double p) {
 
 /// Noise of shape (N, C, 1, …): whole channels live or die.
 DimVector feature_noise_shape(const Tensor& self) {
-  ATHANOR_CHECK(self.dim() >= 2, "Feature dropout requires at least 2 dimensions in the input, got shape ",
+  ATHANOR_CHECK(self.dim() >= 2,
+                "feature_dropout: Feature dropout requires at least 2 dimensions in the input, got shape ",
                 self.sizes());
   DimVector shape(static_cast<std::size_t>(self.dim()), 1);
   shape[0] = self.size(0);

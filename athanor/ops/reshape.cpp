@@ -20,7 +20,7 @@ Tensor reshape_as(const Tensor& self, const Tensor& other) { return reshape(self
 
 /// All elements in row-major order as one dim; a view if possible.
 ATHANOR_FUNCTION("ravel(Tensor self) -> Tensor");
-Tensor ravel(const Tensor& self) { return reshape(contiguous(self), {self.numel()}); }
+Tensor ravel(const Tensor& self) { return reshape(contiguous(self), {given("ravel", self).numel()}); }
 
 /// A view repeated to the given size along dims of one element, and along new ones in front.
 ATHANOR_FUNCTION("broadcast_to(Tensor self, int[] size) -> Tensor");
@@ -229,7 +229,7 @@ Tensor view(const Tensor& self, DType dtype) {
 
 /// At least one dim: 0-d tensors become [1].
 ATHANOR_FUNCTION("atleast_1d(Tensor self) -> Tensor | function");
-Tensor atleast_1d(const Tensor& self) { return self.dim() == 0 ? unsqueeze(self, 0) : self; }
+Tensor atleast_1d(const Tensor& self) { return given("atleast_1d", self).dim() == 0 ? unsqueeze(self, 0) : self; }
 
 /// At least two dims: [n] becomes [1, n].
 ATHANOR_FUNCTION("atleast_2d(Tensor self) -> Tensor | function");

@@ -267,7 +267,7 @@ Tensor argsort(const Tensor& self, bool /*stable*/, std::int64_t dim, bool desce
 
 /// self sorted along the first dim.
 ATHANOR_FUNCTION("msort(Tensor self) -> Tensor | out");
-Tensor msort(const Tensor& self) { return std::get<0>(sort(self, 0, false)); }
+Tensor msort(const Tensor& self) { return std::get<0>(sort(given("msort", self), 0, false)); }
 
 /// The k greatest (or least) elements along dim and their indices.
 struct TopK {
@@ -368,7 +368,7 @@ Tensor shared_value(const Tensor& flat, const Tensor& value) {
 
 /// The median of nothing is NaN (0 for integers has no meaning: the least value, as the reference does).
 Tensor flat_median(const Tensor& self, bool ignore_nan) {
-  if (self.numel() == 0) {
+  if (given(ignore_nan ? "nanmedian" : "median", self).numel() == 0) {
     ATHANOR_CHECK(self.is_floating_point(), "median: an empty integer tensor has no median");
     return full({}, NAN, self.options());
   }

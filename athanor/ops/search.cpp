@@ -99,7 +99,8 @@ ATHANOR_FUNCTION(
     "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor | function "
     "out");
 Tensor bucketize(const Tensor& self, const Tensor& boundaries, bool out_int32, bool right) {
-  ATHANOR_CHECK(boundaries.dim() == 1, "boundaries tensor must be 1 dimension, but got dim(", boundaries.dim(), ")");
+  ATHANOR_CHECK(boundaries.dim() == 1, "bucketize: boundaries tensor must be 1 dimension, but got dim(",
+                boundaries.dim(), ")");
   return searchsorted(boundaries, self, out_int32, right, std::nullopt, Tensor());
 }
 ATHANOR_FUNCTION(
@@ -144,7 +145,7 @@ struct Histc {
 ATHANOR_FUNCTION("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor");
 Tensor bincount(const Tensor& self, const Tensor& weights, std::int64_t minlength) {
   const NoGradGuard off;
-  ATHANOR_CHECK(minlength >= 0, "minlength should be >= 0, got ", minlength);
+  ATHANOR_CHECK(minlength >= 0, "bincount: minlength should be >= 0, got ", minlength);
   ATHANOR_CHECK(self.dim() == 1 && is_integral(self.dtype()),
                 "bincount only supports 1-d non-negative integral inputs., got shape ", self.sizes(), " of ",
                 self.dtype());
@@ -160,7 +161,7 @@ Tensor bincount(const Tensor& self, const Tensor& weights, std::int64_t minlengt
   Tensor used = weights;
   if (weights.defined()) {
     ATHANOR_CHECK(weights.dim() == 1 && weights.size(0) == self.size(0),
-                  "weights should be 1-d and have the same length as input, got shape ", weights.sizes(),
+                  "bincount: weights should be 1-d and have the same length as input, got shape ", weights.sizes(),
                   " for input of length ", self.size(0));
     if (weights.dtype() != DType::Float) used = cast(weights, DType::Double);
   }
@@ -211,7 +212,7 @@ Tensor steps_of(const char* op, const Tensor& y, const Tensor& x, std::int64_t d
 ATHANOR_FUNCTION("diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor | out");
 Tensor diff(const Tensor& self, std::int64_t n, std::int64_t dim, const Tensor& prepend, const Tensor& append) {
   ATHANOR_CHECK(self.dim() > 0, "diff expects input to be at least one-dimensional");
-  ATHANOR_CHECK(n >= 0, "order must be non-negative but got ", n);
+  ATHANOR_CHECK(n >= 0, "diff: order must be non-negative but got ", n);
   dim = wrap_dim(dim, self.dim(), "diff");
   if (n == 0) return clone(self, std::nullopt);
   Tensor t = with_ends(self, dim, prepend, append);

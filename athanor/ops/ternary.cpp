@@ -74,7 +74,7 @@ namespace {
 
 DType clamp_type(const Tensor& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
   Promotion p;
-  p.add(self);
+  p.add(given("clamp", self));
   if (min) p.add(*min);
   if (max) p.add(*max);
   return p.type();
@@ -170,11 +170,11 @@ Tensor clamp(const Tensor& self, const Tensor& min, const Tensor& max) {
 
 ATHANOR_FUNCTION("clamp_min(Tensor self, Scalar min) -> Tensor | inplace out");
 Tensor clamp_min(const Tensor& self, const Scalar& min) {
-  return clamp(self, std::optional<Scalar>(min), std::nullopt);
+  return clamp(given("clamp_min", self), std::optional<Scalar>(min), std::nullopt);
 }
 ATHANOR_FUNCTION("clamp_max(Tensor self, Scalar max) -> Tensor | inplace out");
 Tensor clamp_max(const Tensor& self, const Scalar& max) {
-  return clamp(self, std::optional<Scalar>(), std::optional<Scalar>(max));
+  return clamp(given("clamp_max", self), std::optional<Scalar>(), std::optional<Scalar>(max));
 }
 
 // Interpolation and fused products.

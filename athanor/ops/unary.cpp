@@ -368,7 +368,7 @@ struct NanToNum {
   std::optional<double> nan, posinf, neginf;
   SavedTensor x;
   static constexpr bool keeps_self = true;
-  Meta infer(const Tensor& self) { return pointwise_meta(schema, self.dtype(), {&self}); }
+  Meta infer(const Tensor& self) { return pointwise_meta(schema, given("nan_to_num", self).dtype(), {&self}); }
   void run(const Tensor& out, const Tensor& self) {
     const double most = largest_finite(self.dtype());
     launch(nan_to_num_kernel, out, self, nan.value_or(0), posinf.value_or(most), neginf.value_or(-most));
@@ -388,7 +388,7 @@ Tensor round(const Tensor& self, std::int64_t decimals) {
 /// self itself; bool is refused.
 ATHANOR_FUNCTION("positive(Tensor self) -> Tensor");
 Tensor positive(const Tensor& self) {
-  ATHANOR_CHECK(self.dtype() != DType::Bool, "The `+` operator, on a bool tensor is not supported.");
+  ATHANOR_CHECK(self.dtype() != DType::Bool, "positive: The `+` operator, on a bool tensor is not supported.");
   return self;
 }
 

@@ -37,7 +37,8 @@ Distinct trimmed(const Tensor& values, const Tensor& inverse, const Tensor& coun
 
 Distinct distinct_elements(const Tensor& self, bool consecutive, bool with_inverse, bool with_counts) {
   const NoGradGuard off;
-  const Tensor values = detail::empty_tensor({self.numel()}, self.dtype(), self.device());
+  const DType dtype = given("unique", self).dtype();
+  const Tensor values = detail::empty_tensor({self.numel()}, dtype, self.device());
   const Tensor inverse = with_inverse ? places(self.sizes(), self) : Tensor();
   const Tensor counts = with_counts ? places({self.numel()}, self) : Tensor(), number = places({1}, self);
   launch<4>(unique_kernel, values, inverse, counts, number, self, consecutive);
@@ -119,7 +120,8 @@ ATHANOR_FUNCTION(
     "Tensor | function out own_dtype");
 Tensor isin(const Tensor& elements, const Tensor& test_elements, bool /*assume_unique*/, bool invert) {
   const NoGradGuard off;
-  const std::int64_t n = test_elements.numel();
+  const std::int64_t n = given("isin", test_elements).numel();
+  static_cast<void>(given("isin", elements));
   if (n == 0) return full(elements.sizes(), invert, TensorOptions(elements.device()).dtype(DType::Bool));
   const DType t = Promotion().add(elements).add(test_elements).type();
   const Tensor all = std::get<0>(sort(cast(reshape(test_elements, {n}), t), 0, false)), wanted = cast(elements, t);
@@ -133,14 +135,14 @@ ATHANOR_FUNCTION(
     "isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> "
     "Tensor | function out own_dtype");
 Tensor isin(const Tensor& elements, const Scalar& test_element, bool /*assume_unique*/, bool invert) {
-  return invert ? ne(elements, test_element) : eq(elements, test_element);
+  return invert ? ne(given("isin", elements), test_element) : eq(elements, test_element);
 }
 ATHANOR_FUNCTION(
     "isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> "
     "Tensor | function out own_dtype");
 Tensor isin(const Scalar& element, const Tensor& test_elements, bool assume_unique, bool invert) {
-  return isin(scalar_tensor(element, TensorOptions(test_elements.device()).dtype(element.type())), test_elements,
-              assume_unique, invert);
+  return isin(scalar_tensor(element, TensorOptions(given("isin", test_elements).device()).dtype(element.type())),
+              test_elements, assume_unique, invert);
 }
 
 }  // namespace athanor::ops

@@ -415,8 +415,8 @@ struct Select {
     from = DimVector(self.sizes());
     Geometry g = same_geometry(self);
     const auto d = static_cast<std::size_t>(dim);
-    ATHANOR_CHECK_INDEX(index >= -g.sizes[d] && index < g.sizes[d], "index ", index, " is out of bounds for dimension ",
-                        dim, " with size ", g.sizes[d]);
+    ATHANOR_CHECK_INDEX(index >= -g.sizes[d] && index < g.sizes[d], "select: index ", index,
+                        " is out of bounds for dimension ", dim, " with size ", g.sizes[d]);
     if (index < 0) index += g.sizes[d];
     g.offset += index * g.strides[d];
     g.sizes.erase(d);

@@ -25,10 +25,17 @@ std::uint64_t ticks() {
 
 namespace {
 
-thread_local std::shared_ptr<ThreadLog> own_log;
+// What objects record that outlive the thread's own is lost.
+constinit thread_local bool log_ended = false;
+struct OwnLog : std::shared_ptr<ThreadLog> {
+  using shared_ptr::operator=;
+  ~OwnLog() { log_ended = true; }
+};
+thread_local OwnLog own_log;
 
 /// The calling thread's log of recording `number`; null if that is over.
 ThreadLog* log_of(std::uint32_t number) {
+  if (log_ended) return nullptr;
   if (own_log && own_log->number == number) return own_log.get();
   auto fresh = std::make_shared<ThreadLog>();
   fresh->number = number;
@@ -81,7 +88,7 @@ std::uint64_t begin(const Start& start) noexcept try {
 void end(std::uint64_t token) noexcept {
   const std::uint64_t now = ticks();
   const auto number = static_cast<std::uint32_t>(token >> 32), index = static_cast<std::uint32_t>(token);
-  ThreadLog* log = own_log.get();
+  ThreadLog* log = log_ended ? nullptr : own_log.get();
   if (!log || log->number != number) return;
   const std::int64_t bytes = bytes_now(current_recording());
   const std::lock_guard lock(log->mutex);
@@ -100,7 +107,7 @@ void end(std::uint64_t token) noexcept {
 }
 
 void note_sequence(std::uint64_t number) noexcept {
-  ThreadLog* log = own_log.get();
+  ThreadLog* log = log_ended ? nullptr : own_log.get();
   if (!log || log->number != recording_number()) return;
   const std::lock_guard lock(log->mutex);
   // A node made outside of any op, or by a backward event that is linked already, belongs to nothing.

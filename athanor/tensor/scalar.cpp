@@ -62,8 +62,8 @@ bool Scalar::fits(DType dtype) const {
 void Scalar::throw_misfit(DType dtype, const char* what) const {
   static constexpr const char* kNames[] = {"uint8_t", "int8_t", "int16_t", "int",  "int64_t",
                                            "Half",    "float",  "double",  "bool", "BFloat16"};
-  ATHANOR_THROW(Error, "value cannot be converted to type ", kNames[static_cast<std::size_t>(dtype)],
-                " without overflow: ", what, " of ", *this);
+  ATHANOR_THROW(Error, what, ": value cannot be converted to type ", kNames[static_cast<std::size_t>(dtype)],
+                " without overflow: ", *this);
 }
 
 }  // namespace athanor

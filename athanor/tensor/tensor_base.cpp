@@ -75,13 +75,13 @@ void TensorBase::fail_undefined() {
 
 std::int64_t TensorBase::size(std::int64_t d) const {
   const TensorImpl& i = checked();
-  ATHANOR_CHECK_INDEX(i.ndim > 0, "Dimension specified as ", d, " but tensor has no dimensions");
+  ATHANOR_CHECK_INDEX(i.ndim > 0, "size: Dimension specified as ", d, " but tensor has no dimensions");
   return i.dims[wrap_dim(d, i.ndim, "size")];
 }
 
 std::int64_t TensorBase::stride(std::int64_t d) const {
   const TensorImpl& i = checked();
-  ATHANOR_CHECK_INDEX(i.ndim > 0, "Dimension specified as ", d, " but tensor has no dimensions");
+  ATHANOR_CHECK_INDEX(i.ndim > 0, "stride: Dimension specified as ", d, " but tensor has no dimensions");
   return i.dims[i.ndim + wrap_dim(d, i.ndim, "stride")];
 }
 

@@ -106,6 +106,18 @@ TEST(Gemm, TilesOfEveryHeightPackWhatTheyReadFirst) {
   check(DType::Float, {130, 512, 300}, {1, 0}, {0, 1}, {0, 1});  // rows of b 2048 bytes apart
 }
 
+TEST(Gemm, SmallOperandsAreReadWhereTheyAre) {
+  // Tiles of one to six rows and of four, two and one vectors of columns.
+  for (const std::int64_t m : {15, 16, 20, 33, 64})
+    for (const std::int64_t n : {64, 80, 96, 112, 128, 100})
+      for (const std::int64_t k : {5, 16, 70, 200})
+        for (const auto& a : {std::vector<int>{0, 1}, {1, 0}}) {
+          check(DType::Float, {m, n, k}, a, {0, 1}, {0, 1});
+          check(DType::Float, {m, n, k}, a, {0, 1}, {0, 1}, 0, 2, 1);
+          check(DType::Float, {m, n, k}, a, {0, 1}, {0, 1}, 2);
+        }
+}
+
 TEST(Gemm, BlocksOfBfloat16OfEveryWidthAndHeight) {
   // Columns of one to four vectors, whole and in part; rows left over; inner sizes of a part of a step, of one, of
   // several, even and odd.
@@ -298,9 +310,11 @@ TEST(Linear, AppliesBiasAndEpilogue) {
   };
   for (DType t : {DType::Float, DType::Double, DType::Half, DType::BFloat16})
     for (int e = 0; e <= static_cast<int>(Epilogue::Silu); ++e)
-      for (const Shape& s : {Shape{1, 10, 20}, Shape{7, 33, 400}, Shape{40, 64, 16}})
+      for (const Shape& s : {Shape{1, 10, 20}, Shape{7, 33, 400}, Shape{40, 64, 16}, Shape{17, 80, 33}})
         for (bool with_bias : {false, true}) {
-          StridedArray in(t, {s.m, s.k}), w(t, {s.n, s.k}), bias(t, {s.n}), out(t, {s.m, s.n});
+          // The last weight's rows are those of its transpose: the operands may be read where they are.
+          StridedArray in(t, {s.m, s.k}), w(t, {s.n, s.k}, s.m == 17 ? std::vector<int>{1, 0} : std::vector<int>{0, 1}),
+              bias(t, {s.n}), out(t, {s.m, s.n});
           in.fill(1), w.fill(2), bias.fill(3);
           const auto epilogue = static_cast<Epilogue>(e);
           linear_kernel.get(kCPU)(out.view(), in.view(), w.view(), with_bias ? bias.view() : kNone, epilogue);

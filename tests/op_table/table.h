@@ -61,6 +61,10 @@ struct Refusal {
   std::string message;  ///< must occur in what()
 };
 
+/// Whether an error's text names the op that refused ("name" or "name.overload"), or begins with the name of one that
+/// it consists of: "mul: …" of ldexp.
+bool names_op(const std::string& text, std::string op);
+
 /// dtype of result i for inputs of dtype t.
 using ResultType = std::function<DType(DType t, std::size_t i)>;
 DType same_type(DType t, std::size_t i);

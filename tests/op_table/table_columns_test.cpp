@@ -126,6 +126,7 @@ TEST(OpTableFurther, RefusalsAreErrorsThatSayWhy) {
       ADD_FAILURE() << r.op << ": accepts " << r.refusal.what;
     } catch (const Error& e) {
       EXPECT_NE(std::string(e.what()).find(r.refusal.message), std::string::npos) << r.op << ": " << e.what();
+      EXPECT_TRUE(names_op(e.what(), r.op)) << r.op << ": the message names no op: " << e.what();
     }
   }
 }

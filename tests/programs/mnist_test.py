@@ -359,6 +359,14 @@ class Ranks(ProgramTest):
         self.assertEqual(outputs[1], "")
         self.assertEqual(self.read("m1"), self.read("m2"))
 
+    def test_ranks_without_standard_descriptors_train_the_same(self):
+        """Their numbers are free then: text must not go to what is opened next."""
+        once = (*self.SETTINGS, "--epochs", "1", "--ranks", "2", "--save-model")
+        self.run_well(*once, self.path("open"))
+        closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *self.command(*once, self.path("closed"))]
+        self.assertEqual(subprocess.run(closed, env=self.environment(), timeout=DEADLINE_S).returncode, 0)
+        self.assertEqual(self.read("open"), self.read("closed"))
+
     def test_an_interrupted_job_continues_bit_by_bit(self):
         self.run_well(*self.BASE, "--ranks", "2", "--save-model", self.path("whole"))
         process = subprocess.Popen(self.command(*self.BASE, "--ranks", "2", "--checkpoint", self.path("stop.ckpt")),

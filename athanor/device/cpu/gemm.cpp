@@ -20,20 +20,26 @@ namespace detail {
 namespace {
 
 struct Scratch {
-  void* data = nullptr;
-  std::size_t size = 0;
-  ~Scratch() { std::free(data); }
+  void* data;
+  std::size_t size;
+};
+// Constant-initialized and trivially destroyed: objects that outlive the thread's own, as the program's globals do,
+// find it empty and may fill it again.
+constinit thread_local Scratch scratch[kScratchSlots];
+struct ScratchEnd {
+  ~ScratchEnd() {
+    for (Scratch& s : scratch) std::free(std::exchange(s, {}).data);
+  }
 };
 
 }  // namespace
 
 void* thread_scratch(int slot, std::size_t bytes) {
-  static thread_local Scratch scratch[kScratchSlots];
   Scratch& s = scratch[slot];
   if (bytes > s.size) {
-    std::free(s.data);
-    s.data = nullptr;
-    s.size = 0;
+    static thread_local const ScratchEnd end;
+    static_cast<void>(&end);
+    std::free(std::exchange(s, {}).data);
     // Panels are read in many strides at once: huge pages keep the address translations of a block in reach.
     constexpr std::size_t kHuge = std::size_t{2} << 20;
     const std::size_t unit = bytes > kHuge / 4 ? kHuge : 4096;
@@ -44,6 +50,12 @@ void* thread_scratch(int slot, std::size_t bytes) {
     s.size = rounded;
   }
   return s.data;
+}
+
+/// Products of float32 of which no operand is worth packing: see gemm_wide-inl.h.
+static bool reads_in_place(const GemmProblem& g) {
+  if (g.dtype != DType::Float || (g.a_col != 1 && g.a_row != 1) || g.b_col != 1 || g.c_col != 1) return false;
+  return g.m > 14 && g.n >= 64 && g.n % 16 == 0 && g.k <= 1024 && g.k * g.b_row * 4 <= 128 << 10;
 }
 
 GemmPlan plan_gemm(const GemmProblem& g) {
@@ -76,6 +88,8 @@ GemmPlan plan_gemm(const GemmProblem& g) {
     plan.form = GemmPlan::Form::FewSteps;
   else if (g.b_col == 1 && g.m <= 4)
     plan.form = GemmPlan::Form::FewRows;
+  else if (wide && !crowded && reads_in_place(g))
+    plan.form = GemmPlan::Form::InPlace;
   return plan;
 }
 
@@ -165,7 +179,7 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
 
   // Multiply-adds that pay for waking a thread. Thin products move more memory for each; besides, the optimizer splits
   // their weights and gradients over the threads, and fetching those from another core's cache is dear.
-  const bool thin = !matrix && !paired && plan.form != Form::Tiles;
+  const bool thin = !matrix && !paired && plan.form != Form::Tiles && plan.form != Form::InPlace;
   const double per_thread = matrix ? 1e6 : paired ? 800e3 : thin ? 40e3 : 400e3;
   const double work =
       static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<std::int64_t>(g.k, 1));

@@ -14,6 +14,7 @@
 #include "athanor/device/cpu/gemm_packing-inl.h"
 #include "athanor/device/cpu/gemm_thin-inl.h"
 #include "athanor/device/cpu/gemm_tile-inl.h"
+#include "athanor/device/cpu/gemm_wide-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
@@ -227,8 +228,11 @@ void gemm_block(const GemmProblem& g, const detail::GemmPlan& plan) {
       for (std::int64_t j = 0; j < g.n; j += 64) finish(i, j, 1, std::min<std::int64_t>(64, g.n - j), zeros, 0);
     return;
   }
+  if constexpr (std::is_same_v<In, float> && HWY_MAX_BYTES == 64)
+    if (plan.form == detail::GemmPlan::Form::InPlace && finish.in_registers()) return wide_block<T>(g, finish);
   if constexpr (std::is_floating_point_v<In>)
-    if (plan.form != detail::GemmPlan::Form::Tiles) return thin_block<T>(g, plan, finish);
+    if (plan.form != detail::GemmPlan::Form::InPlace && plan.form != detail::GemmPlan::Form::Tiles)
+      return thin_block<T>(g, plan, finish);
   tiles<In, T>(g, plan);
 }
 

@@ -179,10 +179,10 @@ extern template TileFn<double> tile_for<double>(int rows, int vectors, AForm for
 extern template TileFn<std::uint32_t> tile_for<std::uint32_t>(int rows, int vectors, AForm form);
 extern template TileFn<std::uint64_t> tile_for<std::uint64_t>(int rows, int vectors, AForm form);
 
-/// Rows cut into tiles of nearly one height.
+/// Rows cut into tiles of nearly one height, at most `most`.
 struct RowTiles {
-  explicit RowTiles(std::int64_t m)
-      : rows(m), count((m + kTileRows - 1) / kTileRows), low(count > 0 ? m / count : 0), tall(m - low * count) {}
+  explicit RowTiles(std::int64_t m, std::int64_t most = kTileRows)
+      : rows(m), count((m + most - 1) / most), low(count > 0 ? m / count : 0), tall(m - low * count) {}
   std::int64_t begin(std::int64_t t) const { return t * low + std::min(t, tall); }
   /// Tiles that have some of the first n rows.
   std::int64_t reaching(std::int64_t n) const {

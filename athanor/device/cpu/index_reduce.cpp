@@ -121,7 +121,7 @@ void index_reduce_cpu(const View& out, const View& index, const View& source, st
 
 void index_put_cpu(const View& out, const View& values, ArrayRef<View> indices, bool accumulate) {
   const CombineScale scale;
-  run_write(space_advanced("", out, values, indices),
+  run_write(space_advanced("index_put: ", out, values, indices),
             accumulate ? combine_action(Combine::Add, out.dtype, &scale) : write_action(item_of(out)));
 }
 

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <thread>
 
 #include "athanor/base/deadline.h"
@@ -46,6 +47,18 @@ constexpr std::uint64_t kCall = 2, kClosed = 1;
 // The threads whose calls were under way are not in a child.
 [[maybe_unused]] const int at_fork = ::pthread_atfork(nullptr, nullptr, [] { calls &= kClosed; });
 
+/// Set once the thread's own streams and primitives may be gone: objects that outlive them (the program's globals, for
+/// the main thread) compute without oneDNN.
+constinit thread_local bool thread_ended = false;
+struct ThreadEnd {
+  ~ThreadEnd() { thread_ended = true; }
+};
+
+void close_at_exit() {
+  // A failed registration leaves what was before it: threads that outlive main.
+  static_cast<void>(std::atexit([] { close(); }));
+}
+
 /// Leading dimension and orientation of a row-major operand, if BLAS can express it.
 [[maybe_unused]] bool orient(std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols, char& trans,
                              std::int64_t& ld) {
@@ -61,7 +74,12 @@ constexpr std::uint64_t kCall = 2, kClosed = 1;
 
 }  // namespace
 
-Call::Call() : admitted_(!(calls.fetch_add(kCall) & kClosed)) {}
+Call::Call() : admitted_(!(calls.fetch_add(kCall) & kClosed) && !thread_ended) {
+  static const bool closes_at_exit = (close_at_exit(), true);
+  static thread_local const ThreadEnd end;  // made before, so destroyed after, what the caller keeps for its thread
+  static_cast<void>(closes_at_exit);
+  static_cast<void>(&end);
+}
 Call::~Call() { calls.fetch_sub(kCall); }
 
 bool close() {
@@ -93,8 +111,13 @@ bool sgemm([[maybe_unused]] const GemmProblem& g) {
   if (!call.admitted()) return false;
   use_team();
   const float alpha = g.alpha.to<float>(), beta = accumulate ? g.beta.to<float>() : 0.F;
-  return dnnl_sgemm(trans_a, trans_b, g.m, g.n, g.k, alpha, static_cast<const float*>(g.a), lda,
-                    static_cast<const float*>(g.b), ldb, beta, static_cast<float*>(g.c), g.c_row) == dnnl_success;
+  const bool done =
+      dnnl_sgemm(trans_a, trans_b, g.m, g.n, g.k, alpha, static_cast<const float*>(g.a), lda,
+                 static_cast<const float*>(g.b), ldb, beta, static_cast<float*>(g.c), g.c_row) == dnnl_success;
+  // What is registered last runs first: once more, now that oneDNN has made static objects of this function's code.
+  static const bool closes_before_them = (close_at_exit(), true);
+  static_cast<void>(closes_before_them);
+  return done;
 #endif
 }
 

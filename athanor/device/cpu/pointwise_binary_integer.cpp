@@ -80,6 +80,7 @@ void sum_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, co
 
 /// What is asked of a division.
 enum class Division { Trunc, Floor, Fmod, Remainder };
+constexpr const char* kDivisionNames[] = {"div", "floor_divide", "fmod", "remainder"};
 
 /// One loop for all four, without a branch: as costly as the division alone.
 template <class T, bool kSmall>
@@ -112,7 +113,7 @@ HWY_NOINLINE void checked_division(char* const* ptrs, const std::int64_t* stride
   const std::int64_t count_a = strides[1] == 0 ? 1 : n, count_b = strides[2] == 0 ? 1 : n;
   bool any_zero = false;
   for (std::int64_t i = 0; i < count_b; ++i) any_zero |= b[i] == 0;
-  if (any_zero) refuse_zero_divisor();
+  if (any_zero) refuse_zero_divisor(kDivisionNames[static_cast<int>(kind)]);
   if constexpr (sizeof(T) == 8) {
     if (!any_large(a, count_a) && !any_large(b, count_b)) return divide_loop<T, true>(ptrs, strides, n, kind);
   }

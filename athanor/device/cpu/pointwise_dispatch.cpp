@@ -176,7 +176,9 @@ void ternary_cpu(TernaryOp op, const View& out, const View& a, const View& b, co
 
 }  // namespace
 
-void refuse_zero_divisor() { ATHANOR_THROW(Error, "ZeroDivisionError"); }
+void refuse_zero_divisor(const char* op) {
+  ATHANOR_THROW(Error, op, ": ZeroDivisionError: a whole number was divided by 0");
+}
 
 const PointwiseTables& pointwise_tables() { return mutable_tables(); }
 

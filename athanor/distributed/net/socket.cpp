@@ -17,6 +17,7 @@
 #include "athanor/base/env.h"
 #include "athanor/base/interrupt.h"
 #include "athanor/base/log.h"
+#include "athanor/base/standard_descriptors.h"
 #include "athanor/distributed/error.h"
 #include "athanor/distributed/net/forks.h"
 
@@ -24,9 +25,11 @@ namespace athanor::distributed {
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
+Descriptor::Descriptor(int fd) : fd_(athanor::detail::beyond_standard_descriptors(fd)) {}
+
 void Descriptor::reset(int fd) {
   if (const int old = release(); old >= 0) ::close(old);
-  fd_ = fd;
+  fd_ = athanor::detail::beyond_standard_descriptors(fd);
 }
 
 int Descriptor::release() {

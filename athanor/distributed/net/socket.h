@@ -14,10 +14,10 @@
 
 namespace athanor::distributed {
 
-/// A file descriptor, closed at the end of its scope.
+/// A file descriptor, closed at the end of its scope. None of the standard ones (beyond_standard_descriptors()).
 class Descriptor {
  public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  explicit Descriptor(int fd = -1);
   ~Descriptor() { reset(); }
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)), own_(std::exchange(other.own_, false)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
