@@ -26,14 +26,14 @@ struct Relu : UnaryOfResult<Relu, UnaryOp::Relu, ResultType::Promoted> {
 };
 
 /// self clamped to [0, 6].
-struct Relu6 : UnaryOfResult<Relu6, UnaryOp::Relu6, ResultType::Promoted> {
+struct Relu6 : UnaryOfEither<Relu6, UnaryOp::Relu6, ResultType::Promoted> {
   ATHANOR_OP("relu6(Tensor self) -> Tensor | inplace function");
   static constexpr const char* grad_name = "HardtanhBackward0";
-  Tensor slope(const Tensor& g, const Tensor& y) const { return hardtanh_backward(g, y, 0, 6); }
+  Tensor slope(const Tensor& g, const Tensor& v) const { return hardtanh_backward(g, v, 0, 6); }
 };
 
 /// self clamped to [min_val, max_val].
-struct Hardtanh : UnaryOfResult<Hardtanh, UnaryOp::Hardtanh, ResultType::Promoted> {
+struct Hardtanh : UnaryOfEither<Hardtanh, UnaryOp::Hardtanh, ResultType::Promoted> {
   ATHANOR_OP("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor | inplace function out");
   Scalar min_val, max_val;
   Scalar p0() const { return min_val; }
@@ -43,7 +43,7 @@ struct Hardtanh : UnaryOfResult<Hardtanh, UnaryOp::Hardtanh, ResultType::Promote
                         ") must not be greater than max_val (", max_val, ")");
     return UnaryPointwise::infer(a);
   }
-  Tensor slope(const Tensor& g, const Tensor& y) const { return hardtanh_backward(g, y, min_val, max_val); }
+  Tensor slope(const Tensor& g, const Tensor& v) const { return hardtanh_backward(g, v, min_val, max_val); }
 };
 
 /// self where it is greater than threshold, else value.
@@ -60,9 +60,10 @@ struct LeakyRelu : UnaryPointwise<LeakyRelu, UnaryOp::LeakyRelu, ResultType::Flo
   ATHANOR_OP("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor | inplace function out");
   Scalar negative_slope;
   SavedTensor value;
+  bool in_place = false;
   Scalar p0() const { return negative_slope; }
-  // The result has the input's sign unless the slope is negative: saving it allows the in-place form.
-  bool from_input() const { return negative_slope.toDouble() < 0; }
+  // The result has the input's sign unless the slope is negative: it serves the in-place form, as in UnaryOfEither.
+  bool from_input() const { return !in_place || negative_slope.toDouble() < 0; }
   bool keeps_self(const Node&) const { return from_input(); }
   void save(const Node&, const Tensor& a) {
     if (from_input()) value.save(a);

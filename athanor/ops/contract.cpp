@@ -40,8 +40,8 @@ Tensor tensordot(const Tensor& left, const Tensor& right, IntArrayRef dims_self,
     ATHANOR_CHECK(!left_summed[static_cast<std::size_t>(a)] && !right_summed[static_cast<std::size_t>(b)],
                   "tensordot: a dim appears twice in ", dims_self, " or ", dims_other);
     // A dim of size 1 broadcasts: the other side's is summed.
-    if (self.size(a) == 1 && other.size(b) != 1) other = sum(other, OptionalIntArrayRef(b), true);
-    if (other.size(b) == 1 && self.size(a) != 1) self = sum(self, OptionalIntArrayRef(a), true);
+    if (self.size(a) == 1 && other.size(b) != 1) other = sum(other, OptionalIntArrayRef(b), true, other.dtype());
+    if (other.size(b) == 1 && self.size(a) != 1) self = sum(self, OptionalIntArrayRef(a), true, self.dtype());
     ATHANOR_CHECK(self.size(a) == other.size(b), "tensordot: contracted dimensions need to match, but first has size ",
                   self.size(a), " in dim ", a, " and second has size ", other.size(b), " in dim ", b);
     left_summed[static_cast<std::size_t>(a)] = right_summed[static_cast<std::size_t>(b)] = true;

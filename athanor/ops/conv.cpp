@@ -95,12 +95,15 @@ DimVector output_shape(const Tensor& input, const Tensor& weight, const ConvPara
   DimVector out{input.size(0), p.transposed ? weight.size(1) * p.groups : weight.size(0)};
   DimVector padded, reach;
   bool fits = true;
+  // Kernels work on padded copies, cut by the stride.
+  double elements = static_cast<double>(input.size(0)) * static_cast<double>(input.size(1));
   for (int i = 0; i < p.spatial; ++i) {
     const auto d = static_cast<std::size_t>(i);
     const std::int64_t in = input.size(2 + i), kernel = weight.size(2 + i);
     ATHANOR_CHECK(kernel > 0, "convolution: kernel size should be greater than zero, but got weight of size ",
                   weight.sizes());
     const Extent e = extent_of(in, kernel, p, d);
+    elements *= static_cast<double>(e.padded) + static_cast<double>(e.reach) + 2 * static_cast<double>(p.stride[d]);
     padded.push_back(e.padded);
     reach.push_back(e.reach);
     fits = fits && (p.transposed || e.padded >= e.reach);
@@ -113,6 +116,9 @@ DimVector output_shape(const Tensor& input, const Tensor& weight, const ConvPara
     ATHANOR_CHECK(out[static_cast<std::size_t>(2 + i)] >= (p.transposed && input.size(0) > 0 ? 1 : 0),
                   "convolution: given input of size ", input.sizes(), " and weight of size ", weight.sizes(),
                   ", calculated output size ", IntArrayRef(out), " is too small");
+  ATHANOR_CHECK(elements < 0x1p56, "convolution: no memory holds a padded copy of the input ", input.sizes(),
+                ", with padding ", IntArrayRef(p.padding.data(), padded.size()), " and stride ",
+                IntArrayRef(p.stride.data(), padded.size()));
   return out;
 }
 

@@ -245,24 +245,14 @@ struct RmsNorm {
   }
 };
 
-/// input / sqrt(mean(input^2) + eps) * weight over the last dims; eps defaults to the dtype's machine epsilon.
+/// input / sqrt(mean(input^2) + eps) * weight over the last dims; eps defaults to the machine epsilon of the
+/// dtype it is computed in, float32 for the 16-bit ones.
 ATHANOR_FUNCTION(
     "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight={}, float? eps=None) -> Tensor | function");
 Tensor rms_norm(const Tensor& input, IntArrayRef normalized_shape, const Tensor& weight, std::optional<double> eps) {
   check_norm_input("rms_norm", input);
-  auto epsilon = [](DType t) {
-    switch (t) {
-      case DType::Half:
-        return 0x1p-10;
-      case DType::BFloat16:
-        return 0x1p-7;
-      case DType::Float:
-        return 0x1p-23;
-      default:
-        return 0x1p-52;
-    }
-  };
-  return std::get<0>(_fused_rms_norm(input, normalized_shape, weight, eps.value_or(epsilon(input.dtype()))));
+  const double epsilon = input.dtype() == DType::Double ? 0x1p-52 : 0x1p-23;
+  return std::get<0>(_fused_rms_norm(input, normalized_shape, weight, eps.value_or(epsilon)));
 }
 
 // Group norm.

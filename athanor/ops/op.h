@@ -17,6 +17,7 @@
 /// `save_results(Node*, outputs...)`, called after; `prepare(inputs&...)`, which may replace inputs (type promotion);
 /// `grad_name`, PyTorch's name of the node where it is not the op's own name; `keeps_self`, true (or a function of the
 /// node that returns true) if backward reads self's old values, so that the in-place form saves a copy of them;
+/// `in_place`, a bool that the in-place form sets before it saves;
 /// `accepts_hidden`, true if run() copes with tensors in hidden layouts (athanor/ops/hidden.h); `inputs_apart`, true if
 /// run() may read an input where it has written already, so that the in-place and out= forms copy inputs that share
 /// memory with what they write; `out_rule`, what the out= form asks of the dtype (OutRule). No `grad`: not
@@ -228,6 +229,7 @@ IntrusivePtr<OpNode<Op>> make_inplace_node(Op& op, const Tensor& self, const In&
     (add_edges(*node, in), ...);
   }
   const Node& n = *node;
+  if constexpr (requires { node->op().in_place; }) node->op().in_place = true;
   if constexpr (requires { node->op().save(n, self, in...); }) {
     if (keeps_self(node->op(), n))
       node->op().save(n, copy_for_backward(self), in...);

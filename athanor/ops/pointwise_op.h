@@ -156,6 +156,21 @@ struct UnaryOfResult : UnaryPointwise<Derived, Kind, Result> {
   void grad(GradCall& g) { g.set(0, static_cast<Derived*>(this)->slope(g.grad(), g.get(y))); }
 };
 
+/// Its gradient is Derived::slope(grad, input or result), the same for both: the input's, which leaves the result free
+/// to be changed, but for the in-place form, which need not copy what it overwrites.
+template <class Derived, UnaryOp Kind, ResultType Result = ResultType::Float>
+struct UnaryOfEither : UnaryPointwise<Derived, Kind, Result> {
+  SavedTensor value;
+  bool in_place = false;
+  void save(const Node&, const Tensor& a) {
+    if (!in_place) value.save(a);
+  }
+  void save_results(Node* n, const Tensor& out) {
+    if (in_place) value.save_result(out, n);
+  }
+  void grad(GradCall& g) { g.set(0, static_cast<Derived*>(this)->slope(g.grad(), g.get(value))); }
+};
+
 /// A fused backward kernel of (gradient of the result, value), where value is the forward op's input or result.
 /// Derived has again(grad, value), the op itself, and slope(value), the derivative with respect to value of what the
 /// gradient is multiplied by; an undefined slope is zero.

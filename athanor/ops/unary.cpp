@@ -382,7 +382,9 @@ ATHANOR_FUNCTION("round.decimals(Tensor self, *, int decimals) -> Tensor | inpla
 Tensor round(const Tensor& self, std::int64_t decimals) {
   if (decimals == 0 || !self.is_floating_point()) return round(self);
   const double scale = std::pow(10.0, static_cast<double>(decimals < 0 ? -decimals : decimals));
-  return decimals > 0 ? div(round(mul(self, scale)), scale) : mul(round(div(self, scale)), scale);
+  // In 16 bits the scaled values would soon be infinite.
+  const Tensor wide = is_half(self.dtype()) ? cast(self, DType::Float) : self;
+  return cast(decimals > 0 ? div(round(mul(wide, scale)), scale) : mul(round(div(wide, scale)), scale), self.dtype());
 }
 
 /// self itself; bool is refused.

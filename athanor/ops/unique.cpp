@@ -9,6 +9,7 @@
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
+#include "athanor/ops/reshape.h"
 #include "athanor/ops/scan_sort.h"
 #include "athanor/ops/search.h"
 #include "athanor/ops/ternary.h"
@@ -57,7 +58,7 @@ Distinct distinct_slices(const char* op, const Tensor& self, std::int64_t dim, b
   ATHANOR_CHECK(self.numel() > 0 || n == 0,
                 "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied: ", op,
                 " along dim ", dim, " of shape ", self.sizes());
-  const Tensor front = contiguous(transpose(self, 0, dim));
+  const Tensor front = contiguous(movedim(self, dim, 0));
   DimVector shape(front.sizes());
   const Tensor rows = reshape(front, {n, n ? self.numel() / n : 0});
   const Tensor values = detail::empty_tensor(rows.sizes(), self.dtype(), self.device());
@@ -66,7 +67,7 @@ Distinct distinct_slices(const char* op, const Tensor& self, std::int64_t dim, b
   launch<4>(unique_rows_kernel, values, inverse, counts, number, rows, consecutive);
   auto [kept, back, times] = trimmed(values, inverse, counts, number);
   shape[0] = kept.size(0);
-  return {contiguous(transpose(reshape(kept, shape), 0, dim)), back, times};
+  return {contiguous(movedim(reshape(kept, shape), 0, dim)), back, times};
 }
 
 }  // namespace

@@ -144,5 +144,56 @@ class Lists(unittest.TestCase):
         self.assertEqual(torch.einsum("i,i->...", x, x).item(), 5)
 
 
+class ResultsChangedInPlace(unittest.TestCase):
+    def test_of_activations_that_need_their_input_alone(self):
+        for f, expected in ((lambda x: F.leaky_relu(x, 0.1), [0.1, 1, 1]), (F.relu6, [0, 1, 1]),
+                            (F.hardtanh, [0, 0, 1])):
+            def changed(x, f=f):
+                y = f(x)
+                y += 1
+                return y
+            self.assertEqual(slopes(changed, [-1.0, 2.0, 0.5]), [expected])
+
+    def test_of_the_forms_in_place(self):
+        for f, expected in ((lambda x: F.leaky_relu_(x, 0.1), [0.1, 1, 1]),
+                            (lambda x: F.leaky_relu_(x, -0.1), [-0.1, 1, 1]),
+                            (lambda x: F.relu6(x, inplace=True), [0, 1, 1]), (F.hardtanh_, [0, 0, 1])):
+            self.assertEqual(slopes(lambda x, f=f: f(x * 1), [-1.0, 2.0, 0.5]), [expected])
+
+
+class SixteenBits(unittest.TestCase):
+    def test_round_with_decimals_stays_finite(self):
+        x = torch.tensor([700.0, 123.456], dtype=torch.float16)
+        self.assertEqual(x.round(decimals=2).tolist(), [700.0, 123.4375])
+        self.assertEqual(torch.tensor([0.75], dtype=torch.float16).round(decimals=5).tolist(), [0.75])
+        self.assertEqual(torch.tensor([1234.0], dtype=torch.bfloat16).round(decimals=-2).tolist(), [1200.0])
+
+    def test_rms_norm_has_the_epsilon_of_float32(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            self.assertAlmostEqual(F.rms_norm(torch.full((1, 4), 0.01, dtype=dtype), (4,))[0, 0].item(), 1, places=2)
+
+
+class Shapes(unittest.TestCase):
+    def test_unique_orders_slices_by_the_other_dims_in_order(self):
+        x = torch.tensor([[[1, 1], [3, 2]], [[5, 6], [0, 0]]])
+        values, inverse = torch.unique(x, dim=2, return_inverse=True)
+        self.assertEqual(values.tolist(), [[[1, 1], [2, 3]], [[6, 5], [0, 0]]])
+        self.assertEqual(inverse.tolist(), [1, 0])
+
+    def test_tensordot_keeps_the_dtype_of_integers_that_broadcast(self):
+        got = torch.tensordot(torch.ones(2, 3, dtype=torch.int32), torch.ones(1, 2, dtype=torch.int32), ([1], [0]))
+        self.assertIs(got.dtype, torch.int32)
+        self.assertEqual(got.tolist(), [[3, 3], [3, 3]])
+
+    def test_padding_that_no_memory_holds_is_refused(self):
+        with self.assertRaisesRegex(RuntimeError, "convolution: no memory holds"):
+            F.conv2d(torch.ones(1, 4, 5, 5), torch.ones(4, 4, 3, 3), stride=2**31, padding=2**31 - 1)
+
+
+class Supports(unittest.TestCase):
+    def test_the_distribution_function_has_a_value_at_their_edges(self):
+        self.assertEqual(torch.distributions.LogNormal(0.0, 1.0).cdf(torch.tensor(0.0)).item(), 0)
+
+
 if __name__ == "__main__":
     unittest.main()

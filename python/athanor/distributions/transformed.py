@@ -95,7 +95,7 @@ class TransformedDistribution(Distribution):
         return rising
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+        # The base checks its own value: the edges of the support, where the logarithm is infinite, are allowed.
         for transform in reversed(self.transforms):
             value = transform._invert(value)
         return self._rising() * (self.base_dist.cdf(value) - 0.5) + 0.5
