@@ -130,16 +130,16 @@ void internals::start_flight_signal(std::shared_ptr<Store> store, int rank, int 
   if (::pipe2(ends, O_CLOEXEC) != 0) return;  // no descriptor to spare: the program matters more
   w.read_end = Descriptor(ends[0]);
   w.write_end = Descriptor(ends[1]);
-  ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  ::fcntl(w.write_end.get(), F_SETFL, O_NONBLOCK);
   // The thread takes no signal of the program's.
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   std::optional<FlightQuestions> questions;
   if (size > 1) questions.emplace(std::move(store), rank, size);
-  w.thread = std::thread(print_when_told, ends[0], std::move(questions), std::move(group));
+  w.thread = std::thread(print_when_told, w.read_end.get(), std::move(questions), std::move(group));
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  wake_fd.store(ends[1]);
+  wake_fd.store(w.write_end.get());
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;

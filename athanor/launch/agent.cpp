@@ -188,7 +188,7 @@ void Agent::on_worker_ends() {
 // Asked before the others are stopped, which may be in the middle of what they wait for in vain. Those that have made a
 // process group answer at once; where there is none, as in PyTorch's programs, nobody is asked.
 std::string Agent::what_ranks_do() const {
-  constexpr std::chrono::milliseconds kPatience{300};
+  constexpr std::chrono::milliseconds kPatience{1000};  // a rank on a busy machine answers, too
   if (!placement_.agent_store || placement_.world_size == 1) return {};
   try {
     distributed::TCPStoreOptions client;

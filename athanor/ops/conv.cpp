@@ -103,7 +103,8 @@ DimVector output_shape(const Tensor& input, const Tensor& weight, const ConvPara
     ATHANOR_CHECK(kernel > 0, "convolution: kernel size should be greater than zero, but got weight of size ",
                   weight.sizes());
     const Extent e = extent_of(in, kernel, p, d);
-    elements *= static_cast<double>(e.padded) + static_cast<double>(e.reach) + 2 * static_cast<double>(p.stride[d]);
+    const double step = e.out > 1 ? static_cast<double>(p.stride[d]) : 0;  // that of a single window is none
+    elements *= static_cast<double>(e.padded) + static_cast<double>(e.reach) + 2 * step;
     padded.push_back(e.padded);
     reach.push_back(e.reach);
     fits = fits && (p.transposed || e.padded >= e.reach);

@@ -18,17 +18,21 @@ from launch_test import DEADLINE_S, LaunchTest, main  # noqa: E402
 
 # Sets and releases a timer; rank 1 sets another one in its first attempt, and waits.
 TIMERS = """
-import json, os, signal, time
+import json, os, signal, sys, time
 def tell(scope, expires, signal):
     with os.fdopen(os.open(os.environ["TORCHELASTIC_TIMER_FILE"], os.O_WRONLY | os.O_NONBLOCK), "wt") as pipe:
         pipe.write(json.dumps({"version": 1, "pid": os.getpid(), "scope_id": scope, "expiration_time": expires,
                                "signal": signal}) + "\\n")
-tell("released", time.time() + 1, int(signal.SIGKILL))
+tell("released", time.time() + 600, int(signal.SIGKILL))
 tell("silent", time.time() + 0.01, 0)
 tell("released", -1, 0)
 print("released", flush=True)
 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-    if os.environ["RANK"] == "1":
+    if os.environ["RANK"] == "0":
+        open(sys.argv[1], "w").close()
+    else:
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.01)
         tell("step", time.time() + 0.1, int(signal.SIGKILL))
         tell("later", time.time() + 600, int(signal.SIGTERM))
     signal.pause()
@@ -307,7 +311,7 @@ class Failures(LaunchTest):
     def test_a_worker_whose_timer_runs_out_is_ended_and_counts_as_failed(self):
         script = self.write("timers.py", TIMERS)
         for flags, variables in (((), {}), (("--max-restarts=1",), {"TORCHELASTIC_TIMER_FILE": self.path("pipe")})):
-            status, out, err = self.run_agent("--nproc-per-node=2", *flags, script, self.path("go"),
+            status, out, err = self.run_agent("--nproc-per-node=2", *flags, script, self.path(f"go{len(flags)}"),
                                               TORCHELASTIC_ENABLE_FILE_TIMER="1", **variables)
             self.assertEqual(status, 0 if flags else 128 + signal.SIGKILL, err)
             self.assertRegex(err, r"rank 1: timer 'step' ran out; process \d+ gets signal 9\n")
@@ -323,7 +327,11 @@ class Failures(LaunchTest):
         self.assertIn("set TMPDIR", err)
 
     def test_the_others_say_what_they_were_doing(self):
-        status, _, err = self.run_agent("--nproc-per-node=3", self.worker, "group", "@1", "raise", 9, "hang")
+        # Rank 1 ends once the others have left the barrier: to those still in it its end would be an error.
+        left = [self.path("left0"), self.path("left2")]
+        status, _, err = self.run_agent("--nproc-per-node=3", self.worker, "group", "@0", "touch", left[0],
+                                        "@2", "touch", left[1], "@1", "await", left[0], "@1", "await", left[1],
+                                        "@1", "raise", 9, "hang")
         self.assertEqual(status, 128 + signal.SIGKILL)
         self.assertRegex(err, r"rank 1 failed first: signal 9 [^|]*\n  what the ranks were doing:\n"
                          r"    rank 0: completed up to number [12][^\n]*#2 barrier[^\n]*\n"

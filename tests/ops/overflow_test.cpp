@@ -20,11 +20,14 @@ TEST(Overflow, OfANumberThatATensorIsToHoldIsRefused) {
   Tensor bytes = zeros({3}, kChar);
   const Tensor mask = ones({3}, kBool);
   EXPECT_THAT(error_of([&] { full({2}, 300, kChar); }),
-              HasSubstr("value cannot be converted to type int8_t without overflow: fill_ of 300"));
+              HasSubstr("fill_: value cannot be converted to type int8_t without overflow: 300"));
   EXPECT_THAT(error_of([&] { bytes.fill_(-129); }), HasSubstr("int8_t without overflow"));
-  EXPECT_THAT(error_of([&] { bytes.masked_fill_(mask, 128); }), HasSubstr("masked_fill of 128"));
+  EXPECT_THAT(error_of([&] { bytes.masked_fill_(mask, 128); }), HasSubstr("masked_fill: value cannot be converted"));
   EXPECT_THAT(error_of([&] { bytes.index_put_({0}, 128); }), HasSubstr("without overflow"));
-  EXPECT_THAT(error_of([&] { constant_pad_nd(bytes, {1, 1}, 128); }), HasSubstr("constant_pad_nd of 128"));
+  EXPECT_THAT(error_of([&] {
+                constant_pad_nd(bytes, {1, 1}, 128);
+              }),
+              HasSubstr("constant_pad_nd: value cannot be converted"));
   EXPECT_THAT(error_of([&] { full({2}, NAN, kLong); }), HasSubstr("int64_t without overflow"));
   EXPECT_THAT(error_of([&] { full({2}, 1e19, kLong); }), HasSubstr("int64_t without overflow"));
   EXPECT_THAT(error_of([&] { full({2}, 1e300, kFloat); }), HasSubstr("float without overflow"));
@@ -45,7 +48,8 @@ TEST(Overflow, IsNotSeenInWhatFits) {
 }
 
 TEST(Overflow, OfAnElementThatIsAskedForIsRefused) {
-  EXPECT_THAT(error_of([] { full({1}, 1e10, kDouble).item<int>(); }), HasSubstr("int without overflow: item of 1e+10"));
+  EXPECT_THAT(error_of([] { full({1}, 1e10, kDouble).item<int>(); }),
+              HasSubstr("item: value cannot be converted to type int without overflow: 1e+10"));
   EXPECT_THAT(error_of([] { full({1}, 1e300, kDouble).item<float>(); }), HasSubstr("float without overflow"));
   EXPECT_EQ(full({1}, 1e10, kDouble).item<std::int64_t>(), 10'000'000'000);
   EXPECT_EQ(full({1}, 2.5, kDouble).item<int>(), 2);
