@@ -115,6 +115,7 @@ TEST(Gemm, SmallOperandsAreReadWhereTheyAre) {
           check(DType::Float, {m, n, k}, a, {0, 1}, {0, 1});
           check(DType::Float, {m, n, k}, a, {0, 1}, {0, 1}, 0, 2, 1);
           check(DType::Float, {m, n, k}, a, {0, 1}, {0, 1}, 2);
+          check(DType::Double, {m, n / 2, k}, a, {0, 1}, {0, 1});
         }
 }
 

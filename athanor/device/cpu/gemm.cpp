@@ -52,10 +52,12 @@ void* thread_scratch(int slot, std::size_t bytes) {
   return s.data;
 }
 
-/// Products of float32 of which no operand is worth packing: see gemm_wide-inl.h.
+/// Products of which no operand is worth packing, for processors with vectors of a line: see gemm_wide-inl.h.
 static bool reads_in_place(const GemmProblem& g) {
-  if (g.dtype != DType::Float || (g.a_col != 1 && g.a_row != 1) || g.b_col != 1 || g.c_col != 1) return false;
-  return g.m > 14 && g.n >= 64 && g.n % 16 == 0 && g.k <= 1024 && g.k * g.b_row * 4 <= 128 << 10;
+  if ((g.dtype != DType::Float && g.dtype != DType::Double) || (g.a_col != 1 && g.a_row != 1)) return false;
+  const auto bytes = static_cast<std::int64_t>(item_size(g.dtype)), lanes = 64 / bytes;
+  return g.b_col == 1 && g.c_col == 1 && g.m > 14 && g.n >= 4 * lanes && g.n % lanes == 0 && g.k <= 1024 &&
+         g.k * g.b_row * bytes <= 128 << 10;
 }
 
 GemmPlan plan_gemm(const GemmProblem& g) {

@@ -228,7 +228,7 @@ void gemm_block(const GemmProblem& g, const detail::GemmPlan& plan) {
       for (std::int64_t j = 0; j < g.n; j += 64) finish(i, j, 1, std::min<std::int64_t>(64, g.n - j), zeros, 0);
     return;
   }
-  if constexpr (std::is_same_v<In, float> && HWY_MAX_BYTES == 64)
+  if constexpr (std::is_same_v<In, T> && std::is_floating_point_v<T> && HWY_MAX_BYTES == 64)
     if (plan.form == detail::GemmPlan::Form::InPlace && finish.in_registers()) return wide_block<T>(g, finish);
   if constexpr (std::is_floating_point_v<In>)
     if (plan.form != detail::GemmPlan::Form::InPlace && plan.form != detail::GemmPlan::Form::Tiles)
