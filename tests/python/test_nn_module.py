@@ -205,6 +205,17 @@ class ModesAndKinds(unittest.TestCase):
         net.bfloat16().float()
         self.assertEqual(net.seen.dtype, torch.float32)
 
+    def test_casts_keep_the_gradient_objects(self) -> None:
+        layer = nn.Linear(2, 2)
+        layer(torch.ones(1, 2)).sum().backward()
+        grad = layer.weight.grad
+        for dtype in (torch.float16, torch.float64):
+            layer.to(dtype)
+            self.assertIs(layer.weight.grad, grad)
+            self.assertIs(grad.dtype, dtype)
+        layer(torch.ones(1, 2, dtype=torch.float64)).sum().backward()
+        self.assertEqual(grad.tolist(), [[2, 2], [2, 2]])
+
     def test_integer_buffers_stay_integers(self) -> None:
         norm = nn.BatchNorm1d(2).double()
         self.assertEqual(norm.num_batches_tracked.dtype, torch.int64)

@@ -55,7 +55,8 @@ class PlacementMixin:
     parameters: Callable[..., Any]
 
     def _apply(self: T, fn: Callable, recurse: bool = True) -> T:
-        """Puts fn(tensor) in the place of every parameter, gradient and buffer; parameters stay the same objects."""
+        """Puts fn(tensor) in the place of every parameter, gradient and buffer; parameters and gradients
+        stay the same objects."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -65,8 +66,7 @@ class PlacementMixin:
             with athanor.no_grad():
                 param.data = fn(param.data)
                 if param.grad is not None:
-                    requires_grad = param.grad.requires_grad
-                    param.grad = fn(param.grad.data).requires_grad_(requires_grad)
+                    param.grad.data = fn(param.grad.data)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
