@@ -47,9 +47,10 @@ void write_all(int fd, const std::string& text) {
 // Runs the target in a thread of its own: the OpenMP runtime gives a new thread a new pool, while the pool of the
 // thread that forked has lost its workers. Meanwhile the first thread sees to it that no orphan is left.
 [[noreturn]] void run_child(const std::function<void()>& target, int threads, int error_fd, const Descriptor& parent) {
-  int done[2] = {-1, -1};
+  int ends[2] = {-1, -1};
   int status = 0;
-  if (::pipe2(done, O_CLOEXEC) != 0) ::_exit(1);
+  if (::pipe2(ends, O_CLOEXEC) != 0) ::_exit(1);
+  const Descriptor done(ends[0]), tell_done(ends[1]);
   std::thread worker([&] {
     try {
       set_num_threads(threads);
@@ -63,10 +64,10 @@ void write_all(int fd, const std::string& text) {
       status = 1;
     }
     std::fflush(nullptr);
-    [[maybe_unused]] const auto written = ::write(done[1], "x", 1);
+    [[maybe_unused]] const auto written = ::write(tell_done.get(), "x", 1);
   });
   for (;;) {
-    struct pollfd entries[2] = {{done[0], POLLIN, 0}, {parent.get(), POLLIN, 0}};
+    struct pollfd entries[2] = {{done.get(), POLLIN, 0}, {parent.get(), POLLIN, 0}};
     if (::poll(entries, 2, -1) < 0) continue;
     if (entries[0].revents != 0) break;
     if (entries[1].revents != 0) ::_exit(1);  // the parent is gone

@@ -1,5 +1,6 @@
 #include "athanor/io/summary_writer.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "athanor/base/standard_descriptors.h"
 #include "athanor/io/event_record.h"
 #include "athanor/io/file.h"
 #include "athanor/io/utf8.h"
@@ -23,10 +25,16 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
+std::FILE* open_to_append(const std::string& path) {
+  const int fd = athanor::detail::beyond_standard_descriptors(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  return fd < 0 ? nullptr : ::fdopen(fd, "ab");
+}
+
 /// A file that is appended to.
 class AppendFile {
  public:
-  explicit AppendFile(std::string path) : path_(std::move(path)), file_(std::fopen(path_.c_str(), "ab")) {
+  explicit AppendFile(std::string path) : path_(std::move(path)), file_(open_to_append(path_)) {
     ATHANOR_CHECK_TYPE(IoError, file_, "cannot open '", path_, "' for writing: ", std::strerror(errno));
   }
   ~AppendFile() {

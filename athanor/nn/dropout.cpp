@@ -7,7 +7,7 @@ namespace functional {
 namespace {
 
 void check_probability(double p) {
-  ATHANOR_CHECK(p >= 0 && p <= 1, "dropout: dropout probability has to be between 0 and 1, but got ", p);
+  ATHANOR_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
 }
 
 Tensor drop_channels(const char* name, Tensor input, const DropoutFuncOptions& o, std::int64_t batched_dims) {
@@ -52,21 +52,21 @@ Tensor feature_alpha_dropout(Tensor input, const FeatureAlphaDropoutFuncOptions&
 
 }  // namespace functional
 
-#define ATHANOR_DROPOUT_LAYER(Name, name, FuncOptions)                                                           \
-  Name##Impl::Name##Impl(const Name##Options& options) : options(options) { reset(); }                           \
-  void Name##Impl::reset() {                                                                                     \
-    ATHANOR_CHECK(options.p() >= 0 && options.p() <= 1,                                                          \
-                  "dropout: dropout probability has to be between 0 and 1, but got ", options.p());              \
-  }                                                                                                              \
-  void Name##Impl::pretty_print(std::ostream& stream) const {                                                    \
-    stream << "torch::nn::" #Name "(p=" << options.p() << ", inplace=" << (options.inplace() ? "true" : "false") \
-           << ")";                                                                                               \
-  }                                                                                                              \
-  Tensor Name##Impl::forward(Tensor input) {                                                                     \
-    return in_module(*this, [&] {                                                                                \
-      return functional::name(                                                                                   \
-          input, functional::FuncOptions().p(options.p()).training(is_training()).inplace(options.inplace()));   \
-    });                                                                                                          \
+#define ATHANOR_DROPOUT_LAYER(Name, name, FuncOptions)                                                             \
+  Name##Impl::Name##Impl(const Name##Options& options) : options(options) { reset(); }                             \
+  void Name##Impl::reset() {                                                                                       \
+    ATHANOR_CHECK(options.p() >= 0 && options.p() <= 1, "dropout probability has to be between 0 and 1, but got ", \
+                  options.p());                                                                                    \
+  }                                                                                                                \
+  void Name##Impl::pretty_print(std::ostream& stream) const {                                                      \
+    stream << "torch::nn::" #Name "(p=" << options.p() << ", inplace=" << (options.inplace() ? "true" : "false")   \
+           << ")";                                                                                                 \
+  }                                                                                                                \
+  Tensor Name##Impl::forward(Tensor input) {                                                                       \
+    return in_module(*this, [&] {                                                                                  \
+      return functional::name(                                                                                     \
+          input, functional::FuncOptions().p(options.p()).training(is_training()).inplace(options.inplace()));     \
+    });                                                                                                            \
   }
 
 ATHANOR_DROPOUT_LAYER(Dropout, dropout, DropoutFuncOptions)

@@ -182,7 +182,7 @@ struct PowScalar {
   }
   Meta infer(const Tensor& self) {
     ATHANOR_CHECK(self.is_floating_point() || exponent.toDouble() >= 0,
-                  "Integers to negative integer powers are not allowed, got exponent ", exponent, " for ",
+                  "pow: Integers to negative integer powers are not allowed, got exponent ", exponent, " for ",
                   self.dtype());
     return pointwise_meta(schema, self.dtype(), {&self});
   }

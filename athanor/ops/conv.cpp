@@ -96,7 +96,7 @@ DimVector output_shape(const Tensor& input, const Tensor& weight, const ConvPara
   DimVector padded, reach;
   bool fits = true;
   // Kernels work on padded copies, cut by the stride.
-  double elements = static_cast<double>(input.size(0)) * static_cast<double>(input.size(1));
+  double elements = static_cast<double>(std::max<std::int64_t>(input.size(0) * input.size(1), 1));
   for (int i = 0; i < p.spatial; ++i) {
     const auto d = static_cast<std::size_t>(i);
     const std::int64_t in = input.size(2 + i), kernel = weight.size(2 + i);

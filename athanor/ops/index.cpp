@@ -319,8 +319,7 @@ struct AdvancedIndexPut {
   bool accumulate;
   std::vector<SavedTensor> indices;
   Meta infer(const Tensor& self, const TensorList& list, const Tensor& values) {
-    ATHANOR_CHECK(self.dtype() == values.dtype(),
-                  "index_put: Index put requires the source and destination dtypes match, got ",
+    ATHANOR_CHECK(self.dtype() == values.dtype(), "index_put: expected the source and destination dtypes match, got ",
                   dtype_libtorch_name(self.dtype()), " for the destination and ", dtype_libtorch_name(values.dtype()),
                   " for the source.");
     const DimVector shape = index_shape(self.sizes(), detail::ViewArray(list));

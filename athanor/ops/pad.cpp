@@ -196,11 +196,11 @@ std::int64_t source_of(std::int64_t i, std::int64_t n, PadMode mode) {
 void check_room(const Tensor& self, std::int64_t d, std::int64_t before, std::int64_t after, PadMode mode) {
   const std::int64_t n = self.size(d);
   if (mode == PadMode::Reflect)
-    ATHANOR_CHECK(before < n && after < n, "Argument #4: Padding size should be less than the corresponding input ",
-                  "dimension, but got: padding (", before, ", ", after, ") at dimension ", d, " of input ",
-                  self.sizes());
+    ATHANOR_CHECK(
+        before < n && after < n, "pad: Argument #4: Padding size should be less than the corresponding input ",
+        "dimension, but got: padding (", before, ", ", after, ") at dimension ", d, " of input ", self.sizes());
   else if (mode == PadMode::Circular)
-    ATHANOR_CHECK(before <= n && after <= n, "Padding value causes wrapping around more than once, got padding (",
+    ATHANOR_CHECK(before <= n && after <= n, "pad: Padding value causes wrapping around more than once, got padding (",
                   before, ", ", after, ") at dimension ", d, " of input ", self.sizes());
   constexpr std::int64_t kMost = std::int64_t{1} << 60;  // sums of three stay in range
   ATHANOR_CHECK(std::max({n, before, after}) < kMost && std::min(before, after) > -kMost,

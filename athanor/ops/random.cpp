@@ -413,9 +413,8 @@ void check_dropout(const char* op, double p) {
 }
 
 /// Noise of shape (N, C, 1, …): whole channels live or die.
-DimVector feature_noise_shape(const Tensor& self) {
-  ATHANOR_CHECK(self.dim() >= 2,
-                "feature_dropout: Feature dropout requires at least 2 dimensions in the input, got shape ",
+DimVector feature_noise_shape(const char* op, const Tensor& self) {
+  ATHANOR_CHECK(self.dim() >= 2, op, ": Feature dropout requires at least 2 dimensions in the input, got shape ",
                 self.sizes());
   DimVector shape(static_cast<std::size_t>(self.dim()), 1);
   shape[0] = self.size(0);
@@ -469,14 +468,14 @@ ATHANOR_FUNCTION("feature_dropout(Tensor self, float p, bool train) -> Tensor | 
 Tensor feature_dropout(const Tensor& self, double p, bool train) {
   check_dropout("feature_dropout", p);
   if (!train || p == 0 || self.numel() == 0) return self;
-  return mul(self, dropout_noise(feature_noise_shape(self), self, p));
+  return mul(self, dropout_noise(feature_noise_shape("feature_dropout", self), self, p));
 }
 /// Sets whole channels to zero with probability p and divides the others by 1 - p, if train.
 ATHANOR_FUNCTION("feature_dropout_(Tensor self, float p, bool train) -> Tensor | function");
 void feature_dropout_(const Tensor& self, double p, bool train) {
   check_dropout("feature_dropout", p);
   if (!train || p == 0 || self.numel() == 0) return;
-  mul_(self, dropout_noise(feature_noise_shape(self), self, p));
+  mul_(self, dropout_noise(feature_noise_shape("feature_dropout", self), self, p));
 }
 
 /// Dropout for self-normalizing nets: mean and variance are kept.
@@ -489,7 +488,9 @@ Tensor alpha_dropout(const Tensor& self, double p, bool train) {
 ATHANOR_FUNCTION("feature_alpha_dropout(Tensor self, float p, bool train) -> Tensor | inplace function");
 Tensor feature_alpha_dropout(const Tensor& self, double p, bool train) {
   check_dropout("feature_alpha_dropout", p);
-  return !train || p == 0 || self.numel() == 0 ? self : alpha_dropped(self, feature_noise_shape(self), p);
+  return !train || p == 0 || self.numel() == 0
+             ? self
+             : alpha_dropped(self, feature_noise_shape("feature_alpha_dropout", self), p);
 }
 
 /// leaky_relu with a slope drawn from [lower, upper) for each element; their mean when not training.

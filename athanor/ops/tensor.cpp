@@ -49,7 +49,7 @@ void put_mask(Indexed& out, std::int64_t& dim, const TensorBase& mask) {
 /// `place` is the dim of the tensor that brackets were written behind, which an error names.
 TensorBase select_at(const TensorBase& view, std::int64_t dim, std::int64_t place, std::int64_t index) {
   const std::int64_t size = view.size(dim);
-  ATHANOR_CHECK_INDEX(index >= -size && index < size, "index: index ", index, " is out of bounds for dimension ", place,
+  ATHANOR_CHECK_INDEX(index >= -size && index < size, "index ", index, " is out of bounds for dimension ", place,
                       " with size ", size);
   return ops::select(view, dim, index);
 }

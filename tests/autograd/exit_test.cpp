@@ -74,5 +74,20 @@ TEST(Exit, ThreadsObjectsComputeWhileTheyAreDestroyed) {
       ::testing::ExitedWithCode(0), "");
 }
 
+/// And for one made between them: some of what oneDNN keeps for the thread is gone by then, some is not.
+TEST(Exit, ThreadsObjectsComputeBetweenThoseThatOperationsKeep) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        std::thread([] {
+          randn({500, 500}).matmul(randn({500, 500}));
+          static thread_local ComputesAtExit last;
+          last.expected = compute();
+        }).join();
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 }  // namespace
 }  // namespace athanor

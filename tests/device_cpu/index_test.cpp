@@ -297,10 +297,10 @@ TEST(AdvancedIndex, NamesDimAndSizeOfAWrongIndex) {
   const Box in(kFloat, {3, 5}), out(kFloat, {2});
   const auto views = views_of({&a, &b});
   EXPECT_EQ(message_of<IndexError>([&] { call(index_kernel, out.view(), in.view(), ArrayRef<View>(views)); }),
-            "index: index 5 is out of bounds for dimension 1 with size 5");
+            "index 5 is out of bounds for dimension 1 with size 5");
   b.set(1, -6);
   EXPECT_EQ(message_of<IndexError>([&] { call(index_kernel, out.view(), in.view(), ArrayRef<View>(views)); }),
-            "index: index -6 is out of bounds for dimension 1 with size 5");
+            "index -6 is out of bounds for dimension 1 with size 5");
 }
 
 TEST(IndexPut, WritesAndBroadcastsValues) {

@@ -119,6 +119,17 @@ TEST(Gemm, SmallOperandsAreReadWhereTheyAre) {
         }
 }
 
+TEST(Gemm, SmallOperandsAreReadWhereTheyAreByThreadsThatShareColumns) {
+  const int before = get_num_threads();
+  for (const int threads : {3, 4, 5}) {
+    set_num_threads(threads);
+    for (const std::int64_t m : {37, 40, 48, 64})
+      for (const std::int64_t n : {64, 80, 112})
+        for (const DType t : {DType::Float, DType::Double}) check(t, {m, n, 512}, {1, 0}, {0, 1}, {0, 1});
+  }
+  set_num_threads(before);
+}
+
 TEST(Gemm, BlocksOfBfloat16OfEveryWidthAndHeight) {
   // Columns of one to four vectors, whole and in part; rows left over; inner sizes of a part of a step, of one, of
   // several, even and odd.

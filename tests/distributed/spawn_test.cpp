@@ -72,6 +72,22 @@ TEST(Spawn, TellsSignalsAndStatus) {
   EXPECT_THAT(error_of([&] { spawn([&](int) { throw std::runtime_error(large); }, 1); }), HasSubstr(large));
 }
 
+TEST(Spawn, ChildrenPrintWhereNobodyReads) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        ::close(STDIN_FILENO);
+        ::close(STDOUT_FILENO);
+        Process child([] {
+          const std::string text(200'000, 'x');  // more than a pipe holds
+          for (std::size_t i = 0; i < text.size() && ::write(STDOUT_FILENO, text.data(), 1000) > 0;) i += 1000;
+        });
+        child.start();
+        std::_Exit(child.join(std::chrono::seconds(30)) ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 TEST(Spawn, GivesTheChildrenAnAddressToMeetAt) {
   ::unsetenv("MASTER_ADDR");
   ::unsetenv("MASTER_PORT");

@@ -3,10 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -155,6 +157,20 @@ TEST(SummaryWriter, ScalarsHaveTagStepAndValue) {
   EXPECT_EQ(value_of(writer.path(), 3).bytes(1), "both/b");
   EXPECT_EQ(Message(records[3]).bytes(2), "1099511627776");
   EXPECT_THAT(value_of(writer.path(), 3).numbers<float>(2), ElementsAre(std::numeric_limits<float>::infinity()));
+}
+
+TEST(SummaryWriter, TakesNoTextOfAProgramWithoutStandardOutput) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const Folder folder;
+        ::close(STDOUT_FILENO);
+        SummaryWriter writer(folder / "runs/closed");
+        writer.add_scalar("loss", 1, 1);
+        const bool refused = ::write(STDOUT_FILENO, "printed", 7) < 0;
+        std::_Exit(refused && records_of(writer.path()).size() == 2 ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST(SummaryWriter, HistogramCountsEveryFiniteValueOnce) {

@@ -1,11 +1,13 @@
 #include "athanor/device/cpu/gemm.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "athanor/base/parallel.h"
@@ -23,22 +25,27 @@ struct Scratch {
   void* data;
   std::size_t size;
 };
-// Constant-initialized and trivially destroyed: objects that outlive the thread's own, as the program's globals do,
-// find it empty and may fill it again.
+// Constant-initialized and trivially destroyed: a thread's objects may compute while they are destroyed.
 constinit thread_local Scratch scratch[kScratchSlots];
-struct ScratchEnd {
-  ~ScratchEnd() {
-    for (Scratch& s : scratch) std::free(std::exchange(s, {}).data);
-  }
-};
+
+/// Has the calling thread's scratch freed after the last of its objects is gone; the process's end frees that of main.
+void free_at_thread_end() {
+  static const auto key = [] {
+    pthread_key_t made{};
+    const auto free_all = [](void* all) {
+      for (int i = 0; i < kScratchSlots; ++i) std::free(std::exchange(static_cast<Scratch*>(all)[i], {}).data);
+    };
+    return pthread_key_create(&made, free_all) == 0 ? std::optional(made) : std::nullopt;
+  }();
+  if (key) pthread_setspecific(*key, scratch);
+}
 
 }  // namespace
 
 void* thread_scratch(int slot, std::size_t bytes) {
   Scratch& s = scratch[slot];
   if (bytes > s.size) {
-    static thread_local const ScratchEnd end;
-    static_cast<void>(&end);
+    free_at_thread_end();
     std::free(std::exchange(s, {}).data);
     // Panels are read in many strides at once: huge pages keep the address translations of a block in reach.
     constexpr std::size_t kHuge = std::size_t{2} << 20;
@@ -52,11 +59,13 @@ void* thread_scratch(int slot, std::size_t bytes) {
   return s.data;
 }
 
-/// Products of which no operand is worth packing, for processors with vectors of a line: see gemm_wide-inl.h.
+/// Products of which no operand is worth packing, for processors with vectors of a line: see gemm_wide-inl.h. Each
+/// panel of four vectors of columns passes by all of a and c: there is one, or both stay in the second cache.
 static bool reads_in_place(const GemmProblem& g) {
   if ((g.dtype != DType::Float && g.dtype != DType::Double) || (g.a_col != 1 && g.a_row != 1)) return false;
   const auto bytes = static_cast<std::int64_t>(item_size(g.dtype)), lanes = 64 / bytes;
-  return g.b_col == 1 && g.c_col == 1 && g.m > 14 && g.n >= 4 * lanes && g.n % lanes == 0 && g.k <= 1024 &&
+  const bool near = g.n == 4 * lanes || (g.n * g.m + g.k * g.m) * bytes <= 512 << 10;
+  return near && g.b_col == 1 && g.c_col == 1 && g.m > 14 && g.n >= 4 * lanes && g.n % lanes == 0 && g.k <= 1024 &&
          g.k * g.b_row * bytes <= 128 << 10;
 }
 
@@ -192,12 +201,14 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   const detail::Grid grid = detail::cut(g, plan, batch.count >= 4 * team ? 1 : team);
   const std::int64_t pieces = grid.rows * grid.cols;
   const std::int64_t tasks = pieces * batch.count, unit = matrix ? 32 : 14;
+  const std::int64_t across = (g.n + 31) / 32 < grid.cols ? 16 : 32;  // whole vectors, panels if there are enough
   const auto run = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t at = t / pieces, r = t % pieces / grid.cols, c = t % grid.cols;
       const std::int64_t i = detail::boundary(g.m, grid.rows, r, unit),
                          i2 = detail::boundary(g.m, grid.rows, r + 1, unit);
-      const std::int64_t j = detail::boundary(g.n, grid.cols, c, 32), j2 = detail::boundary(g.n, grid.cols, c + 1, 32);
+      const std::int64_t j = detail::boundary(g.n, grid.cols, c, across),
+                         j2 = detail::boundary(g.n, grid.cols, c + 1, across);
       if (i < i2 && j < j2) detail::run_block(detail::part(g, distance, at, i, i2 - i, j, j2 - j), plan);
     }
   };

@@ -10,7 +10,7 @@ struct GemmPlan {
   bool pack_a = true, pack_b = true;
   enum class Form : std::uint8_t {
     Tiles,
-    InPlace,   ///< small operands that run along their rows (a: or columns), read where they lie
+    InPlace,   ///< operands that run along their rows (a: or columns) and are read where they lie
     Dots,      ///< few rows, both operands run along k
     FewRows,   ///< few rows, b runs along its rows
     FewSteps,  ///< an inner size of at most 4, b runs along its rows

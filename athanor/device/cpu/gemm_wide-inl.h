@@ -12,6 +12,9 @@
 #endif
 // clang-format on
 
+#include <cstdint>
+#include <utility>
+
 #include "athanor/device/cpu/gemm_finish-inl.h"
 #include "athanor/device/cpu/gemm_tile-inl.h"
 
@@ -20,7 +23,7 @@ namespace athanor::HWY_NAMESPACE {
 
 inline constexpr int kWideRows = 6, kWideVectors = 4;
 
-/// Columns [j, j + cols) in tiles of at most `most` rows; `tile_of(rows, form)` is the function for one.
+/// The columns from j on in tiles of at most `most` rows; `tile_of(rows, form)` is the function for one.
 template <class T, class TileOf>
 void wide_columns(const GemmProblem& g, const Finish<T, T>& finish, std::int64_t j, std::int64_t most,
                   const TileOf& tile_of) {
@@ -38,7 +41,8 @@ void wide_columns(const GemmProblem& g, const Finish<T, T>& finish, std::int64_t
   }
 }
 
-/// The whole of a block for which detail::reads_in_place holds, and the finish is one in registers.
+/// The whole of a block of a product for which detail::reads_in_place holds, if its columns fill vectors and its finish
+/// is one in registers.
 template <class T>
 void wide_block(const GemmProblem& g, const Finish<T, T>& finish) {
   constexpr std::int64_t kCols = kWideVectors * kVector<T>;

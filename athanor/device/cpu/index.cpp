@@ -39,7 +39,7 @@ void index_fill_cpu(const View& out, const View& index, Scalar value, std::int64
 }
 
 void index_cpu(const View& out, const View& in, ArrayRef<View> indices) {
-  run_read(space_advanced("index: ", in, out, indices), read_action(item_of(in)));
+  run_read(space_advanced("", in, out, indices), read_action(item_of(in)));
 }
 
 void take_cpu(const View& out, const View& in, const View& index) {

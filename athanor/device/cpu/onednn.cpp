@@ -24,9 +24,15 @@ const dnnl::engine& cpu_engine() {
   return engine;
 }
 
+constinit thread_local bool thread_ended = false;
+
 dnnl::stream& call_stream() {
-  thread_local dnnl::stream stream(cpu_engine());
-  return stream;
+  struct OwnStream {
+    dnnl::stream stream{cpu_engine()};
+    ~OwnStream() { thread_ended = true; }
+  };
+  thread_local OwnStream own;
+  return own.stream;
 }
 
 /// oneDNN asks OpenMP for its team; a thread that never set its own would get the process's default.
@@ -44,15 +50,10 @@ namespace {
 /// Calls under way, times two, and one once no more are let in.
 std::atomic<std::uint64_t> calls{0};
 constexpr std::uint64_t kCall = 2, kClosed = 1;
+/// Those of this thread: who ends the process from within one, by a signal's handler, does not wait for itself.
+constinit thread_local std::uint64_t own_calls = 0;
 // The threads whose calls were under way are not in a child.
 [[maybe_unused]] const int at_fork = ::pthread_atfork(nullptr, nullptr, [] { calls &= kClosed; });
-
-/// Set once the thread's own streams and primitives may be gone: objects that outlive them (the program's globals, for
-/// the main thread) compute without oneDNN.
-constinit thread_local bool thread_ended = false;
-struct ThreadEnd {
-  ~ThreadEnd() { thread_ended = true; }
-};
 
 void close_at_exit() {
   // A failed registration leaves what was before it: threads that outlive main.
@@ -76,17 +77,19 @@ void close_at_exit() {
 
 Call::Call() : admitted_(!(calls.fetch_add(kCall) & kClosed) && !thread_ended) {
   static const bool closes_at_exit = (close_at_exit(), true);
-  static thread_local const ThreadEnd end;  // made before, so destroyed after, what the caller keeps for its thread
   static_cast<void>(closes_at_exit);
-  static_cast<void>(&end);
+  own_calls += kCall;
 }
-Call::~Call() { calls.fetch_sub(kCall); }
+Call::~Call() {
+  own_calls -= kCall;
+  calls.fetch_sub(kCall);
+}
 
 bool close() {
   calls |= kClosed;
   const Deadline limit = Deadline::after(std::chrono::seconds(10));
-  while (calls >= kCall && !limit.expired()) std::this_thread::sleep_for(std::chrono::microseconds(100));
-  return calls < kCall;
+  while (calls >= kCall + own_calls && !limit.expired()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  return calls < kCall + own_calls;
 }
 
 bool sgemm([[maybe_unused]] const GemmProblem& g) {

@@ -18,7 +18,8 @@ bool sgemm(const GemmProblem& g);
 bool matmul(const GemmProblem& g, const GemmBatch& batch);
 
 /// Keeps every further call out of oneDNN, so that the functions above return false and kernels of our own take over,
-/// and waits for the calls under way, ten seconds at most. For exit handlers: oneDNN frees the code that it made with
+/// and waits for the calls under way on other threads, ten seconds at most. For exit handlers, which the first call
+/// registers: oneDNN frees the code that it made with
 /// its static objects, also under threads that still run it. Returns whether all calls have ended. Final.
 bool close();
 

@@ -18,6 +18,10 @@ dnnl::stream& call_stream();
 /// Makes oneDNN use the caller's team and returns its size (1 inside parallel_for).
 int use_team();
 
+/// Set on a thread whose streams or primitives are being destroyed: objects that outlive them (the program's globals,
+/// for the main thread) compute without oneDNN.
+extern constinit thread_local bool thread_ended;
+
 /// A call into oneDNN; while one lives, close() waits. Refused once close() has begun.
 class Call {
  public:
@@ -32,10 +36,15 @@ class Call {
 };
 
 /// The values last used, by key; keys are found by comparing them in order of use. One thread at a time: keep one per
-/// thread.
+/// thread, whose end is the end of the thread's calls.
 template <class Key, class Value, std::size_t kCapacity = 96>
 class RecentlyUsed {
  public:
+  RecentlyUsed() = default;
+  RecentlyUsed(const RecentlyUsed&) = delete;
+  RecentlyUsed& operator=(const RecentlyUsed&) = delete;
+  ~RecentlyUsed() { thread_ended = true; }
+
   /// The value of `key`, made by `make()` if it is not here. Valid until the next call.
   template <class Make>
   Value& get(const Key& key, Make&& make) {
