@@ -222,6 +222,7 @@ bool transposed_and_bias(const ConvCall& c, const View& out, const View& bias) {
 
 void conv_forward_cpu(const View& out, const View& in, const View& weight, const View& bias, const ConvParams& params,
                       Epilogue epilogue) {
+  if (out.numel == 0) return;
   ConvCall c = params.transposed ? call_of(out, in, weight, params) : call_of(in, out, weight, params);
   set_bias(c, bias);
   c.epilogue = epilogue;
@@ -236,6 +237,7 @@ void conv_forward_cpu(const View& out, const View& in, const View& weight, const
 }
 
 void conv_backward_input_cpu(const View& din, const View& dout, const View& weight, const ConvParams& params) {
+  if (din.numel == 0) return;
   const ConvCall c = params.transposed ? call_of(dout, din, weight, params) : call_of(din, dout, weight, params);
   if (!din.block && !dout.block) return run_taps(c, params.transposed);
   if (!params.transposed && onednn::conv_input(c)) return;

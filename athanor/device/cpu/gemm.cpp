@@ -26,7 +26,7 @@ struct Scratch {
   std::size_t size;
 };
 // Constant-initialized and trivially destroyed: a thread's objects may compute while they are destroyed.
-constinit thread_local Scratch scratch[kScratchSlots];
+constinit thread_local Scratch scratch[kScratchSlots] = {};
 
 /// Has the calling thread's scratch freed after the last of its objects is gone; the process's end frees that of main.
 void free_at_thread_end() {
