@@ -163,12 +163,15 @@ TEST(SummaryWriter, TakesNoTextOfAProgramWithoutStandardOutput) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        const Folder folder;
-        ::close(STDOUT_FILENO);
-        SummaryWriter writer(folder / "runs/closed");
-        writer.add_scalar("loss", 1, 1);
-        const bool refused = ::write(STDOUT_FILENO, "printed", 7) < 0;
-        std::_Exit(refused && records_of(writer.path()).size() == 2 ? 0 : 1);
+        const auto good = [] {
+          const Folder folder;
+          ::close(STDOUT_FILENO);
+          SummaryWriter writer(folder / "runs/closed");
+          writer.add_scalar("loss", 1, 1);
+          const bool refused = ::write(STDOUT_FILENO, "printed", 7) < 0;
+          return refused && records_of(writer.path()).size() == 2;
+        };
+        std::_Exit(good() ? 0 : 1);
       },
       ::testing::ExitedWithCode(0), "");
 }
