@@ -69,33 +69,30 @@ def check_size(arguments) -> int:
     return verdict([("stripped library", stripped_size_mb(arguments.library), arguments.limit_mb, "MB")])
 
 
+def compile_once(arguments, source: str) -> Usage:
+    with tempfile.TemporaryDirectory() as folder:
+        usage = Usage(arguments.command + ["-c", source, "-o", os.path.join(folder, "program.o")])
+    if usage.status != 0:
+        sys.exit(f"{arguments.command[0]} ended with status {usage.status} for {source}")
+    return usage
+
+
 def check_compile(arguments) -> int:
     """The best of up to COMPILE_TRIES compilations against the limit. Where a yardstick is given, it is compiled in
     turn with the program, and the limit grows as its best time does: a machine's speed may double within a minute, so
     that a yardstick taken once, before or after, would tell nothing."""
-    best = yardstick = None
-    with tempfile.TemporaryDirectory() as folder:
-        compile_of = lambda source: Usage(arguments.command + ["-c", source, "-o", os.path.join(folder, "program.o")])
-        for _ in range(COMPILE_TRIES):
-            # Processor time, so that a busy machine does not fail it; the compiler uses one core.
-            usage = compile_of(arguments.source)
-            if usage.status != 0:
-                print(f"{arguments.command[0]} ended with status {usage.status}")
-                return 1
-            if best is None or usage.cpu_s < best.cpu_s:
-                best = usage
-            limit_s = arguments.limit_s
-            if best.cpu_s >= limit_s and arguments.yardstick:
-                usage = compile_of(arguments.yardstick)
-                if usage.status != 0:
-                    print(f"{arguments.command[0]} ended with status {usage.status} for {arguments.yardstick}")
-                    return 1
-                yardstick = min(usage.cpu_s, yardstick or usage.cpu_s)
-                limit_s *= max(1.0, yardstick / arguments.yardstick_s)
-            if best.cpu_s < limit_s:
-                break
-    if yardstick:
-        print(f"yardstick: {yardstick:.2f} s, {arguments.yardstick_s:g} s when the machine is calm")
+    tries, yardsticks, limit_s = [], [], arguments.limit_s
+    for _ in range(COMPILE_TRIES):
+        tries.append(compile_once(arguments, arguments.source))
+        # Processor time, so that a busy machine does not fail it; the compiler uses one core.
+        best = min(tries, key=lambda usage: usage.cpu_s)
+        if best.cpu_s >= limit_s and arguments.yardstick:
+            yardsticks.append(compile_once(arguments, arguments.yardstick).cpu_s)
+            limit_s = arguments.limit_s * max(1.0, min(yardsticks) / arguments.yardstick_s)
+        if best.cpu_s < limit_s:
+            break
+    if yardsticks:
+        print(f"yardstick: {min(yardsticks):.2f} s, {arguments.yardstick_s:g} s when the machine is calm")
     return verdict([("compile time", best.cpu_s, limit_s, "s"),
                     ("compiler memory", best.memory_mb, arguments.limit_mb, "MB")])
 

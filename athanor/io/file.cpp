@@ -176,8 +176,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   target_ = resolve_target(path_);
   for (int attempt = 0; fd_ < 0; ++attempt) {
     temporary_ = temporary_name(target_);
-    fd_ = athanor::detail::beyond_standard_descriptors(
-        ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    fd_ = Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)).release();
     // A name can be taken by what a killed process with the same number left behind.
     if (fd_ < 0 && (errno != EEXIST || attempt == 100)) throw_errno("write", path_, errno);
   }

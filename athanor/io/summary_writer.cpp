@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "athanor/base/standard_descriptors.h"
 #include "athanor/io/event_record.h"
 #include "athanor/io/file.h"
 #include "athanor/io/utf8.h"
@@ -26,9 +25,10 @@ namespace {
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 std::FILE* open_to_append(const std::string& path) {
-  const int fd = athanor::detail::beyond_standard_descriptors(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  return fd < 0 ? nullptr : ::fdopen(fd, "ab");
+  detail::Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  std::FILE* const file = fd.get() < 0 ? nullptr : ::fdopen(fd.get(), "ab");
+  if (file) fd.release();
+  return file;
 }
 
 /// A file that is appended to.

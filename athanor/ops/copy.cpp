@@ -109,7 +109,7 @@ struct Clone {
   ATHANOR_OP("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor");
   std::optional<MemoryFormat> memory_format;
   Meta infer(const Tensor& self) {
-    Meta m{DimVector(given("clone", self).sizes()), self.dtype(), self.device(), {}};
+    Meta m{DimVector(given(schema, self).sizes()), self.dtype(), self.device(), {}};
     const MemoryFormat f = memory_format.value_or(MemoryFormat::Preserve);
     if (f == MemoryFormat::Preserve) {
       if (!self.is_contiguous()) m.strides = kept_strides(self);
@@ -129,7 +129,7 @@ struct ToDtype {
   DType dtype;
   DType from = DType::Undefined;
   Meta infer(const Tensor& self) {
-    from = given("to", self).dtype();
+    from = given(schema, self).dtype();
     return pointwise_meta(schema, dtype, {&self});
   }
   void run(const Tensor& out, const Tensor& self) { launch(copy_kernel, out, self); }
@@ -143,7 +143,7 @@ struct ToDevice {
   Device device;
   Device from;
   Meta infer(const Tensor& self) {
-    from = given("to", self).device();
+    from = given(schema, self).device();
     device = resolve(device);
     return {DimVector(self.sizes()), self.dtype(), device, {}};
   }

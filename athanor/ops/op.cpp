@@ -18,6 +18,10 @@ std::string op_name(const char* schema) {
   return std::string(text.substr(0, text.find_first_of(".(")));
 }
 
+void fail_undefined_operand(const char* schema) {
+  ATHANOR_THROW(Error, op_name(schema), ": expected a tensor, got an undefined one");
+}
+
 std::string default_grad_name(const char* schema) {
   std::string out;
   bool upper = true;

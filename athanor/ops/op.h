@@ -70,9 +70,11 @@ struct Geometry {
 
 /// "softmax" of "softmax.int(Tensor self, …)".
 std::string op_name(const char* schema);
-/// t itself. Throws Error naming `op` if it is undefined.
-inline const Tensor& given(const char* op, const Tensor& t) {
-  ATHANOR_CHECK(t.defined(), op, ": expected a tensor, got an undefined one");
+/// Throws Error naming the op of `schema` (or of a plain name): one of its tensors is undefined.
+[[noreturn]] void fail_undefined_operand(const char* schema);
+/// t itself, if it is defined.
+inline const Tensor& given(const char* schema, const Tensor& t) {
+  if (__builtin_expect(!t.defined(), 0)) fail_undefined_operand(schema);
   return t;
 }
 /// "SoftmaxBackward0".
@@ -460,8 +462,7 @@ void call_out(Op op, const Tensor& out, In... in) {
 template <class Op>
 Tensor call_view(Op op, const Tensor& self, ViewOrigin origin = ViewOrigin::Ordinary) {
   const CallScope scope(Op::schema, profiler::detail::Form::Plain, self);
-  ATHANOR_CHECK(self.defined(), op_name(Op::schema), ": expected a tensor, got an undefined one");
-  const Geometry g = op.view(self);
+  const Geometry g = op.view(given(Op::schema, self));
   Tensor out = detail::alias(self, g.sizes, g.strides, g.offset);
   note_view(out, self, origin);
   if (GradMode::is_enabled() && wants_grad(self)) {

@@ -8,10 +8,6 @@
 
 namespace athanor::ops {
 
-void fail_undefined_operand(const char* schema) {
-  ATHANOR_THROW(Error, op_name(schema), ": expected a tensor, got an undefined one");
-}
-
 void fail_not_floating(const char* schema, DType t) {
   ATHANOR_THROW(NotImplementedError, '"', op_name(schema), "\" not implemented for '", dtype_libtorch_name(t),
                 "'; expected a floating dtype");

@@ -7,8 +7,6 @@
 
 namespace athanor::ops {
 
-[[noreturn]] void fail_undefined_operand(const char* schema);
-
 /// The plain numbers that a kernel gets: p0() and p1() of the op, if it has them.
 template <class Op>
 Scalar first_parameter(const Op& op) {

@@ -104,8 +104,8 @@ void Reduction::check_not_empty(const char* op) const {
 
 namespace {
 
-DType sum_type(const char* op, const Tensor& self, std::optional<DType> dtype) {
-  return dtype.value_or(is_floating_point(given(op, self).dtype()) ? self.dtype() : DType::Long);
+DType sum_type(const char* schema, const Tensor& self, std::optional<DType> dtype) {
+  return dtype.value_or(is_floating_point(given(schema, self).dtype()) ? self.dtype() : DType::Long);
 }
 
 /// The dtype of a result that must be floating.
@@ -129,7 +129,7 @@ struct SumDim : Reduction {
   std::optional<DimVector> dim;
   bool keepdim;
   std::optional<DType> dtype;
-  Meta infer(const Tensor& self) { return reduced(schema, self, dim, keepdim, sum_type("sum", self, dtype)); }
+  Meta infer(const Tensor& self) { return reduced(schema, self, dim, keepdim, sum_type(schema, self, dtype)); }
   void run(const Tensor& out, const Tensor& self) { launch_reduce(ReduceOp::Sum, out, self); }
   void grad(GradCall& g) { g.set(0, spread(g.grad())); }
 };
@@ -137,7 +137,7 @@ struct SumDim : Reduction {
 struct SumAll : Reduction {
   ATHANOR_OP("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor");
   std::optional<DType> dtype;
-  Meta infer(const Tensor& self) { return reduced_all(schema, self, sum_type("sum", self, dtype)); }
+  Meta infer(const Tensor& self) { return reduced_all(schema, self, sum_type(schema, self, dtype)); }
   void run(const Tensor& out, const Tensor& self) { launch_reduce(ReduceOp::Sum, out, self); }
   void grad(GradCall& g) { g.set(0, expand(g.grad(), from)); }
 };
@@ -169,7 +169,7 @@ struct NanSum : Reduction {
   bool keepdim;
   std::optional<DType> dtype;
   SavedTensor x;
-  Meta infer(const Tensor& self) { return reduced(schema, self, dim, keepdim, sum_type("nansum", self, dtype)); }
+  Meta infer(const Tensor& self) { return reduced(schema, self, dim, keepdim, sum_type(schema, self, dtype)); }
   void run(const Tensor& out, const Tensor& self) { launch_reduce(ReduceOp::NanSum, out, self); }
   void save(const Node&, const Tensor& self) { x.save(self); }
   void grad(GradCall& g) { g.set(0, where(isnan(g.get(x)), Scalar(0), spread(g.grad()))); }
@@ -245,7 +245,7 @@ struct ProdDim : Reduction {
     Autocast<AutocastTo::Float32>::prepare(self);
     if (dtype) self = cast(self, *dtype);
   }
-  Meta infer(const Tensor& self) { return reduced(schema, self, dim, keepdim, sum_type("prod", self, dtype)); }
+  Meta infer(const Tensor& self) { return reduced(schema, self, dim, keepdim, sum_type(schema, self, dtype)); }
   void run(const Tensor& out, const Tensor& self) { launch_reduce(ReduceOp::Prod, out, self); }
   void save(const Node&, const Tensor& self) { x.save(self); }
   void save_results(Node* n, const Tensor& out) { y.save_result(out, n); }
@@ -266,7 +266,7 @@ struct ProdAll : Reduction {
     Autocast<AutocastTo::Float32>::prepare(self);
     if (dtype) self = cast(self, *dtype);
   }
-  Meta infer(const Tensor& self) { return reduced_all(schema, self, sum_type("prod", self, dtype)); }
+  Meta infer(const Tensor& self) { return reduced_all(schema, self, sum_type(schema, self, dtype)); }
   void run(const Tensor& out, const Tensor& self) { launch_reduce(ReduceOp::Prod, out, self); }
   void save(const Node&, const Tensor& self) { x.save(self); }
   void save_results(Node* n, const Tensor& out) { y.save_result(out, n); }
@@ -362,7 +362,7 @@ template <class Derived, ReduceOp Op>
 struct TruthReduction : Reduction {
   static constexpr OutRule out_rule = kOwnDtypeOrByte;
   static DType result(const Tensor& self) {
-    return given(Op == ReduceOp::All ? "all" : "any", self).dtype() == DType::Byte ? DType::Byte : DType::Bool;
+    return given(Derived::schema, self).dtype() == DType::Byte ? DType::Byte : DType::Bool;
   }
   void run(const Tensor& out, const Tensor& self) { launch_reduce(Op, out, self); }
 };

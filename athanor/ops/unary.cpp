@@ -368,7 +368,7 @@ struct NanToNum {
   std::optional<double> nan, posinf, neginf;
   SavedTensor x;
   static constexpr bool keeps_self = true;
-  Meta infer(const Tensor& self) { return pointwise_meta(schema, given("nan_to_num", self).dtype(), {&self}); }
+  Meta infer(const Tensor& self) { return pointwise_meta(schema, given(schema, self).dtype(), {&self}); }
   void run(const Tensor& out, const Tensor& self) {
     const double most = largest_finite(self.dtype());
     launch(nan_to_num_kernel, out, self, nan.value_or(0), posinf.value_or(most), neginf.value_or(-most));

@@ -40,6 +40,16 @@ void free_at_thread_end() {
   if (key) pthread_setspecific(*key, scratch);
 }
 
+/// Products of which no operand is worth packing, for processors with vectors of a line: see gemm_wide-inl.h. Each
+/// panel of four vectors of columns passes by all of a and c: there is one, or both stay in the second cache.
+bool reads_in_place(const GemmProblem& g) {
+  if ((g.dtype != DType::Float && g.dtype != DType::Double) || (g.a_col != 1 && g.a_row != 1)) return false;
+  const auto bytes = static_cast<std::int64_t>(item_size(g.dtype)), lanes = 64 / bytes;
+  const bool near = g.n == 4 * lanes || (g.n * g.m + g.k * g.m) * bytes <= 512 << 10;
+  return near && g.b_col == 1 && g.c_col == 1 && g.m > 14 && g.n >= 4 * lanes && g.n % lanes == 0 && g.k <= 1024 &&
+         g.k * g.b_row * bytes <= 128 << 10;
+}
+
 }  // namespace
 
 void* thread_scratch(int slot, std::size_t bytes) {
@@ -57,16 +67,6 @@ void* thread_scratch(int slot, std::size_t bytes) {
     s.size = rounded;
   }
   return s.data;
-}
-
-/// Products of which no operand is worth packing, for processors with vectors of a line: see gemm_wide-inl.h. Each
-/// panel of four vectors of columns passes by all of a and c: there is one, or both stay in the second cache.
-static bool reads_in_place(const GemmProblem& g) {
-  if ((g.dtype != DType::Float && g.dtype != DType::Double) || (g.a_col != 1 && g.a_row != 1)) return false;
-  const auto bytes = static_cast<std::int64_t>(item_size(g.dtype)), lanes = 64 / bytes;
-  const bool near = g.n == 4 * lanes || (g.n * g.m + g.k * g.m) * bytes <= 512 << 10;
-  return near && g.b_col == 1 && g.c_col == 1 && g.m > 14 && g.n >= 4 * lanes && g.n % lanes == 0 && g.k <= 1024 &&
-         g.k * g.b_row * bytes <= 128 << 10;
 }
 
 GemmPlan plan_gemm(const GemmProblem& g) {
@@ -99,8 +99,8 @@ GemmPlan plan_gemm(const GemmProblem& g) {
     plan.form = GemmPlan::Form::FewSteps;
   else if (g.b_col == 1 && g.m <= 4)
     plan.form = GemmPlan::Form::FewRows;
-  else if (wide && !crowded && reads_in_place(g))
-    plan.form = GemmPlan::Form::InPlace;
+  else
+    plan.in_place = wide && !crowded && reads_in_place(g);
   return plan;
 }
 
@@ -190,7 +190,7 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
 
   // Multiply-adds that pay for waking a thread. Thin products move more memory for each; besides, the optimizer splits
   // their weights and gradients over the threads, and fetching those from another core's cache is dear.
-  const bool thin = !matrix && !paired && plan.form != Form::Tiles && plan.form != Form::InPlace;
+  const bool thin = !matrix && !paired && plan.form != Form::Tiles;
   const double per_thread = matrix ? 1e6 : paired ? 800e3 : thin ? 40e3 : 400e3;
   const double work =
       static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<std::int64_t>(g.k, 1));

@@ -8,9 +8,9 @@ namespace athanor::detail {
 
 struct GemmPlan {
   bool pack_a = true, pack_b = true;
+  bool in_place = false;  ///< tiles may read both operands where they lie: see gemm_wide-inl.h
   enum class Form : std::uint8_t {
     Tiles,
-    InPlace,   ///< operands that run along their rows (a: or columns) and are read where they lie
     Dots,      ///< few rows, both operands run along k
     FewRows,   ///< few rows, b runs along its rows
     FewSteps,  ///< an inner size of at most 4, b runs along its rows

@@ -80,7 +80,6 @@ void sum_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, co
 
 /// What is asked of a division.
 enum class Division { Trunc, Floor, Fmod, Remainder };
-constexpr const char* kDivisionNames[] = {"div", "floor_divide", "fmod", "remainder"};
 
 /// One loop for all four, without a branch: as costly as the division alone.
 template <class T, bool kSmall>
@@ -107,22 +106,23 @@ HWY_INLINE bool any_large(const T* x, std::int64_t n) {
 }
 
 template <class T>
-HWY_NOINLINE void checked_division(char* const* ptrs, const std::int64_t* strides, std::int64_t n, Division kind) {
+HWY_NOINLINE void checked_division(char* const* ptrs, const std::int64_t* strides, std::int64_t n, Division kind,
+                                   BinaryOp op) {
   const T* a = reinterpret_cast<const T*>(ptrs[1]);
   const T* b = reinterpret_cast<const T*>(ptrs[2]);
   const std::int64_t count_a = strides[1] == 0 ? 1 : n, count_b = strides[2] == 0 ? 1 : n;
   bool any_zero = false;
   for (std::int64_t i = 0; i < count_b; ++i) any_zero |= b[i] == 0;
-  if (any_zero) refuse_zero_divisor(kDivisionNames[static_cast<int>(kind)]);
+  if (any_zero) refuse_zero_divisor(op);
   if constexpr (sizeof(T) == 8) {
     if (!any_large(a, count_a) && !any_large(b, count_b)) return divide_loop<T, true>(ptrs, strides, n, kind);
   }
   divide_loop<T, false>(ptrs, strides, n, kind);
 }
 
-template <class T, Division kKind>
+template <class T, Division kKind, BinaryOp kOp>
 void division_loop(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void*) {
-  checked_division<T>(ptrs, strides, n, kKind);
+  checked_division<T>(ptrs, strides, n, kKind, kOp);
 }
 
 /// What does not depend on the sign, for the types as wide as the unsigned T.
@@ -141,10 +141,10 @@ void add_bits(PointwiseTables& t, std::initializer_list<DType> dtypes) {
 
 template <class T>
 void add_ordered(PointwiseTables& t, DType dtype) {
-  t.at(BinaryOp::DivFloor, dtype) = &division_loop<T, Division::Floor>;
-  t.at(BinaryOp::DivTrunc, dtype) = &division_loop<T, Division::Trunc>;
-  t.at(BinaryOp::Remainder, dtype) = &division_loop<T, Division::Remainder>;
-  t.at(BinaryOp::Fmod, dtype) = &division_loop<T, Division::Fmod>;
+  t.at(BinaryOp::DivFloor, dtype) = &division_loop<T, Division::Floor, BinaryOp::DivFloor>;
+  t.at(BinaryOp::DivTrunc, dtype) = &division_loop<T, Division::Trunc, BinaryOp::DivTrunc>;
+  t.at(BinaryOp::Remainder, dtype) = &division_loop<T, Division::Remainder, BinaryOp::Remainder>;
+  t.at(BinaryOp::Fmod, dtype) = &division_loop<T, Division::Fmod, BinaryOp::Fmod>;
   t.at(BinaryOp::Maximum, dtype) = &loop<T, Maximum>;
   t.at(BinaryOp::Minimum, dtype) = &loop<T, Minimum>;
   t.at(BinaryOp::Fmax, dtype) = &loop<T, Maximum>;

@@ -176,8 +176,8 @@ void ternary_cpu(TernaryOp op, const View& out, const View& a, const View& b, co
 
 }  // namespace
 
-void refuse_zero_divisor(const char* op) {
-  ATHANOR_THROW(Error, op, ": ZeroDivisionError: a whole number was divided by 0");
+void refuse_zero_divisor(BinaryOp op) {
+  ATHANOR_THROW(Error, name(op), ": ZeroDivisionError: a whole number was divided by 0");
 }
 
 const PointwiseTables& pointwise_tables() { return mutable_tables(); }

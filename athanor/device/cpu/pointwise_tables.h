@@ -58,7 +58,7 @@ void add_binary_backward(PointwiseTables& tables);
 void add_ternary(PointwiseTables& tables);
 
 /// Throws the error of an integer division by zero.
-[[noreturn]] void refuse_zero_divisor(const char* op);
+[[noreturn]] void refuse_zero_divisor(BinaryOp op);
 
 /// Filled on first use.
 const PointwiseTables& pointwise_tables();

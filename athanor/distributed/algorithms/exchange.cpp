@@ -190,6 +190,8 @@ void Exchange::sleep() {
   }
   const bool woken = ready || mesh.sleep(Bell::Collective, polls, call_.deadline);
   if (flag != nullptr) flag->store(0, std::memory_order_relaxed);
+  // What a rank sent before it ended may tell more than its end: that its call was another one.
+  if (mesh.broken()) pump();
   mesh.check();
   if (!woken) check_interrupt();
   mesh.answer_accusation(call_);

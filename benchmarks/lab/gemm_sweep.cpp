@@ -1,0 +1,70 @@
+// Products of many small shapes, and element-wise operations within the first cache, as rows that
+// benchmarks/two_builds.py times with two builds of the library: how detail::reads_in_place of
+// athanor/device/cpu/gemm.cpp was found.
+//   cmake build -DATHANOR_LAB=ON && ninja -C build lab_gemm_sweep
+//   benchmarks/two_builds.py OLD --program lab_gemm_sweep --rounds 5 --min-time 0.002 --filter '^float32/'
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+#include "athanor/athanor.h"
+#include "benchmarks/protocol.h"
+
+namespace {
+
+using namespace athanor;
+using bench::Body;
+
+struct Shape {
+  DType dtype;
+  bool turned;  // a lies transposed
+  std::int64_t m, n, k;
+
+  double work() const { return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+  std::string name() const {
+    return std::string(dtype == kDouble ? "float64" : "float32") + (turned ? "/turned/" : "/plain/") +
+           std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
+  }
+};
+
+void add_product(bench::Program& program, const Shape& s) {
+  program.add(s.name(), "FLOP", 2 * s.work(), [s]() -> Body {
+    const Tensor a = s.turned ? randn({s.k, s.m}, s.dtype).t() : randn({s.m, s.k}, s.dtype);
+    return [a, b = randn({s.k, s.n}, s.dtype)] {
+      const NoGradGuard off;
+      const Tensor c = mm(a, b);
+    };
+  });
+}
+
+void add_pointwise(bench::Program& program, const std::string& name, Tensor (*fn)(const Tensor&)) {
+  constexpr std::int64_t kElements = 4096;
+  program.add("pointwise/" + name, "B", 8.0 * kElements, [fn]() -> Body {
+    return [fn, x = randn({kElements})] {
+      const NoGradGuard off;
+      const Tensor y = fn(x);
+    };
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
+  set_num_threads(threads);
+  bench::Program program("athanor", "sweep", threads);
+  for (const DType dtype : {kFloat, kDouble})
+    for (const bool turned : {false, true})
+      for (const std::int64_t m : {16, 32, 64, 128, 300})
+        for (const std::int64_t n : {32, 64, 80, 112, 128, 256})
+          for (const std::int64_t k : {16, 64, 128, 500})
+            if (static_cast<double>(m * n * k) < 1 << 20) add_product(program, {dtype, turned, m, n, k});
+  for (const Shape& s :
+       {Shape{kFloat, false, 20000, 1008, 32}, Shape{kFloat, true, 4096, 2048, 16}, Shape{kFloat, true, 20000, 64, 64},
+        Shape{kFloat, false, 2048, 4096, 8}, Shape{kDouble, false, 2000, 512, 32}})
+    add_product(program, s);
+  add_pointwise(program, "exp", [](const Tensor& x) { return exp(x); });
+  add_pointwise(program, "gelu", [](const Tensor& x) { return gelu(x); });
+  add_pointwise(program, "tanh", [](const Tensor& x) { return tanh(x); });
+  return program.serve();
+}
