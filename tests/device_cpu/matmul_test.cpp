@@ -88,6 +88,7 @@ TEST(Gemm, SpansSeveralBlocksOfEveryDimension) {
     check(t, {350, 70, 700}, {0, 1}, {0, 1}, {0, 1});
     check(t, {37, 600, 650}, {1, 0}, {1, 0}, {0, 1});
     check(t, {9, 2100, 330}, {0, 1}, {0, 1}, {0, 1});
+    check(t, {45, 1300, 520}, {0, 1}, {0, 1}, {0, 1});  // one stripe: blocks of b take turns in one place
     check(t, {530, 520, 40}, {0, 1}, {1, 0}, {1, 0});
   }
 }

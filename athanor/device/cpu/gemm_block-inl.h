@@ -23,10 +23,12 @@ namespace athanor::HWY_NAMESPACE {
 // the other way round. The smaller tiles of the others would ask for twice as much: there a panel of b stays in the
 // first cache and a stripe of a in the second, but where few steps make all of b so small that it stays in the second.
 inline constexpr bool kPanelStays = HWY_MAX_BYTES < 64;
-inline constexpr std::int64_t kBlockSteps = kPanelStays ? 256 : 1024;  // summed in registers before the next are added
+/// Steps summed in registers before the next are added: a row tile takes a third to a half of the first cache.
+template <class T>
+inline constexpr std::int64_t kBlockSteps = !kPanelStays && sizeof(T) == 8 ? 192 : 256;
 inline constexpr std::int64_t kFewSteps = 128;
-inline constexpr std::int64_t kStripeTiles = kPanelStays ? 32 : 8;     // rows of tiles that share a pass over b
-inline constexpr std::int64_t kStripeCols = kPanelStays ? 2048 : 512;  // columns of b per pass over a, more if short
+inline constexpr std::int64_t kStripeTiles = kPanelStays ? 32 : 8;      // rows of tiles that share a pass over b
+inline constexpr std::int64_t kStripeCols = kPanelStays ? 2048 : 1024;  // columns of b per pass over a, more if short
 inline constexpr std::int64_t kPackedB = kPanelStays ? 1 << 22 : 1 << 21;  // elements of packed b, about
 
 /// In: element type of the operands. T: type of the sums.
@@ -40,7 +42,7 @@ class BlockRun {
         a_(static_cast<const In*>(g.a)),
         b_(static_cast<const In*>(g.b)),
         tiles_(g.m),
-        blocks_((g.k + kBlockSteps - 1) / kBlockSteps),
+        blocks_((g.k + kBlockSteps<T> - 1) / kBlockSteps<T>),
         direct_(std::is_same_v<In, T> && g.c_col == 1 && finish_.in_registers()) {
     const bool tiles_pack = kTilesPack && g.k > kFewSteps && tiles_.low >= kPackingRows;
     a_on_the_way_ = tiles_pack && plan.pack_a && g.a_row == 1 && g.a_col != 1;
@@ -51,7 +53,7 @@ class BlockRun {
   void run() {
     std::int64_t step = kStripeCols;
     if (plan_.pack_b) {
-      const std::int64_t most = kStripeCols * kBlockSteps / std::min(g_.k, kBlockSteps);
+      const std::int64_t most = kStripeCols * kBlockSteps<T> / std::min(g_.k, kBlockSteps<T>);
       step = std::clamp<std::int64_t>(kPackedB / g_.k, kCols, most) / kCols * kCols;
     }
     for (std::int64_t j = 0; j < g_.n; j += step) columns(j, std::min(step, g_.n - j));
@@ -73,16 +75,22 @@ class BlockRun {
     const std::int64_t tail = cols % kCols;
     const std::int64_t packed = plan_.pack_b ? cols : tail, later = b_on_the_way_ ? cols - tail : 0;
     packed_cols_ = (packed + kCols - 1) / kCols * kCols;
-    packed_b_ = scratch(1, packed_cols_ * g_.k);
-    for (std::int64_t block = 0; block < blocks_; ++block) {
+    // With one stripe a block is multiplied as soon as it is packed, and the next takes its place.
+    reuse_ = tiles_.count <= kStripeTiles;
+    packed_b_ = scratch(1, packed_cols_ * (reuse_ ? std::min(g_.k, kBlockSteps<T>) : g_.k));
+    const auto pack = [&](std::int64_t block) {
       const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
       pack_b_panels<T>(b_ + p * g_.b_row + (j + cols - packed + later) * g_.b_col, g_.b_row, g_.b_col, k,
-                       packed - later, packed_b_ + p * packed_cols_ + later * k);
-    }
+                       packed - later, packed_b_ + (reuse_ ? 0 : p * packed_cols_) + later * k);
+    };
+    for (std::int64_t block = 0; block < blocks_ && !reuse_; ++block) pack(block);
     for (std::int64_t t = 0; t < tiles_.count; t += kStripeTiles) {
       const std::int64_t end = std::min(t + kStripeTiles, tiles_.count);
       if (blocks_ > 1) sums_ = scratch(0, (end - t) * kTileRows * ((cols + kCols - 1) / kCols) * kCols);
-      for (std::int64_t block = 0; block < blocks_; ++block) stripe(j, cols, t, end, block);
+      for (std::int64_t block = 0; block < blocks_; ++block) {
+        if (reuse_) pack(block);
+        stripe(j, cols, t, end, block);
+      }
     }
   }
 
@@ -90,7 +98,7 @@ class BlockRun {
   void stripe(std::int64_t j, std::int64_t cols, std::int64_t t0, std::int64_t t1, std::int64_t block) {
     const std::int64_t i0 = tiles_.begin(t0), p = k_of(block), k = k_of(block + 1) - p,
                        panels = (cols + kCols - 1) / kCols;
-    const T* const packed_b = packed_b_ + p * packed_cols_;
+    const T* const packed_b = packed_b_ + (reuse_ ? 0 : p * packed_cols_);
     T* packed_a = nullptr;
     if (plan_.pack_a) {
       packed_a = scratch(2, (tiles_.begin(t1) - i0) * k + kVector<T>);
@@ -211,6 +219,7 @@ class BlockRun {
   bool a_on_the_way_ = false, b_on_the_way_ = false;  ///< packed by the tiles that first read it
   T* sums_ = nullptr;
   T* packed_b_ = nullptr;
+  bool reuse_ = false;  ///< packed_b_ holds one block of steps
   std::int64_t packed_cols_ = 0;
 };
 
