@@ -1,3 +1,6 @@
+// Every region has get_num_threads() threads, of which those without work go straight to its end: GNU's runtime ends
+// the threads that a smaller team leaves over and makes new ones for the next larger team, at some 50 us each.
+
 #include "athanor/base/parallel.h"
 
 #include <pthread.h>
@@ -156,7 +159,7 @@ void parallel_for_impl(std::int64_t begin, std::int64_t end, std::int64_t grain,
   slice(0);
   for (auto& t : others) t.join();
 #else
-#pragma omp parallel num_threads(static_cast <int>(team))
+#pragma omp parallel num_threads(get_num_threads())  // not `team`: see the head of this file
   {
     // The runtime may grant fewer threads than asked for.
     const std::int64_t stride = omp_get_num_threads();
@@ -183,11 +186,11 @@ void parallel_team_impl(int most, MemberFn fn, void* context) {
   run_member(team, 0, fn, context, first);
   for (auto& t : others) t.join();
 #else
-#pragma omp parallel num_threads(size)
+#pragma omp parallel num_threads(get_num_threads())
   {
 #pragma omp single  // the runtime may grant fewer threads than asked for
-    team.settle(omp_get_num_threads());
-    run_member(team, omp_get_thread_num(), fn, context, first);
+    team.settle(std::min(size, omp_get_num_threads()));
+    if (omp_get_thread_num() < size) run_member(team, omp_get_thread_num(), fn, context, first);
   }
 #endif
   if (first.error) std::rethrow_exception(first.error);

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -87,6 +89,26 @@ TEST(ParallelTeam, IsOfOneInsideParallelWork) {
   parallel_team(1, [&](Team& team, int member) { sizes += 10 * team.size() + member; });
   EXPECT_EQ(sizes, 12);
 }
+
+#ifndef ATHANOR_STD_THREAD_POOL
+TEST(ParallelFor, KeepsItsThreadsWhateverTheShareOfEachCall) {
+  const ThreadTeamGuard team(4);
+  std::mutex mutex;
+  std::set<pid_t> seen;
+  const auto note = [&] {
+    const std::lock_guard lock(mutex);
+    seen.insert(::gettid());
+  };
+  for (const int shares : {4, 2, 3, 1, 4, 2, 4, 3, 4}) {
+    parallel_for(0, shares, 1, [&](std::int64_t, std::int64_t) { note(); });
+    parallel_team(shares, [&](Team& members, int) {
+      EXPECT_LE(members.size(), shares);
+      note();
+    });
+  }
+  EXPECT_LE(seen.size(), 4U);
+}
+#endif
 
 TEST(ParallelFor, TeamsThatTheRuntimeCannotMakeAreRefused) {
   const int before = get_num_threads();
