@@ -223,6 +223,29 @@ TEST(Select, FindsTheSameAsASortOnAnyNumberOfThreads) {
   set_num_threads(threads);
 }
 
+TEST(Select, KeepsTheFewBestOfShortLinesOfEveryDtype) {
+  for (const DType t : kDTypes)
+    for (const std::int64_t n : {1, 5, 63, 65, 69, 71, 133, 1000}) {
+      StridedArray in(t, {n});
+      fill_widely(in, t, 3);
+      const std::vector<double> v = in.values();
+      for (const bool largest : {true, false}) {
+        const auto want = stable_order(v, largest);
+        for (const std::int64_t k : {1, 5, 64}) {
+          if (k > n) continue;
+          StridedArray values(t, {k}), indices(DType::Long, {k});
+          topk_kernel.get(DeviceType::CPU)(values.view(), indices.view(), in.view(), 0, largest, true);
+          for (std::int64_t i = 0; i < k; ++i) {
+            const std::size_t place = want[static_cast<std::size_t>(i)];
+            ASSERT_EQ(indices.at({i}), static_cast<double>(place))
+                << dtype_name(t) << " " << n << " k " << k << " " << i;
+            expect_same(values.at({i}), v[place], i);
+          }
+        }
+      }
+    }
+}
+
 TEST(Select, FindsTheBestOfLinesInWhichEachElementBeatsTheLast) {
   constexpr std::int64_t kLength = 20000, k = 200;
   StridedArray in(DType::Int, {kLength}), values(DType::Int, {k}), indices(DType::Long, {k});

@@ -1,7 +1,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "athanor/device/cpu/order_simd.cpp"
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "athanor/device/cpu/order_key.h"
 #include "athanor/device/cpu/order_simd.h"
@@ -11,6 +13,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
 /// The compiler vectorizes the loop; several accumulators hide the latency of min and max where it does not.
@@ -27,6 +30,46 @@ KeyRange key_range(const void* p, std::int64_t n) {
     varying = static_cast<Key>(varying | (k ^ first));
   }
   return {least, greatest, varying};
+}
+
+/// order_key of a vector.
+template <class T, class D>
+hn::Vec<D> order_keys(D d, const T* in) {
+  using Key = hn::TFromD<D>;
+  auto bits = hn::LoadU(d, reinterpret_cast<const Key*>(in));
+  if constexpr (std::is_unsigned_v<T>) return bits;
+  const auto sign = hn::Set(d, kSignBit<T>);
+  if constexpr (std::is_integral_v<T>) {
+    return hn::Xor(bits, sign);
+  } else {
+    const auto magnitude = hn::AndNot(sign, bits);
+    bits = hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(d)), bits);
+    const auto negative = hn::Eq(hn::And(bits, sign), sign);
+    const auto key = hn::IfThenElse(negative, hn::Not(bits), hn::Xor(bits, sign));
+    return hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, infinity_bits<T>())), hn::Set(d, static_cast<Key>(~Key{0})),
+                          key);
+  }
+}
+
+template <class T>
+std::uint64_t below(const void* p, std::int64_t n, std::uint64_t flip, std::uint64_t bound) {
+  using Key = KeyOf<T>;
+  const hn::ScalableTag<Key> d;
+  constexpr auto kLanes = static_cast<std::int64_t>(HWY_MAX_BYTES / sizeof(T));
+  const T* const in = static_cast<const T*>(p);
+  const auto flipped = hn::Set(d, static_cast<Key>(flip)), limit = hn::Set(d, static_cast<Key>(bound));
+  std::uint64_t found = 0;
+#pragma GCC unroll 1
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    T last[kLanes] = {};
+    const bool whole = i + kLanes <= n;
+    if (!whole) std::memcpy(static_cast<void*>(last), in + i, sizeof(T) * static_cast<std::size_t>(n - i));
+    const auto rank = hn::Xor(order_keys(d, whole ? in + i : last), flipped);
+    std::uint64_t bits = 0;
+    hn::StoreMaskBits(d, hn::Lt(rank, limit), reinterpret_cast<std::uint8_t*>(&bits));
+    found |= bits << i;
+  }
+  return n < 64 ? found & ((std::uint64_t{1} << n) - 1) : found;
 }
 
 /// Every word against every other: no branch to mispredict, and faster than sorting them for so few.
@@ -50,10 +93,14 @@ void rank_few(std::int32_t* HWY_RESTRICT places, const std::uint64_t* HWY_RESTRI
 }  // namespace
 
 void fill_order_fns(OrderFns& f) {
-#define ATHANOR_RANGE(type, name) f.key_range[static_cast<int>(DType::name)] = &key_range<type>;
-  ATHANOR_FORALL_DTYPES(ATHANOR_RANGE)
-#undef ATHANOR_RANGE
-  f.key_range[static_cast<int>(DType::Bool)] = &key_range<std::uint8_t>;
+  const auto fill = [&]<class T>(DType dtype, T) {
+    f.key_range[static_cast<int>(dtype)] = &key_range<T>;
+    f.below[static_cast<int>(dtype)] = &below<T>;
+  };
+#define ATHANOR_FILL(type, name) fill(DType::name, type{});
+  ATHANOR_FORALL_DTYPES(ATHANOR_FILL)
+#undef ATHANOR_FILL
+  fill(DType::Bool, std::uint8_t{});
   f.rank_few = &rank_few;
 }
 

@@ -18,6 +18,8 @@ inline constexpr std::int64_t kFew = 64;
 struct OrderFns {
   /// Keys of n > 0 dense elements; bool counts as uint8.
   KeyRange (*key_range[kNumDTypes])(const void* p, std::int64_t n);
+  /// Bit i is set where the key of p[i], xor `flip`, is below `bound`, for n <= 64 dense elements; bool as before.
+  std::uint64_t (*below[kNumDTypes])(const void* p, std::int64_t n, std::uint64_t flip, std::uint64_t bound);
   /// places[i] = how many of the n <= kFew words, all different, are less than words[i].
   void (*rank_few)(std::int32_t* places, const std::uint64_t* words, std::int64_t n);
 };

@@ -1,5 +1,6 @@
 // Selection by rank along a dim: the k greatest, the k-th, the median.
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "athanor/base/parallel.h"
@@ -153,18 +154,22 @@ void each_promising_block(const T* in, std::int64_t begin, std::int64_t end, con
 /// The best k <= kKeepSorted of in[begin, end), best first, in a list kept sorted. Returns how many there are.
 template <class T>
 std::int64_t insert_best(Candidate<T>* list, const T* in, std::int64_t begin, std::int64_t end, std::int64_t k,
-                         const Ranker<T>& ranker, bool largest) {
+                         const Ranker<T>& ranker) {
+  const auto below = order_fns().below[static_cast<int>(dtype_of_v<T>)];
   std::int64_t count = 0;
-  const auto bound = [&] { return count == k ? &list[k - 1].rank : nullptr; };
-  each_promising_block(in, begin, end, ranker, largest, bound, [&](std::int64_t b, std::int64_t e) {
-    for (std::int64_t i = b; i < e; ++i) {
-      const KeyOf<T> r = ranker(in[i]);
-      if (count == k && r >= list[k - 1].rank) continue;
-      std::int64_t at = count < k ? count++ : k - 1;
-      for (; at > 0 && r < list[at - 1].rank; --at) list[at] = list[at - 1];
-      list[at] = {r, i};
-    }
-  });
+  const auto insert = [&](std::int64_t i) {
+    const KeyOf<T> r = ranker(in[i]);
+    if (count == k && r >= list[k - 1].rank) return;
+    std::int64_t at = count < k ? count++ : k - 1;
+    for (; at > 0 && r < list[at - 1].rank; --at) list[at] = list[at - 1];
+    list[at] = {r, i};
+  };
+  const std::int64_t first = std::min(k, end - begin);
+  for (std::int64_t i = begin; i < begin + first; ++i) insert(i);
+  for (std::int64_t b = begin + first; b < end; b += 64) {
+    std::uint64_t bits = below(in + b, std::min<std::int64_t>(64, end - b), ranker.flip, list[k - 1].rank);
+    for (; bits != 0; bits &= bits - 1) insert(b + std::countr_zero(bits));
+  }
   return count;
 }
 
@@ -211,7 +216,7 @@ std::vector<Candidate<T>> best_few(const T* in, std::int64_t n, std::int64_t k, 
       const std::int64_t begin = n * b / shares, end = n * (b + 1) / shares;
       Candidate<T>* const list = &lists[static_cast<std::size_t>(b * k)];
       if (inserts)
-        insert_best(list, in, begin, end, k, ranker, largest);
+        insert_best(list, in, begin, end, k, ranker);
       else
         sift_best(list, in, begin, end, k, ranker, largest);
     }
