@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <iostream>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <string_view>
 #include <variant>
@@ -134,7 +136,88 @@ inline bool isComplexType(DType) { return false; }
 inline DType promoteTypes(DType a, DType b) { return promote_types(a, b); }
 inline bool canCast(DType from, DType to) { return can_cast(from, to); }
 
+// Of tensors.
+inline bool is_floating_point(const Tensor& t) { return t.is_floating_point(); }
+inline bool is_complex(const Tensor&) { return false; }
+inline bool is_signed(const Tensor& t) { return is_signed(t.scalar_type()); }
+/// A tensor without dims of the scalar's own kind: float64, int64 or bool.
+inline Tensor scalar_to_tensor(const Scalar& s, const Device& device = kCPU) {
+  const DType t = s.isBoolean() ? kBool : s.isIntegral(false) ? kLong : kDouble;
+  return scalar_tensor(s, TensorOptions().dtype(t).device(device));
+}
+inline std::ostream& print(std::ostream& out, const Tensor& t, std::int64_t /*line width: the printer's own*/) {
+  return out << t;
+}
+inline void print(const Tensor& t, std::int64_t = 80) { std::cout << t; }
+/// `dim` from 0 on; of a tensor without dims 0 and -1 are 0, unless `wrap_scalar` is false.
+inline std::int64_t maybe_wrap_dim(std::int64_t dim, std::int64_t dims, bool wrap_scalar = true) {
+  ATHANOR_CHECK_INDEX(dims > 0 || wrap_scalar, "maybe_wrap_dim: dim ", dim, " of a tensor without dims");
+  return wrap_dim(dim, dims, "maybe_wrap_dim");
+}
+inline std::vector<std::int64_t> infer_size(IntArrayRef a, IntArrayRef b) {
+  const auto sizes = broadcast_shapes(a, b, "infer_size");
+  return {sizes.begin(), sizes.end()};
+}
+/// The size given as -1 is what is left of `numel`.
+inline std::vector<std::int64_t> infer_size(IntArrayRef shape, std::int64_t numel) {
+  const Tensor viewed = empty({1}, TensorOptions().dtype(kByte)).expand({numel}).reshape(shape);
+  return {viewed.sizes().begin(), viewed.sizes().end()};
+}
+template <class Iterator>
+std::int64_t multiply_integers(Iterator begin, Iterator end) {
+  return std::accumulate(begin, end, std::int64_t{1}, std::multiplies<>());
+}
+template <class Container>
+std::int64_t multiply_integers(const Container& sizes) {
+  return multiply_integers(std::begin(sizes), std::end(sizes));
+}
+
+/// Settings of the whole program. Ops always give the same result for the same input here, so that asking for it
+/// changes nothing; there is no cuDNN to set.
+class Context {
+ public:
+  static bool hasCUDA() { return cuda::is_available(); }
+  bool deterministicAlgorithms() const { return true; }
+  void setDeterministicAlgorithms(bool, bool = false) {}
+  bool benchmarkCuDNN() const { return false; }
+  void setBenchmarkCuDNN(bool) {}
+  bool deterministicCuDNN() const { return true; }
+  void setDeterministicCuDNN(bool) {}
+  bool allowTF32CuBLAS() const { return false; }
+  void setAllowTF32CuBLAS(bool) {}
+  bool allowTF32CuDNN() const { return false; }
+  void setAllowTF32CuDNN(bool) {}
+};
+inline Context& globalContext() {
+  static Context context;
+  return context;
+}
+inline bool hasCUDA() { return cuda::is_available(); }
+
+// Below autograd nothing is recorded; here by turning gradients off, which AutoGradMode may turn on again.
+using AutoDispatchBelowAutograd = NoGradGuard;
+using AutoDispatchBelowADInplaceOrView = NoGradGuard;
+
 // Threads. Ops do not run beside each other in a thread pool of their own, so that pool has one thread.
+/// combine(… combine(f(part 1, identity), f(part 2, identity)) …) over parts of at least `grain` numbers.
+template <class T, class F, class Combine>
+T parallel_reduce(std::int64_t begin, std::int64_t end, std::int64_t grain, const T& identity, const F& f,
+                  const Combine& combine) {
+  const std::int64_t n = end - begin, unit = std::max<std::int64_t>(grain, 1);
+  if (n <= 0) return identity;
+  const std::int64_t parts = std::clamp<std::int64_t>(n / unit, 1, in_parallel_region() ? 1 : get_num_threads());
+  struct Part {
+    T value;  // of its own: the elements of a vector of bool share their bytes
+  };
+  std::vector<Part> results(static_cast<std::size_t>(parts), Part{identity});
+  parallel_for(0, parts, 1, [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t p = from; p < to; ++p)
+      results[static_cast<std::size_t>(p)].value = f(begin + n * p / parts, begin + n * (p + 1) / parts, identity);
+  });
+  T all = results.front().value;
+  for (std::size_t p = 1; p < results.size(); ++p) all = combine(all, results[p].value);
+  return all;
+}
 inline void init_num_threads() {}
 inline int get_num_interop_threads() { return 1; }
 inline void set_num_interop_threads(int) {}

@@ -1,5 +1,5 @@
-// Every region has get_num_threads() threads, of which those without work go straight to its end: GNU's runtime ends
-// the threads that a smaller team leaves over and makes new ones for the next larger team, at some 50 us each.
+// A region has as many threads as the greatest one before it that its thread began; those without work go straight to
+// its end. GNU's runtime ends the threads that a smaller team leaves over, and makes new ones for the next larger team.
 
 #include "athanor/base/parallel.h"
 
@@ -25,10 +25,12 @@
 namespace athanor {
 namespace {
 
+// The OpenMP runtime takes the program down when a team is too large for it.
+constexpr int kMostThreads = 4096;
+
 int env_threads(const char* name) {
   const char* text = std::getenv(name);
-  const int n = text ? std::atoi(text) : 0;
-  return n > 0 ? n : 0;
+  return std::clamp(text ? std::atoi(text) : 0, 0, kMostThreads);
 }
 
 int default_threads() {
@@ -45,8 +47,9 @@ std::atomic<int>& global_threads() {
 std::atomic<int> host_threads{0};      // 0: follows the global value
 thread_local int guarded_threads = 0;  // 0: follows the host's
 thread_local bool in_region = false;
-thread_local bool uses_pool = false;  // this thread has had helpers from the runtime's pool
-thread_local bool pool_lost = false;  // and they stayed behind in the parent of a fork
+[[maybe_unused]] thread_local int pool_threads = 1;  // most threads of a region of this thread
+thread_local bool uses_pool = false;                 // this thread has had helpers from the runtime's pool
+thread_local bool pool_lost = false;                 // and they stayed behind in the parent of a fork
 
 /// Tells oneDNN, which asks the runtime.
 void tell_runtime([[maybe_unused]] int n) {
@@ -61,11 +64,9 @@ void tell_runtime([[maybe_unused]] int n) {
   if (pool_lost) tell_runtime(1);
 });
 
-// The OpenMP runtime takes the program down when a team is too large for it.
 void check_team(const char* who, int threads) {
-  constexpr int kMost = 4096;
-  ATHANOR_CHECK(threads >= 1 && threads <= kMost, who, ": expected a positive number of threads up to ", kMost,
-                ", got ", threads);
+  ATHANOR_CHECK(threads >= 1 && threads <= kMostThreads, who, ": expected a positive number of threads up to ",
+                kMostThreads, ", got ", threads);
 }
 
 /// Keeps the first exception of a region.
@@ -77,6 +78,12 @@ struct FirstError {
     if (!error) error = std::current_exception();
   }
 };
+
+/// Threads of the next region, of which `team` have work.
+[[maybe_unused]] int region_threads(std::int64_t team) {
+  pool_threads = std::max(static_cast<int>(team), pool_threads);
+  return std::max(static_cast<int>(team), std::min(pool_threads, get_num_threads()));
+}
 
 void run_slice(std::int64_t begin, std::int64_t end, detail::RangeFn fn, void* context, FirstError& first) {
   in_region = true;
@@ -159,7 +166,8 @@ void parallel_for_impl(std::int64_t begin, std::int64_t end, std::int64_t grain,
   slice(0);
   for (auto& t : others) t.join();
 #else
-#pragma omp parallel num_threads(get_num_threads())  // not `team`: see the head of this file
+  const int threads = region_threads(team);
+#pragma omp parallel num_threads(threads)
   {
     // The runtime may grant fewer threads than asked for.
     const std::int64_t stride = omp_get_num_threads();
@@ -186,7 +194,8 @@ void parallel_team_impl(int most, MemberFn fn, void* context) {
   run_member(team, 0, fn, context, first);
   for (auto& t : others) t.join();
 #else
-#pragma omp parallel num_threads(get_num_threads())
+  const int threads = region_threads(size);
+#pragma omp parallel num_threads(threads)
   {
 #pragma omp single  // the runtime may grant fewer threads than asked for
     team.settle(std::min(size, omp_get_num_threads()));

@@ -92,19 +92,19 @@ class Tensor : public TensorBase {
   template <class T, std::size_t N>
   TensorAccessor<T, N> accessor() && = delete;
   /// libtorch's names for accessors that kernels take by value; here they are accessors. Of 2³¹ elements at most.
-  template <class T, std::size_t N>
+  template <class T, std::size_t N, template <class> class PtrTraits = DefaultPtrTraits>
   PackedTensorAccessor32<T, N> packed_accessor32() const& {
     ATHANOR_CHECK(numel() <= INT32_MAX, "packed_accessor32: numel needs to be smaller than 2^31, got ", numel(),
                   "; use packed_accessor64");
     return accessor<T, N>();
   }
-  template <class T, std::size_t N>
+  template <class T, std::size_t N, template <class> class PtrTraits = DefaultPtrTraits>
   PackedTensorAccessor32<T, N> packed_accessor32() && = delete;
-  template <class T, std::size_t N>
+  template <class T, std::size_t N, template <class> class PtrTraits = DefaultPtrTraits>
   PackedTensorAccessor64<T, N> packed_accessor64() const& {
     return accessor<T, N>();
   }
-  template <class T, std::size_t N>
+  template <class T, std::size_t N, template <class> class PtrTraits = DefaultPtrTraits>
   PackedTensorAccessor64<T, N> packed_accessor64() && = delete;
 
   // Autograd.

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "athanor/base/array_ref.h"
+
 namespace athanor {
 
 template <class T, std::size_t N>
@@ -13,6 +15,8 @@ class TensorAccessor {
       : data_(data), sizes_(sizes), strides_(strides) {}
   std::int64_t size(std::int64_t d) const { return sizes_[d]; }
   std::int64_t stride(std::int64_t d) const { return strides_[d]; }
+  IntArrayRef sizes() const { return {sizes_, N}; }
+  IntArrayRef strides() const { return {strides_, N}; }
   T* data() const { return data_; }
   decltype(auto) operator[](std::int64_t i) const {
     if constexpr (N == 1)
@@ -26,9 +30,19 @@ class TensorAccessor {
   const std::int64_t *sizes_, *strides_;
 };
 
-template <class T, std::size_t N>
+/// What libtorch's kernels say about their pointers; accessors here are the same for both.
+template <class T>
+struct DefaultPtrTraits {
+  using PtrType = T*;
+};
+template <class T>
+struct RestrictPtrTraits {
+  using PtrType = T* __restrict__;
+};
+
+template <class T, std::size_t N, template <class> class PtrTraits = DefaultPtrTraits>
 using PackedTensorAccessor32 = TensorAccessor<T, N>;
-template <class T, std::size_t N>
+template <class T, std::size_t N, template <class> class PtrTraits = DefaultPtrTraits>
 using PackedTensorAccessor64 = TensorAccessor<T, N>;
 
 }  // namespace athanor

@@ -310,5 +310,66 @@ TEST(PortedNames, ChoicesHaveNames) {
   EXPECT_EQ(torch::enumtype::get_enum_name(torch::nn::MSELossOptions().reduction()), "kMean");
 }
 
+float sum_of(torch::PackedTensorAccessor32<float, 2, torch::RestrictPtrTraits> a) {
+  float sum = 0;
+  for (std::int64_t i = 0; i < a.size(0); ++i)
+    for (std::int64_t j = 0; j < a.size(1); ++j) sum += a[i][j];
+  return sum;
+}
+
+TEST(PortedNames, AccessorsKnowTheirSizes) {
+  const torch::Tensor t = torch::arange(6, torch::kFloat).reshape({2, 3}).t();
+  const auto a = t.accessor<float, 2>();
+  EXPECT_EQ(a.sizes(), t.sizes());
+  EXPECT_EQ(a.strides(), t.strides());
+  EXPECT_EQ(a[1].sizes(), t[1].sizes());
+  EXPECT_EQ(sum_of(t.packed_accessor32<float, 2, torch::RestrictPtrTraits>()), 15);
+  EXPECT_EQ((t.packed_accessor64<float, 2, torch::RestrictPtrTraits>().stride(1)), 3);
+}
+
+TEST(PortedNames, FunctionsThatAskATensor) {
+  EXPECT_TRUE(torch::is_floating_point(torch::ones({1})));
+  EXPECT_FALSE(torch::is_floating_point(torch::ones({1}, torch::kLong)));
+  EXPECT_FALSE(torch::is_signed(torch::ones({1}, torch::kByte)));
+  EXPECT_TRUE(torch::is_nonzero(torch::ones({1})));
+  EXPECT_EQ(at::scalar_to_tensor(2).scalar_type(), at::kLong);
+  EXPECT_EQ(at::scalar_to_tensor(0.1).item<double>(), 0.1);
+  EXPECT_EQ(at::scalar_to_tensor(true).scalar_type(), at::kBool);
+  std::ostringstream out, direct;
+  at::print(out, torch::ones({2}), 80) << "";
+  direct << torch::ones({2});
+  EXPECT_EQ(out.str(), direct.str());
+}
+
+TEST(PortedNames, ShapesAndParts) {
+  EXPECT_EQ(at::maybe_wrap_dim(-1, 3), 2);
+  EXPECT_THROW(at::maybe_wrap_dim(3, 3), c10::IndexError);
+  EXPECT_THROW(at::maybe_wrap_dim(0, 0, false), c10::IndexError);
+  const std::vector<std::int64_t> column{2, 1}, row{3}, open{2, -1};
+  EXPECT_THAT(at::infer_size(column, row), ElementsAre(2, 3));
+  EXPECT_THAT(at::infer_size(open, 6), ElementsAre(2, 3));
+  EXPECT_EQ(c10::multiply_integers(torch::ones({2, 3}).sizes()), 6);
+  EXPECT_EQ(c10::multiply_integers(std::vector<int>{2, 5}), 10);
+  EXPECT_EQ(c10::multiply_integers(row.begin(), row.begin()), 1);
+  at::globalContext().setDeterministicAlgorithms(true, true);
+  EXPECT_EQ(at::globalContext().hasCUDA(), torch::cuda::is_available());
+  const auto add = [](std::int64_t begin, std::int64_t end, std::int64_t from) {
+    for (; begin < end; ++begin) from += begin;
+    return from;
+  };
+  for (const std::int64_t grain : {1, 7, 1000})
+    EXPECT_EQ(at::parallel_reduce(std::int64_t{3}, std::int64_t{100}, grain, std::int64_t{0}, add, std::plus<>()),
+              4947);
+  const torch::ThreadTeamGuard team(4);
+  const auto is_last = [](std::int64_t, std::int64_t end, bool) { return end == 400; };
+  for (int i = 0; i < 2000; ++i) ASSERT_TRUE(at::parallel_reduce(0, 400, 1, false, is_last, std::logical_or<>()));
+  EXPECT_EQ(at::parallel_reduce(5, 5, 1, std::int64_t{9}, add, std::plus<>()), 9);
+  const torch::Tensor w = torch::ones({1}, torch::requires_grad());
+  {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    EXPECT_FALSE((w * 2).requires_grad());
+  }
+}
+
 }  // namespace
 }  // namespace porting_test

@@ -43,6 +43,7 @@ class BlockRun {
         b_(static_cast<const In*>(g.b)),
         tiles_(g.m),
         blocks_((g.k + kBlockSteps<T> - 1) / kBlockSteps<T>),
+        reuse_(tiles_.count <= kStripeTiles),
         direct_(std::is_same_v<In, T> && g.c_col == 1 && finish_.in_registers()) {
     const bool tiles_pack = kTilesPack && g.k > kFewSteps && tiles_.low >= kPackingRows;
     a_on_the_way_ = tiles_pack && plan.pack_a && g.a_row == 1 && g.a_col != 1;
@@ -54,7 +55,8 @@ class BlockRun {
     std::int64_t step = kStripeCols;
     if (plan_.pack_b) {
       const std::int64_t most = kStripeCols * kBlockSteps<T> / std::min(g_.k, kBlockSteps<T>);
-      step = std::clamp<std::int64_t>(kPackedB / g_.k, kCols, most) / kCols * kCols;
+      const std::int64_t steps = reuse_ ? std::min(g_.k, kBlockSteps<T>) : g_.k;
+      step = std::clamp<std::int64_t>(kPackedB / steps, kCols, most) / kCols * kCols;
     }
     for (std::int64_t j = 0; j < g_.n; j += step) columns(j, std::min(step, g_.n - j));
   }
@@ -75,8 +77,6 @@ class BlockRun {
     const std::int64_t tail = cols % kCols;
     const std::int64_t packed = plan_.pack_b ? cols : tail, later = b_on_the_way_ ? cols - tail : 0;
     packed_cols_ = (packed + kCols - 1) / kCols * kCols;
-    // With one stripe a block is multiplied as soon as it is packed, and the next takes its place.
-    reuse_ = tiles_.count <= kStripeTiles;
     packed_b_ = scratch(1, packed_cols_ * (reuse_ ? std::min(g_.k, kBlockSteps<T>) : g_.k));
     const auto pack = [&](std::int64_t block) {
       const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
@@ -215,11 +215,11 @@ class BlockRun {
   const In *a_, *b_;
   const RowTiles tiles_;
   const std::int64_t blocks_;
+  const bool reuse_;  ///< one stripe: a block of b is multiplied once it is packed, and the next takes its place
   const bool direct_;
   bool a_on_the_way_ = false, b_on_the_way_ = false;  ///< packed by the tiles that first read it
   T* sums_ = nullptr;
   T* packed_b_ = nullptr;
-  bool reuse_ = false;  ///< packed_b_ holds one block of steps
   std::int64_t packed_cols_ = 0;
 };
 

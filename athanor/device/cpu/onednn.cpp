@@ -102,8 +102,6 @@ bool sgemm([[maybe_unused]] const GemmProblem& g) {
   constexpr double kLarge = 1 << 20;  // multiply-adds
   if (g.dtype != DType::Float || g.m < 32 || g.n < 32 || g.k < 32 || g.c_col != 1) return false;
   if (static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < kLarge) return false;
-  // One stripe of tiles takes each block of a large b straight from where it was packed: 1.0 to 1.3 times oneDNN's.
-  if (g.m <= 100 && g.k * g.n >= 1 << 20) return false;
   const bool accumulate = g.bias == g.c && g.bias_row == g.c_row && g.bias_col == 1;
   if (g.bias && !accumulate) return false;
   char trans_a, trans_b;
