@@ -187,7 +187,7 @@ distributions.OneHotCategoricalStraightThrough distributions.PowerTransform dist
 distributions.TanhTransform distributions.Transform distributions.TransformedDistribution distributions.Uniform
 distributions.kl_divergence distributions.register_kl frexp from_numpy frombuffer func.functional_call func.grad
 func.grad_and_value func.hessian func.jacfwd func.jacrev func.jvp func.stack_module_state func.vjp gradient histogram
-histogramdd i0 i0_ is_complex is_conj is_grad_enabled is_inference_mode_enabled isreal linalg.tensorinv
+histogramdd i0 i0_ is_conj is_grad_enabled is_inference_mode_enabled isreal linalg.tensorinv
 linalg.tensorsolve linalg.vander mvlgamma nanquantile nn.Container nn.LazyBatchNorm1d nn.LazyBatchNorm2d
 nn.LazyBatchNorm3d nn.LazyConv1d nn.LazyConv2d nn.LazyConv3d nn.LazyConvTranspose1d nn.LazyConvTranspose2d
 nn.LazyConvTranspose3d nn.LazyInstanceNorm1d nn.LazyInstanceNorm2d nn.LazyInstanceNorm3d nn.LazyLinear nn.NLLLoss2d
