@@ -158,10 +158,9 @@ inline std::vector<std::int64_t> infer_size(IntArrayRef a, IntArrayRef b) {
   const auto sizes = broadcast_shapes(a, b, "infer_size");
   return {sizes.begin(), sizes.end()};
 }
-/// The size given as -1 is what is left of `numel`.
 inline std::vector<std::int64_t> infer_size(IntArrayRef shape, std::int64_t numel) {
-  const Tensor viewed = empty({1}, TensorOptions().dtype(kByte)).expand({numel}).reshape(shape);
-  return {viewed.sizes().begin(), viewed.sizes().end()};
+  const auto sizes = infer_size(shape, numel, "infer_size");
+  return {sizes.begin(), sizes.end()};
 }
 template <class Iterator>
 std::int64_t multiply_integers(Iterator begin, Iterator end) {

@@ -47,9 +47,8 @@ std::atomic<int>& global_threads() {
 std::atomic<int> host_threads{0};      // 0: follows the global value
 thread_local int guarded_threads = 0;  // 0: follows the host's
 thread_local bool in_region = false;
-[[maybe_unused]] thread_local int pool_threads = 1;  // most threads of a region of this thread
-thread_local bool uses_pool = false;                 // this thread has had helpers from the runtime's pool
-thread_local bool pool_lost = false;                 // and they stayed behind in the parent of a fork
+thread_local bool uses_pool = false;  // this thread has had helpers from the runtime's pool
+thread_local bool pool_lost = false;  // and they stayed behind in the parent of a fork
 
 /// Tells oneDNN, which asks the runtime.
 void tell_runtime([[maybe_unused]] int n) {
@@ -79,11 +78,14 @@ struct FirstError {
   }
 };
 
-/// Threads of the next region, of which `team` have work.
-[[maybe_unused]] int region_threads(std::int64_t team) {
-  pool_threads = std::max(static_cast<int>(team), pool_threads);
-  return std::max(static_cast<int>(team), std::min(pool_threads, get_num_threads()));
+#ifndef ATHANOR_STD_THREAD_POOL
+/// Threads of the calling thread's next region, of which `team` have work.
+int region_threads(std::int64_t team) {
+  static thread_local int most = 1;  // of its regions so far
+  most = std::max(static_cast<int>(team), most);
+  return std::min(most, get_num_threads());
 }
+#endif
 
 void run_slice(std::int64_t begin, std::int64_t end, detail::RangeFn fn, void* context, FirstError& first) {
   in_region = true;

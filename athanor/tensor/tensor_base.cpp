@@ -150,6 +150,32 @@ std::int64_t wrap_dim(std::int64_t dim, std::int64_t ndim, const char* op) {
   return dim < 0 ? dim + n : dim;
 }
 
+DimVector infer_size(IntArrayRef shape, std::int64_t numel, const char* op) {
+  DimVector out(shape);
+  std::int64_t known = 1;
+  int unknown = -1;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == -1) {
+      ATHANOR_CHECK(unknown < 0, op, ": only one dimension can be inferred, got shape ", shape);
+      unknown = static_cast<int>(i);
+    } else {
+      ATHANOR_CHECK(shape[i] >= 0, op, ": invalid shape dimension ", shape[i], " in ", shape);
+      ATHANOR_CHECK(!__builtin_mul_overflow(known, shape[i], &known), op, ": shape ", shape,
+                    " is invalid for input of size ", numel);
+    }
+  }
+  if (unknown >= 0) {
+    ATHANOR_CHECK(known != 0, op, ": cannot reshape tensor of ", numel, " elements into shape ", shape,
+                  " because the unspecified dimension size -1 can be any value and is ambiguous");
+    if (numel % known == 0) {
+      out[static_cast<std::size_t>(unknown)] = numel / known;
+      known = numel;
+    }
+  }
+  ATHANOR_CHECK(known == numel, op, ": shape ", shape, " is invalid for input of size ", numel);
+  return out;
+}
+
 DimVector broadcast_shapes(IntArrayRef a, IntArrayRef b, const char* op) {
   const std::size_t n = std::max(a.size(), b.size());
   DimVector out(n, 1);

@@ -184,5 +184,7 @@ std::int64_t wrap_dim(std::int64_t dim, std::int64_t ndim, const char* op);
 std::int64_t checked_numel(IntArrayRef sizes, const char* op);
 /// The common shape of a and b under broadcasting. Throws Error naming both.
 DimVector broadcast_shapes(IntArrayRef a, IntArrayRef b, const char* op);
+/// `shape` with what numel demands in place of one -1. Throws Error naming `op` where none fits.
+DimVector infer_size(IntArrayRef shape, std::int64_t numel, const char* op);
 
 }  // namespace athanor

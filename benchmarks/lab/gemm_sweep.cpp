@@ -1,6 +1,6 @@
 // Products of many small shapes, and element-wise operations within the first cache, as rows that
 // benchmarks/two_builds.py times with two builds of the library: how detail::reads_in_place of
-// athanor/device/cpu/gemm.cpp was found.
+// athanor/device/cpu/gemm.cpp and the sizes of blocks in gemm_block-inl.h were found.
 //   cmake build -DATHANOR_LAB=ON && ninja -C build lab_gemm_sweep
 //   benchmarks/two_builds.py OLD --program lab_gemm_sweep --rounds 5 --min-time 0.002 --filter '^float32/'
 #include <cstdlib>
@@ -37,6 +37,18 @@ void add_product(bench::Program& program, const Shape& s) {
   });
 }
 
+/// x @ w.t() + bias, as a linear layer of `rows` examples.
+void add_linear(bench::Program& program, std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
+  const std::string name =
+      "linear/" + std::to_string(rows) + "x" + std::to_string(outputs) + "x" + std::to_string(inputs);
+  program.add(name, "FLOP", 2.0 * static_cast<double>(rows * outputs * inputs), [=]() -> Body {
+    return [x = randn({rows, inputs}), w = randn({outputs, inputs}), bias = randn({outputs})] {
+      const NoGradGuard off;
+      const Tensor y = linear(x, w, bias);
+    };
+  });
+}
+
 void add_pointwise(bench::Program& program, const std::string& name, Tensor (*fn)(const Tensor&)) {
   constexpr std::int64_t kElements = 4096;
   program.add("pointwise/" + name, "B", 8.0 * kElements, [fn]() -> Body {
@@ -63,6 +75,11 @@ int main(int argc, char** argv) {
        {Shape{kFloat, false, 20000, 1008, 32}, Shape{kFloat, true, 4096, 2048, 16}, Shape{kFloat, true, 20000, 64, 64},
         Shape{kFloat, false, 2048, 4096, 8}, Shape{kDouble, false, 2000, 512, 32}})
     add_product(program, s);
+  for (const std::int64_t k : {192, 512, 1024}) add_product(program, {kDouble, false, 1024, 1024, k});
+  for (const std::int64_t k : {784, 2000, 4096, 16384}) add_linear(program, 64, 1024, k);
+  add_linear(program, 100, 4000, 1000);
+  add_linear(program, 64, 128, 784);
+  add_linear(program, 40, 1000, 4096);
   add_pointwise(program, "exp", [](const Tensor& x) { return exp(x); });
   add_pointwise(program, "gelu", [](const Tensor& x) { return gelu(x); });
   add_pointwise(program, "tanh", [](const Tensor& x) { return tanh(x); });

@@ -43,7 +43,8 @@ class BlockRun {
         b_(static_cast<const In*>(g.b)),
         tiles_(g.m),
         blocks_((g.k + kBlockSteps<T> - 1) / kBlockSteps<T>),
-        reuse_(tiles_.count <= kStripeTiles),
+        one_stripe_(tiles_.count <= kStripeTiles),
+        packed_steps_(one_stripe_ ? std::min(g.k, kBlockSteps<T>) : g.k),
         direct_(std::is_same_v<In, T> && g.c_col == 1 && finish_.in_registers()) {
     const bool tiles_pack = kTilesPack && g.k > kFewSteps && tiles_.low >= kPackingRows;
     a_on_the_way_ = tiles_pack && plan.pack_a && g.a_row == 1 && g.a_col != 1;
@@ -55,8 +56,7 @@ class BlockRun {
     std::int64_t step = kStripeCols;
     if (plan_.pack_b) {
       const std::int64_t most = kStripeCols * kBlockSteps<T> / std::min(g_.k, kBlockSteps<T>);
-      const std::int64_t steps = reuse_ ? std::min(g_.k, kBlockSteps<T>) : g_.k;
-      step = std::clamp<std::int64_t>(kPackedB / steps, kCols, most) / kCols * kCols;
+      step = std::clamp<std::int64_t>(kPackedB / packed_steps_, kCols, most) / kCols * kCols;
     }
     for (std::int64_t j = 0; j < g_.n; j += step) columns(j, std::min(step, g_.n - j));
   }
@@ -66,6 +66,7 @@ class BlockRun {
   static constexpr bool kTilesPack = !kPanelStays && std::is_same_v<In, T> && std::is_same_v<T, float>;
 
   std::int64_t k_of(std::int64_t block) const { return block * g_.k / blocks_; }
+  T* packed_block(std::int64_t block) const { return packed_b_ + (one_stripe_ ? 0 : k_of(block) * packed_cols_); }
   static int width(std::int64_t cols) { return cols <= kVector<T> ? kVector<T> : kCols; }
   static T* scratch(int slot, std::int64_t count) {
     return static_cast<T*>(detail::thread_scratch(slot, sizeof(T) * static_cast<std::size_t>(count)));
@@ -77,18 +78,18 @@ class BlockRun {
     const std::int64_t tail = cols % kCols;
     const std::int64_t packed = plan_.pack_b ? cols : tail, later = b_on_the_way_ ? cols - tail : 0;
     packed_cols_ = (packed + kCols - 1) / kCols * kCols;
-    packed_b_ = scratch(1, packed_cols_ * (reuse_ ? std::min(g_.k, kBlockSteps<T>) : g_.k));
+    packed_b_ = scratch(1, packed_cols_ * packed_steps_);
     const auto pack = [&](std::int64_t block) {
       const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
       pack_b_panels<T>(b_ + p * g_.b_row + (j + cols - packed + later) * g_.b_col, g_.b_row, g_.b_col, k,
-                       packed - later, packed_b_ + (reuse_ ? 0 : p * packed_cols_) + later * k);
+                       packed - later, packed_block(block) + later * k);
     };
-    for (std::int64_t block = 0; block < blocks_ && !reuse_; ++block) pack(block);
+    for (std::int64_t block = 0; block < blocks_ && !one_stripe_; ++block) pack(block);
     for (std::int64_t t = 0; t < tiles_.count; t += kStripeTiles) {
       const std::int64_t end = std::min(t + kStripeTiles, tiles_.count);
       if (blocks_ > 1) sums_ = scratch(0, (end - t) * kTileRows * ((cols + kCols - 1) / kCols) * kCols);
       for (std::int64_t block = 0; block < blocks_; ++block) {
-        if (reuse_) pack(block);
+        if (one_stripe_) pack(block);
         stripe(j, cols, t, end, block);
       }
     }
@@ -98,7 +99,7 @@ class BlockRun {
   void stripe(std::int64_t j, std::int64_t cols, std::int64_t t0, std::int64_t t1, std::int64_t block) {
     const std::int64_t i0 = tiles_.begin(t0), p = k_of(block), k = k_of(block + 1) - p,
                        panels = (cols + kCols - 1) / kCols;
-    const T* const packed_b = packed_b_ + (reuse_ ? 0 : p * packed_cols_);
+    const T* const packed_b = packed_block(block);
     T* packed_a = nullptr;
     if (plan_.pack_a) {
       packed_a = scratch(2, (tiles_.begin(t1) - i0) * k + kVector<T>);
@@ -215,7 +216,8 @@ class BlockRun {
   const In *a_, *b_;
   const RowTiles tiles_;
   const std::int64_t blocks_;
-  const bool reuse_;  ///< one stripe: a block of b is multiplied once it is packed, and the next takes its place
+  const bool one_stripe_;  ///< a block of b is multiplied once it is packed, and the next takes its place
+  const std::int64_t packed_steps_;
   const bool direct_;
   bool a_on_the_way_ = false, b_on_the_way_ = false;  ///< packed by the tiles that first read it
   T* sums_ = nullptr;

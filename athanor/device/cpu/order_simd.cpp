@@ -59,9 +59,9 @@ std::uint64_t below(const void* p, std::int64_t n, std::uint64_t flip, std::uint
   const T* const in = static_cast<const T*>(p);
   const auto flipped = hn::Set(d, static_cast<Key>(flip)), limit = hn::Set(d, static_cast<Key>(bound));
   std::uint64_t found = 0;
+  T last[kLanes] = {};
 #pragma GCC unroll 1
   for (std::int64_t i = 0; i < n; i += kLanes) {
-    T last[kLanes] = {};
     const bool whole = i + kLanes <= n;
     if (!whole) std::memcpy(static_cast<void*>(last), in + i, sizeof(T) * static_cast<std::size_t>(n - i));
     const auto rank = hn::Xor(order_keys(d, whole ? in + i : last), flipped);

@@ -14,8 +14,7 @@ namespace {
 
 constexpr std::int64_t kSelectFew = 128;      // ranks that are selected from by comparing them
 constexpr std::int64_t kKeepSorted = 64;      // results up to which a sorted list is kept while the line is read
-constexpr std::int64_t kLookBlock = 128;      // elements of which the best is compared with the worst result
-constexpr std::int64_t kShortLine = 16384;    // lines up to which that are fewer
+constexpr std::int64_t kLookBlock = 64;       // elements that are compared at once with the worst result
 constexpr std::int64_t kShare = 1 << 18;      // elements of a long line that one thread counts at a time
 constexpr std::int64_t kSiftShare = 1 << 17;  // and sifts
 constexpr std::int64_t kSiftRatio = 32;       // elements per result from which sifting is faster than counting
@@ -134,20 +133,14 @@ struct Candidate {
   bool operator<(const Candidate& o) const { return rank < o.rank || (rank == o.rank && index < o.index); }
 };
 
-/// Calls fn(b, e) for the blocks of in[begin, end) that may hold an element with a rank below bound(); whole blocks are
-/// passed over by their best key.
+/// Calls fn(i) for the elements of in[begin, end) whose rank was below bound() when their block began.
 template <class T, class Bound, class F>
-void each_promising_block(const T* in, std::int64_t begin, std::int64_t end, const Ranker<T>& ranker, bool largest,
-                          const Bound& bound, const F& fn) {
-  const auto look = order_fns().key_range[static_cast<int>(dtype_of_v<T>)];
-  const std::int64_t block = end - begin <= kShortLine ? kLookBlock / 4 : kLookBlock;
-  for (std::int64_t b = begin; b < end; b += block) {
-    const std::int64_t e = std::min(end, b + block);
-    if (const KeyOf<T>* const least = bound()) {
-      const KeyRange range = look(in + b, e - b);
-      if (ranker.rank(static_cast<KeyOf<T>>(largest ? range.greatest : range.least)) >= *least) continue;
-    }
-    fn(b, e);
+void each_below(const T* in, std::int64_t begin, std::int64_t end, const Ranker<T>& ranker, const Bound& bound,
+                const F& fn) {
+  const auto below = order_fns().below[static_cast<int>(dtype_of_v<T>)];
+  for (std::int64_t b = begin; b < end; b += kLookBlock) {
+    std::uint64_t bits = below(in + b, std::min(kLookBlock, end - b), ranker.flip, bound());
+    for (; bits != 0; bits &= bits - 1) fn(b + std::countr_zero(bits));
   }
 }
 
@@ -155,7 +148,6 @@ void each_promising_block(const T* in, std::int64_t begin, std::int64_t end, con
 template <class T>
 std::int64_t insert_best(Candidate<T>* list, const T* in, std::int64_t begin, std::int64_t end, std::int64_t k,
                          const Ranker<T>& ranker) {
-  const auto below = order_fns().below[static_cast<int>(dtype_of_v<T>)];
   std::int64_t count = 0;
   const auto insert = [&](std::int64_t i) {
     const KeyOf<T> r = ranker(in[i]);
@@ -164,12 +156,10 @@ std::int64_t insert_best(Candidate<T>* list, const T* in, std::int64_t begin, st
     for (; at > 0 && r < list[at - 1].rank; --at) list[at] = list[at - 1];
     list[at] = {r, i};
   };
-  const std::int64_t first = std::min(k, end - begin);
-  for (std::int64_t i = begin; i < begin + first; ++i) insert(i);
-  for (std::int64_t b = begin + first; b < end; b += 64) {
-    std::uint64_t bits = below(in + b, std::min<std::int64_t>(64, end - b), ranker.flip, list[k - 1].rank);
-    for (; bits != 0; bits &= bits - 1) insert(b + std::countr_zero(bits));
-  }
+  const std::int64_t first = std::min(begin + k, end);
+  for (std::int64_t i = begin; i < first; ++i) insert(i);
+  each_below(
+      in, first, end, ranker, [&] { return list[k - 1].rank; }, insert);
   return count;
 }
 
@@ -177,29 +167,27 @@ std::int64_t insert_best(Candidate<T>* list, const T* in, std::int64_t begin, st
 /// become several times k.
 template <class T>
 std::int64_t sift_best(Candidate<T>* list, const T* in, std::int64_t begin, std::int64_t end, std::int64_t k,
-                       const Ranker<T>& ranker, bool largest) {
+                       const Ranker<T>& ranker) {
   const std::int64_t most = std::max<std::int64_t>(4 * k, 512);
-  const HostBuffer<Candidate<T>> found(most + kLookBlock);
+  const HostBuffer<Candidate<T>> found(most);
   std::int64_t count = 0;
+  const auto gather = [&](std::int64_t i) { found[count++] = {ranker(in[i]), i}; };
+  const std::int64_t first = std::min(begin + most - kLookBlock, end);
+  for (std::int64_t i = begin; i < first; ++i) gather(i);
   KeyOf<T> worst{};
-  bool bounded = false;
   const auto thin_out = [&] {
     if (count <= k) return;
     std::nth_element(found.data(), found.data() + k - 1, found.data() + count);
     count = k;
     worst = found[k - 1].rank;
-    bounded = true;
   };
-  const auto bound = [&] { return bounded ? &worst : nullptr; };
-  each_promising_block(in, begin, end, ranker, largest, bound, [&](std::int64_t b, std::int64_t e) {
-    for (std::int64_t i = b; i < e; ++i) {
-      // Of equals the first is the best: a later one does not replace it.
-      const KeyOf<T> r = ranker(in[i]);
-      found[count] = {r, i};
-      count += !bounded || r < worst;
-    }
-    if (count >= most) thin_out();
-  });
+  thin_out();
+  const auto bound = [&] {
+    if (count > most - kLookBlock) thin_out();
+    return worst;
+  };
+  // Of equals the first is the best: a later one does not replace it.
+  each_below(in, first, end, ranker, bound, gather);
   thin_out();
   std::copy_n(found.data(), count, list);
   return count;
@@ -207,7 +195,7 @@ std::int64_t sift_best(Candidate<T>* list, const T* in, std::int64_t begin, std:
 
 /// The best k of the line in the order of their ranks.
 template <class T>
-std::vector<Candidate<T>> best_few(const T* in, std::int64_t n, std::int64_t k, const Ranker<T>& ranker, bool largest) {
+std::vector<Candidate<T>> best_few(const T* in, std::int64_t n, std::int64_t k, const Ranker<T>& ranker) {
   const bool inserts = k <= kKeepSorted;
   const std::int64_t shares = std::max<std::int64_t>(1, n / std::max(kSiftShare, kSiftRatio * k));
   std::vector<Candidate<T>> lists(static_cast<std::size_t>(shares * k));
@@ -218,7 +206,7 @@ std::vector<Candidate<T>> best_few(const T* in, std::int64_t n, std::int64_t k, 
       if (inserts)
         insert_best(list, in, begin, end, k, ranker);
       else
-        sift_best(list, in, begin, end, k, ranker, largest);
+        sift_best(list, in, begin, end, k, ranker);
     }
   });
   if (shares > 1 || !inserts) std::partial_sort(lists.begin(), lists.begin() + k, lists.end());
@@ -250,7 +238,7 @@ void topk_of_line(const T* in, std::int64_t n, std::int64_t k, bool largest, boo
   const bool few = k <= kKeepSorted || k <= n / kSiftRatio;
   constexpr std::uint64_t kAllKeys = static_cast<KeyOf<T>>(~KeyOf<T>{0});
   const Ranker<T> ranker(few ? KeyRange{0, kAllKeys, kAllKeys} : line_key_range(in, dtype_of_v<T>, n), largest);
-  auto list = few ? best_few(in, n, k, ranker, largest) : best_many(in, n, k, ranker);
+  auto list = few ? best_few(in, n, k, ranker) : best_many(in, n, k, ranker);
   if (few && !sorted)
     std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
   for (std::int64_t i = 0; i < k; ++i) indices[i] = list[static_cast<std::size_t>(i)].index;
