@@ -2,12 +2,14 @@
 // one of several ranks (by a launcher, mpirun or srun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set) it
 // trains with them; with --ranks it starts them itself.
 #include <unistd.h>
+#include <charconv>
 #include <cmath>
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -235,6 +237,12 @@ Sampler make_sampler(const Flags& f, const World& world, std::size_t size) {
     return Sampler(size);
 }
 
+/// 0.1 as "0.1", and as many digits as tell two values apart.
+std::string short_text(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
 template <class Sampler>
 class Trainer {
  public:
@@ -245,6 +253,10 @@ class Trainer {
         net_(flags, world),
         optimizer_(make_optimizer(flags, net_.module())),
         scheduler_(*optimizer_, 1, flags.gamma),
+        settled_{{"--lr", short_text(flags.lr)},
+                 {"--momentum", short_text(flags.momentum)},
+                 {"--gamma", short_text(flags.gamma)},
+                 {"--seed", std::to_string(flags.seed)}},
         images_(limited(data.train.count(), flags.limit)),
         digits_(flags.synthetic                               ? "generated of seed " + std::to_string(flags.seed)
                 : data.source == data::MnistSource::Generator ? "generated"
@@ -380,6 +392,7 @@ class Trainer {
     io::Checkpoint c;
     c.set("ranks", std::int64_t{world_.size});
     if (!world_.alone()) c.set("seed", std::to_string(flags_.seed));  // alone, the generator has it
+    for (const auto& [flag, value] : settled_) c.set("given" + flag, value);
     c.set("net", flags_.net);
     c.set("optimizer_name", flags_.optimizer);
     c.set("batch_size", flags_.batch_size);
@@ -429,6 +442,14 @@ class Trainer {
     expect("images", std::to_string(images_));
     expect("digits", digits_);
     if (c.has("seed") && !world_.alone()) expect("seed", std::to_string(flags_.seed));
+    for (auto& [flag, value] : settled_) {
+      if (!c.has("given" + flag)) continue;
+      const std::string there = c.text("given" + flag);
+      if (there != value)
+        log_.line("%s %s has no effect: %s goes on with %s", flag.c_str(), value.c_str(), flags_.resume.c_str(),
+                  there.c_str());
+      value = there;
+    }
     c.load_module("model", net_.module());
     c.load_optimizer("optimizer", *optimizer_);
     c.load_scheduler("scheduler", scheduler_);
@@ -468,7 +489,8 @@ class Trainer {
   Net net_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::StepLR scheduler_;
-  std::int64_t images_;  // of the training set, on all ranks
+  std::map<std::string, std::string> settled_;  // flags whose values a checkpoint settles for those who continue it
+  std::int64_t images_;                         // of the training set, on all ranks
   std::string digits_;
   std::unique_ptr<data::DataLoader<Dataset, Sampler>> train_;
   std::unique_ptr<data::DataLoader<Dataset, data::samplers::SequentialSampler>> test_;

@@ -125,6 +125,17 @@ std::string resolve_target(const std::string& path) {
   return real.get();
 }
 
+// A file without a name, which the system frees however its owner ends; none where the file system has no such files.
+Descriptor open_unnamed(const std::string& folder) {
+  if (::access("/proc/self/fd", X_OK) != 0) return Descriptor(-1);  // the way by which such a file gets its name
+  return Descriptor(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+}
+
+bool give_name(int fd, const std::string& name) {
+  const std::string from = athanor::detail::str("/proc/self/fd/", fd);
+  return ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
 std::string temporary_name(const std::string& target) {
   static std::atomic<unsigned> counter{0};
   const auto slash = target.rfind('/');
@@ -174,12 +185,12 @@ void MappedFile::will_read_all() const {
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   check_name(path_);
   target_ = resolve_target(path_);
-  for (int attempt = 0; fd_ < 0; ++attempt) {
-    temporary_ = temporary_name(target_);
-    fd_ = Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)).release();
-    // A name can be taken by what a killed process with the same number left behind.
-    if (fd_ < 0 && (errno != EEXIST || attempt == 100)) throw_errno("write", path_, errno);
-  }
+  fd_ = open_unnamed(folder_of(target_)).release();
+  if (fd_ < 0)
+    take_temporary_name([this](const std::string& name) {
+      fd_ = Descriptor(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)).release();
+      return fd_ >= 0;
+    });
   struct stat status {};
   if (::stat(target_.c_str(), &status) == 0) (void)::fchmod(fd_, status.st_mode & 07777);
   buffer_.reserve(kBufferSize);
@@ -188,7 +199,20 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+template <class Take>
+void AtomicFile::take_temporary_name(Take take) {
+  for (int attempt = 0;; ++attempt) {
+    const std::string name = temporary_name(target_);
+    if (take(name)) {
+      temporary_ = name;
+      return;
+    }
+    // A name can be taken by what a killed process with the same number left behind.
+    if (errno != EEXIST || attempt == 100) throw_errno("write", path_, errno);
+  }
 }
 
 void AtomicFile::write_through(const std::byte* data, std::size_t size) {
@@ -222,6 +246,7 @@ void AtomicFile::commit() {
   ATHANOR_CHECK(fd_ >= 0, "AtomicFile: second commit of '", path_, "'");
   flush();
   if (::fsync(fd_) != 0) throw_errno("flush", path_, errno);
+  if (temporary_.empty()) take_temporary_name([this](const std::string& name) { return give_name(fd_, name); });
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_errno("replace", path_, errno);
   // From here on the temporary name is gone: the destructor must not remove it.
   const Descriptor closing(std::exchange(fd_, -1));

@@ -48,9 +48,10 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-/// Writes a file that appears under its name whole or not at all: bytes go to a temporary file in the same folder;
-/// commit() flushes it to the disk and renames it over `path`. Destroyed without commit() it removes the temporary and
-/// leaves what was there. A symbolic link is followed; the mode of a replaced file is kept. Throws IoError, also when
+/// Writes a file that appears under its name whole or not at all: bytes go to a file in the same folder that has no
+/// name (where the file system has none such, a temporary one); commit() flushes it to the disk and gives it that of
+/// what was there. Without commit(), also when the process is killed, it is gone and what was there stays; a temporary
+/// with a name outlives a kill. A symbolic link is followed; the mode of a replaced file is kept. Throws IoError, also when
 /// `path` names something that is not a regular file.
 class AtomicFile {
  public:
@@ -68,12 +69,15 @@ class AtomicFile {
   void commit();
 
  private:
+  /// Tries names that nobody has with `take`, which says whether it could; errno says why not.
+  template <class Take>
+  void take_temporary_name(Take take);
   void flush();
   void write_through(const std::byte* data, std::size_t size);
 
   std::string path_;    // the name asked for, as in messages
   std::string target_;  // the same with a symbolic link resolved
-  std::string temporary_;
+  std::string temporary_;  // empty while the file has no name
   std::vector<std::byte> buffer_;
   std::uint64_t size_ = 0;
   int fd_ = -1;

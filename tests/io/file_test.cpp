@@ -1,7 +1,9 @@
 #include "athanor/io/file.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -78,7 +80,6 @@ TEST(AtomicFile, NothingIsVisibleBeforeCommit) {
     AtomicFile file(folder / "f");
     file.write("new");
     EXPECT_EQ(read_text(folder / "f"), "old");
-    EXPECT_EQ(folder.names().size(), 2U);
     file.commit();
     EXPECT_EQ(read_text(folder / "f"), "new");
     EXPECT_EQ(file.size(), 3U);
@@ -92,6 +93,28 @@ TEST(AtomicFile, DestroyedWithoutCommitLeavesTheOldFileAndNoTemporary) {
   const TempFolder folder;
   write_file(folder / "f", "old");
   { AtomicFile(folder / "f").write("half"); }
+  EXPECT_EQ(read_text(folder / "f"), "old");
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"f"});
+}
+
+TEST(AtomicFile, AKilledProcessLeavesTheOldFileAndNoOther) {
+  const TempFolder folder;
+  {
+    const int unnamed = open(folder.path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+    if (unnamed < 0) GTEST_SKIP() << "the file system of " << folder.path() << " has no files without a name";
+    close(unnamed);
+  }
+  write_file(folder / "f", "old");
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    AtomicFile file(folder / "f");
+    file.write(std::string(1 << 20, 'x'));
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
   EXPECT_EQ(read_text(folder / "f"), "old");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"f"});
 }

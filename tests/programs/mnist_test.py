@@ -217,9 +217,13 @@ class Resuming(ProgramTest):
             model = lambda name: ("--save-model", self.path(name))  # noqa: E731
             self.run_well(*base, "--epochs", "2", "--checkpoint", self.path("whole.ckpt"), *model("whole"))
             self.run_well(*base, "--epochs", "1", "--checkpoint", self.path("half.ckpt"))
-            # Another seed on the way back: everything random comes from the checkpoint.
-            self.run_well(*base, "--epochs", "2", "--seed", "99", "--resume", self.path("half.ckpt"), "--checkpoint",
-                          self.path("rest.ckpt"), *model("rest"))
+            # Another seed and rate on the way back: they come from the checkpoint, and the program says so.
+            output = self.run_well(*base, "--epochs", "2", "--seed", "99", "--lr", "0.3", "--resume",
+                                   self.path("half.ckpt"), "--checkpoint", self.path("rest.ckpt"), *model("rest"))
+            for said in ("--seed 99 has no effect: ", "half.ckpt goes on with 1\n", "--lr 0.3 has no effect: ",
+                         "half.ckpt goes on with 0.01\n"):
+                self.assertIn(said, output)
+            self.assertNotIn("--gamma", output)
             self.assertEqual(self.read("whole"), self.read("rest"), f"{net}, {optimizer}: models differ")
             self.assertEqual(self.read("whole.ckpt"), self.read("rest.ckpt"), f"{net}, {optimizer}")
 
@@ -227,7 +231,7 @@ class Resuming(ProgramTest):
         flags = ("--no-progress", "--checkpoint", self.path("here.ckpt"), "--resume", "--net", "tutorial")
         self.assertNotIn("Resumed", self.run_well(*flags, "--epochs", "1"))
         output = self.run_well(*flags, "--epochs", "2", "--save-model", self.path("rest"))
-        self.assertTrue(output.startswith("Resumed from"), output)
+        self.assertTrue(output.startswith("Resumed from"), output)  # flags that are the same are not worth a word
         self.run_well("--no-progress", "--net", "tutorial", "--epochs", "2", "--save-model", self.path("whole"))
         self.assertEqual(self.read("whole"), self.read("rest"))
         # A job that was done already is done again at once.
