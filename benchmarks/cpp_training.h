@@ -88,8 +88,17 @@ inline std::vector<Tensor> parameters_with_gradients(std::int64_t count, std::in
   return out;
 }
 
-/// Steps over many small and over few large parameters; an item is an element.
+/// Steps over many small and over few large parameters, and (idle) over some that have had no gradient for long; an
+/// item is an element.
 inline void add_optimizer_rows(Program& program) {
+  program.add("optim.sgd.idle/4x25000", "element", 1e5, [] {
+    auto params = parameters_with_gradients(4, 25000);
+    auto optimizer = std::make_shared<torch::optim::SGD>(params, torch::optim::SGDOptions(0.01).momentum(0.9));
+    optimizer->step();
+    for (auto& p : params) p.mutable_grad().zero_();
+    for (int i = 0; i < 1000; ++i) optimizer->step();
+    return [optimizer] { optimizer->step(); };
+  });
   for (const auto& [count, size] : {std::pair<std::int64_t, std::int64_t>{1000, 256}, {4, 4000000}}) {
     const std::string shape = "/" + std::to_string(count) + "x" + std::to_string(size);
     const auto items = static_cast<double>(count * size);

@@ -51,8 +51,8 @@ class MappedFile {
 /// Writes a file that appears under its name whole or not at all: bytes go to a file in the same folder that has no
 /// name (where the file system has none such, a temporary one); commit() flushes it to the disk and gives it that of
 /// what was there. Without commit(), also when the process is killed, it is gone and what was there stays; a temporary
-/// with a name outlives a kill. A symbolic link is followed; the mode of a replaced file is kept. Throws IoError, also when
-/// `path` names something that is not a regular file.
+/// with a name outlives a kill. A symbolic link is followed; the mode of a replaced file is kept. Throws IoError, also
+/// when `path` names something that is not a regular file.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -75,8 +75,8 @@ class AtomicFile {
   void flush();
   void write_through(const std::byte* data, std::size_t size);
 
-  std::string path_;    // the name asked for, as in messages
-  std::string target_;  // the same with a symbolic link resolved
+  std::string path_;       // the name asked for, as in messages
+  std::string target_;     // the same with a symbolic link resolved
   std::string temporary_;  // empty while the file has no name
   std::vector<std::byte> buffer_;
   std::uint64_t size_ = 0;

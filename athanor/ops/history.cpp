@@ -201,14 +201,14 @@ void start_retaining(Node& node, const AutogradMeta& meta) {
   node.hooks().retain.emplace_back(detail::next_hook_id(), RetainGrad{meta.self, meta.output_nr});
 }
 
-void attach(const TensorBase& t, const IntrusivePtr<Node>& node, std::uint32_t nr) {
+void attach(const TensorBase& t, IntrusivePtr<Node> node, std::uint32_t nr) {
   AutogradMeta& meta = detail::autograd_meta(t);
   const bool moves = meta.retains_grad && meta.grad_fn;
   if (moves) stop_retaining(meta.grad_fn->hooks(), meta);
-  meta.grad_fn = node;
+  meta.grad_fn = std::move(node);
   meta.output_nr = nr;
   t.impl()->tracked = true;
-  if (moves) start_retaining(*node, meta);
+  if (moves) start_retaining(*meta.grad_fn, meta);
 }
 
 }  // namespace
@@ -230,7 +230,7 @@ IntrusivePtr<Node> grad_fn(const TensorBase& t) {
       meta->view_version != t.impl()->version()) {
     auto node = ops::make_as_strided_node(meta->view_base, t.sizes(), t.strides(), t.storage_offset());
     node->add_output(t);
-    attach(t, node, 0);
+    attach(t, std::move(node), 0);
     meta->view_version = t.impl()->version();
   }
   return meta->grad_fn;
@@ -252,9 +252,9 @@ Edge gradient_edge(const TensorBase& t) {
   return {IntrusivePtr<Node>(std::move(node)), 0};
 }
 
-void set_history(const TensorBase& t, const IntrusivePtr<Node>& node) {
+void set_history(const TensorBase& t, IntrusivePtr<Node> node) {
   const std::uint32_t nr = node->add_output(t);
-  attach(t, node, nr);
+  attach(t, std::move(node), nr);
   AutogradMeta& meta = *t.impl()->autograd;
   if (meta.is_view) meta.view_version = t.impl()->version();
 }

@@ -13,7 +13,7 @@ IntrusivePtr<Node> grad_fn(const TensorBase& t);
 /// Where the gradient of `t` goes; an invalid edge if it does not require grad.
 Edge gradient_edge(const TensorBase& t);
 /// Makes `t` result `nr` of `node`.
-void set_history(const TensorBase& t, const IntrusivePtr<Node>& node);
+void set_history(const TensorBase& t, IntrusivePtr<Node> node);
 /// After an in-place op: `t` is now the result of `node` (through its base, if it is a view).
 void rebase_history(const TensorBase& t, const IntrusivePtr<Node>& node);
 /// Throws as PyTorch does if `t` may not be changed in place in the present grad mode.

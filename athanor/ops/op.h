@@ -185,10 +185,10 @@ IntrusivePtr<OpNode<Op>> make_node(Op& op, const In&... in) {
   IntrusivePtr<OpNode<Op>> node;
   if constexpr ((std::is_same_v<In, Tensor> && ...)) {
     Edge edges[] = {gradient_edge(in)...};
-    node = IntrusivePtr<OpNode<Op>>(new OpNode<Op>(std::move(op)));
+    node = make_intrusive<OpNode<Op>>(std::move(op));
     for (Edge& e : edges) node->add_edge(std::move(e));
   } else {
-    node = IntrusivePtr<OpNode<Op>>(new OpNode<Op>(std::move(op)));
+    node = make_intrusive<OpNode<Op>>(std::move(op));
     (add_edges(*node, in), ...);
   }
   if constexpr (requires { node->op().save(std::as_const(static_cast<Node&>(*node)), in...); })
@@ -223,10 +223,10 @@ IntrusivePtr<OpNode<Op>> make_inplace_node(Op& op, const Tensor& self, const In&
   IntrusivePtr<OpNode<Op>> node;
   if constexpr ((std::is_same_v<In, Tensor> && ...)) {
     Edge edges[] = {gradient_edge(self), gradient_edge(in)...};
-    node = IntrusivePtr<OpNode<Op>>(new OpNode<Op>(std::move(op)));
+    node = make_intrusive<OpNode<Op>>(std::move(op));
     for (Edge& e : edges) node->add_edge(std::move(e));
   } else {
-    node = IntrusivePtr<OpNode<Op>>(new OpNode<Op>(std::move(op)));
+    node = make_intrusive<OpNode<Op>>(std::move(op));
     add_edges(*node, self);
     (add_edges(*node, in), ...);
   }
@@ -282,17 +282,19 @@ inline void check_inputs(const char* schema, const In&... in) {
   }
 }
 
-template <class Node, class Out, std::size_t... I>
-void attach_results(const Node& node, const Out& outs, std::index_sequence<I...>) {
+template <class Op, class Out, std::size_t... I>
+void attach_results(IntrusivePtr<OpNode<Op>> holder, const Out& outs, std::index_sequence<I...>) {
+  OpNode<Op>* const node = holder.get();
   auto one = [&](const Tensor& t) {
-    if (t.defined() && t.is_floating_point())
-      set_history(t, IntrusivePtr<athanor::Node>(node));
+    if (!t.defined() || !t.is_floating_point()) return void(node->add_output(t));
+    if constexpr (sizeof...(I) == 1)
+      set_history(t, std::move(holder));
     else
-      node->add_output(t);
+      set_history(t, IntrusivePtr<Node>(node));
   };
   (one(outs[I]), ...);
-  if constexpr (requires { node->op().save_results(static_cast<athanor::Node*>(node.get()), outs[I]...); })
-    node->op().save_results(static_cast<athanor::Node*>(node.get()), outs[I]...);
+  if constexpr (requires { node->op().save_results(static_cast<Node*>(node), outs[I]...); })
+    node->op().save_results(static_cast<Node*>(node), outs[I]...);
 }
 
 /// The part of a call after its inputs were prepared.
@@ -466,8 +468,7 @@ Tensor call_view(Op op, const Tensor& self, ViewOrigin origin = ViewOrigin::Ordi
   Tensor out = detail::alias(self, g.sizes, g.strides, g.offset);
   note_view(out, self, origin);
   if (GradMode::is_enabled() && wants_grad(self)) {
-    auto node = make_node(op, self);
-    set_history(out, IntrusivePtr<Node>(node));
+    set_history(out, make_node(op, self));
   }
   return out;
 }

@@ -42,7 +42,22 @@ std::uint64_t next_hook_id() {
 
 namespace {
 
-std::atomic<std::uint64_t> next_sequence{1};
+/// Each thread takes many numbers at a time; those taken last are greater than all in use.
+constexpr std::uint64_t kNumbersTaken = 1024;
+std::atomic<std::uint64_t> next_taken{1};
+struct Numbers {
+  std::uint64_t next = 0, end = 0;
+};
+constinit thread_local Numbers numbers __attribute__((tls_model("initial-exec")));
+
+std::uint64_t next_number() {
+  Numbers& own = numbers;
+  if (__builtin_expect(own.next == own.end, 0)) {
+    own.next = next_taken.fetch_add(kNumbersTaken, std::memory_order_relaxed);
+    own.end = own.next + kNumbersTaken;
+  }
+  return own.next++;
+}
 
 /// Nodes whose deletion was asked for while another one is being deleted. Lies on the stack of who deletes the first: a
 /// thread's destructors, in whatever order they run, may delete nodes.
@@ -70,12 +85,16 @@ constinit thread_local Graveyard* graveyard __attribute__((tls_model("initial-ex
 
 }  // namespace
 
-void Node::renumber() {
-  sequence_ = next_sequence.fetch_add(1, std::memory_order_relaxed);
+void Node::renumber(std::uint64_t beyond) {
+  sequence_ = next_number();
+  if (sequence_ < beyond) {
+    numbers = {};
+    sequence_ = next_number();
+  }
   if (__builtin_expect(profiler::detail::is_recording(), 0)) profiler::detail::note_sequence(sequence_);
 }
 
-Node::Node() : sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
+Node::Node() : sequence_(next_number()) {
   if (__builtin_expect(autograd::anomaly_enabled(), 0)) forward_trace() = autograd::current_backtrace();
   if (__builtin_expect(profiler::detail::is_recording(), 0)) profiler::detail::note_sequence(sequence_);
 }

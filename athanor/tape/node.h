@@ -1,6 +1,6 @@
 #pragma once
-/// Node: one recorded call. Backward walks nodes in reverse order of their sequence numbers; edges always lead to nodes
-/// with smaller numbers, so no dependency counting is needed.
+/// Node: one recorded call. Backward walks nodes in reverse order of their sequence numbers, which no two nodes share;
+/// edges always lead to nodes with smaller numbers, so no dependency counting is needed.
 
 #include <cstdint>
 #include <functional>
@@ -116,7 +116,7 @@ class Node : public RefCounted {
   const Edge& edge(std::size_t i) const { return edges_[i]; }
   void add_edge(Edge e) {
     // Made only now, when it is used: a leaf's accumulator, or the new node of a view whose base was changed.
-    if (__builtin_expect(e.node && e.node->sequence_ > sequence_, 0)) renumber();
+    if (__builtin_expect(e.node && e.node->sequence_ > sequence_, 0)) renumber(e.node->sequence_);
     edges_.push_back(std::move(e));
   }
   /// Notes one more forward result and returns its number.
@@ -145,7 +145,7 @@ class Node : public RefCounted {
   bool weakly_held_ = false;  ///< a tensor may point at it without a share
 
  private:
-  void renumber();
+  void renumber(std::uint64_t beyond);
 
   std::uint64_t sequence_;
   EdgeList edges_;

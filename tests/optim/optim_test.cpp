@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "athanor/ops/factory.h"
 #include "athanor/optim/adaptive.h"
 #include "athanor/optim/algorithms.h"
@@ -70,6 +73,56 @@ TEST(Optimizers, Float32AndHalfStayCloseToFloat64) {
   const auto exact = trajectory(with<Adam>(AdamOptions(0.1)));
   expect_near(trajectory(with<Adam>(AdamOptions(0.1)), kFloat), exact, 1e-5);
   expect_near(trajectory(with<SGD>(SGDOptions(0.1)), kBFloat16), trajectory(with<SGD>(SGDOptions(0.1))), 0.05);
+}
+
+namespace {
+
+/// What is kept of a parameter by these names after one step with a gradient and 2000 without.
+template <class Make>
+std::vector<Tensor> averages_of_an_idle_weight(Make make, const std::vector<std::string>& names) {
+  Tensor p = tensor({1.0, -2.0, 0.5}, TensorOptions(kFloat)).requires_grad_();
+  auto optimizer = make(std::vector<Tensor>{p});
+  p.mutable_grad() = tensor({1e-3, -2.0, std::numeric_limits<double>::quiet_NaN()}, TensorOptions(kFloat));
+  optimizer->step();
+  p.mutable_grad() = zeros({3}, kFloat);
+  for (int i = 0; i < 2000; ++i) optimizer->step();
+  std::vector<Tensor> out;
+  for (const auto& name : names) out.push_back(optimizer->state().at(p.unsafeGetTensorImpl())->tensors.at(name));
+  return out;
+}
+
+}  // namespace
+
+// Numbers of fewer digits than others slow every further step down, and rounding keeps them from reaching 0.
+TEST(Optimizers, AveragesOfWeightsWithoutGradientEndAtZeroAndKeepNan) {
+  const auto check = [](const char* what, const std::vector<Tensor>& averages) {
+    for (const Tensor& t : averages) {
+      for (int i = 0; i < 2; ++i) EXPECT_EQ(t.select(0, i).item<float>(), 0.0F) << what << " " << i;
+      EXPECT_TRUE(std::isnan(t.select(0, 2).item<float>())) << what;
+    }
+  };
+  check("SGD", averages_of_an_idle_weight(with<SGD>(SGDOptions(0.1).momentum(0.9)), {"momentum_buffer"}));
+  check("Adam", averages_of_an_idle_weight(with<Adam>(AdamOptions(0.1).betas({0.9, 0.9})), {"exp_avg", "exp_avg_sq"}));
+  check("Adadelta", averages_of_an_idle_weight(with<Adadelta>(AdadeltaOptions(1.0)), {"square_avg", "acc_delta"}));
+  check("RMSprop", averages_of_an_idle_weight(with<RMSprop>(RMSpropOptions(0.1).alpha(0.9).momentum(0.9)),
+                                              {"square_avg", "momentum_buffer"}));
+  check("RMSprop, centered",
+        averages_of_an_idle_weight(with<RMSprop>(RMSpropOptions(0.1).alpha(0.9).centered(true)), {"grad_avg"}));
+  check("NAdam", averages_of_an_idle_weight(with<NAdam>(NAdamOptions(0.1)), {"exp_avg"}));
+  check("Adamax", averages_of_an_idle_weight(with<Adamax>(AdamaxOptions(0.1)), {"exp_avg"}));
+}
+
+TEST(Optimizers, TinySquaresCountWhereEpsDoesNotHideThem) {
+  // The square of the gradient is below the least normal float32; with eps 0 the step is lr all the same.
+  Tensor p = ones({4}).requires_grad_();
+  p.mutable_grad() = full({4}, 1e-20);
+  Adam adam({p}, AdamOptions(0.125).betas({0.5, 0.5}).eps(0));
+  adam.step();
+  const NoGradGuard off;
+  EXPECT_NEAR(p.select(0, 0).item<float>(), 0.875, 1e-3);
+  RMSprop rmsprop({p}, RMSpropOptions(0.125).alpha(0.75).eps(0));
+  rmsprop.step();
+  EXPECT_NEAR(p.select(0, 0).item<float>(), 0.875 - 0.25, 1e-2);
 }
 
 TEST(Optimizers, ParameterOfAnyLayoutIsUpdatedInPlace) {

@@ -33,7 +33,7 @@ struct MomentumSgd {
   C lr, momentum, take;
   void operator()(C& x, C g, C& buffer, C&, C&) const {
     const C d = gradient(g, x);
-    buffer = kFirst ? d : momentum * buffer + take * d;  // a fresh buffer may hold NaN
+    buffer = settled(kFirst ? d : momentum * buffer + take * d);  // a fresh buffer may hold NaN
     x -= lr * (kNesterov ? d + momentum * buffer : buffer);
   }
 };
@@ -42,12 +42,12 @@ template <class C, bool kAmsgrad>
 struct AdamRule {
   static constexpr int states = kAmsgrad ? 3 : 2;
   Seen<C> gradient;
-  C shrink, beta1, beta2, take1, take2, rate, scale, eps;
+  C shrink, beta1, beta2, take1, take2, rate, scale, eps, least;
   void operator()(C& x, C g, C& average, C& square, C& most) const {
     x *= shrink;
     const C d = gradient(g, x);
-    average = beta1 * average + take1 * d;
-    square = beta2 * square + take2 * d * d;
+    average = settled(beta1 * average + take1 * d);
+    square = settled(beta2 * square + take2 * d * d, least);
     // A square that is not a number stays one.
     if (kAmsgrad) most = most >= square ? most : square;
     x -= rate * average / (std::sqrt(kAmsgrad ? most : square) * scale + eps);
@@ -58,12 +58,12 @@ template <class C>
 struct AdadeltaRule {
   static constexpr int states = 2;
   Seen<C> gradient;
-  C lr, rho, take, eps;
+  C lr, rho, take, eps, least;
   void operator()(C& x, C g, C& square, C& delta, C&) const {
     const C d = gradient(g, x);
-    square = rho * square + take * d * d;
+    square = settled(rho * square + take * d * d, least);
     const C u = std::sqrt(delta + eps) / std::sqrt(square + eps) * d;
-    delta = rho * delta + take * u * u;
+    delta = settled(rho * delta + take * u * u, least);
     x -= lr * u;
   }
 };
@@ -85,19 +85,20 @@ template <class C, bool kCentered, bool kMomentum>
 struct RmspropRule {
   static constexpr int states = 1 + kCentered + kMomentum;
   Seen<C> gradient;
-  C lr, alpha, take, eps, momentum;
+  C lr, alpha, take, eps, momentum, least;
   void operator()(C& x, C g, C& square, C& second, C& third) const {
     const C d = gradient(g, x);
     square = alpha * square + take * d * d;
+    if (!kCentered) square = settled(square, least);  // it must not become less than the mean's square
     C mean_square = square;
     if (kCentered) {
-      second += take * (d - second);
+      second = settled(second + take * (d - second));
       mean_square -= second * second;
     }
     const C direction = d / (std::sqrt(mean_square) + eps);
     if (kMomentum) {
       C& buffer = kCentered ? third : second;
-      buffer = momentum * buffer + direction;
+      buffer = settled(momentum * buffer + direction);
       x -= lr * buffer;
     } else {
       x -= lr * direction;
@@ -135,6 +136,7 @@ void adam_step(const View& p, const View* state, const View& g, std::int64_t b, 
       rule.rate = static_cast<C>(s.lr / s.bias_correction1);
       rule.scale = static_cast<C>(1 / std::sqrt(s.bias_correction2));
       rule.eps = static_cast<C>(s.eps);
+      rule.least = least_square<C>(s.eps, rule.scale);
       return rule;
     });
   };
@@ -144,8 +146,12 @@ void adam_step(const View& p, const View* state, const View& g, std::int64_t b, 
 void adadelta_step(const View& p, const View* state, const View& g, std::int64_t b, std::int64_t e,
                    const AdadeltaStep& s) {
   step_any("Adadelta", {p, state, g}, b, e, [&]<class C>(C) {
-    return AdadeltaRule<C>{seen<C>(s), static_cast<C>(s.lr), static_cast<C>(s.rho), static_cast<C>(1 - s.rho),
-                           static_cast<C>(s.eps)};
+    return AdadeltaRule<C>{seen<C>(s),
+                           static_cast<C>(s.lr),
+                           static_cast<C>(s.rho),
+                           static_cast<C>(1 - s.rho),
+                           static_cast<C>(s.eps),
+                           least_square<C>(std::sqrt(s.eps))};
   });
 }
 
@@ -165,7 +171,8 @@ void rmsprop_step(const View& p, const View* state, const View& g, std::int64_t 
                                                   static_cast<C>(s.alpha),
                                                   static_cast<C>(1 - s.alpha),
                                                   static_cast<C>(s.eps),
-                                                  static_cast<C>(s.momentum)};
+                                                  static_cast<C>(s.momentum),
+                                                  least_square<C>(s.eps)};
     });
   };
   if (s.centered)

@@ -18,7 +18,7 @@ struct AdamaxRule {
   C lr, take, beta2, eps;
   void operator()(C& x, C g, C& average, C& largest, C&) const {
     const C d = gradient(g, x);
-    average += take * (d - average);
+    average = settled(average + take * (d - average));
     const C decayed = beta2 * largest, now = std::abs(d) + eps;
     largest = decayed > now || decayed != decayed ? decayed : now;
     x -= lr * average / largest;
@@ -34,7 +34,7 @@ struct AdamRelativeRule {
   void operator()(C& x, C g, C& average, C& square, C&) const {
     x *= shrink;
     const C d = gradient(g, x);
-    average += take1 * (d - average);
+    average = settled(average + take1 * (d - average));
     square = beta2 * square + take2 * d * d;
     const C direction = average_rate * average + gradient_rate * d;
     x -= adaptive ? direction / (std::sqrt(square) * scale + eps) : direction;

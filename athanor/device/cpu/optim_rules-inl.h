@@ -80,6 +80,20 @@ Seen<C> seen(const Step& s) {
   return seen<C>(s.maximize, s.weight_decay);
 }
 
+/// An average that decays, as it is kept: 0 from where numbers lose digits (below 1.2e-38 in float32, `least`).
+/// Multiplying such takes a hundred cycles and more, and rounding would keep the average of a weight without gradient
+/// there for good, as of dead units and of embeddings that do not occur.
+template <class C>
+C settled(C average, C least = std::numeric_limits<C>::min()) {
+  return std::abs(average) < least ? C(0) : average;
+}
+/// `least` for a square whose root times `scale` has `eps` added: none where a step could tell it from 0.
+template <class C>
+C least_square(double eps, double scale = 1) {
+  constexpr double least = std::numeric_limits<C>::min();
+  return eps * (std::numeric_limits<C>::epsilon() / 2) > std::sqrt(least) * scale ? C(least) : C(0);
+}
+
 }  // namespace
 }  // namespace athanor::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -47,12 +47,12 @@ struct ArgFold {
         acc = pick(x, acc);
         if constexpr (kFloat) odd = hn::Or(odd, hn::IsNaN(x));
       };
-      // What lies a page ahead comes while the best is being looked for; see fold_parts.
-      constexpr std::int64_t kPage = 4096 / sizeof(T), kLine = 64 / sizeof(T);
+      // What lies ahead comes while the best is being looked for; see fold_parts.
+      constexpr std::int64_t kAhead = kAskedAhead / sizeof(T), kLine = 64 / sizeof(T);
       const bool ask_ahead = L * sizeof(T) >= 64 && walks_pages_in_step();
       for (; i + 4 * L <= n; i += 4 * L) {
         if (ask_ahead)
-          for (std::int64_t k = 0; k < 4 * L; k += kLine) hwy::Prefetch(p + i + kPage + k);
+          for (std::int64_t k = 0; k < 4 * L; k += kLine) hwy::Prefetch(p + i + kAhead + k);
         take(a, hn::LoadU(d, p + i));
         take(b, hn::LoadU(d, p + i + L));
         take(c, hn::LoadU(d, p + i + 2 * L));

@@ -53,19 +53,19 @@ HWY_INLINE hn::TFromD<D> across_lanes(D d, const Op& op, hn::Vec<D> v) {
 }
 
 /// Folds the first n / (8 L) * 8 L elements into eight accumulators. Where the hardware fetches ahead within a page
-/// only, what lies a page ahead is asked for; in the second cache and beyond that gains a fifth to a half. Elsewhere it
-/// costs: AMD's Zen 3 reads 1e8 elements a quarter slower for it, Zen 4 takes up to twice as long.
+/// only, what lies ahead is asked for; in the second cache and beyond that gains a fifth to a half. Elsewhere it costs:
+/// AMD's Zen 3 reads 1e8 elements a quarter slower for it, Zen 4 takes up to twice as long.
 template <class Op, class D>
 HWY_INLINE hn::Vec<D> fold_parts(D d, const Op& op, const hn::TFromD<D>* HWY_RESTRICT p, std::int64_t n) {
   using T = hn::TFromD<D>;
   constexpr std::int64_t L = hn::MaxLanes(d);
-  constexpr std::int64_t kPage = 4096 / sizeof(T), kLine = 64 / sizeof(T);
+  constexpr std::int64_t kAhead = kAskedAhead / sizeof(T), kLine = 64 / sizeof(T);
   const bool ask_ahead = hn::MaxLanes(d) * sizeof(T) >= 64 && walks_pages_in_step();
   auto a0 = hn::Set(d, Op::identity());
   auto a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0;
   for (std::int64_t turns = n / (8 * L); turns > 0; --turns, p += 8 * L) {
     if (ask_ahead)
-      for (std::int64_t i = 0; i < 8 * L; i += kLine) hwy::Prefetch(p + kPage + i);
+      for (std::int64_t i = 0; i < 8 * L; i += kLine) hwy::Prefetch(p + kAhead + i);
     a0 = op.accumulate(d, a0, hn::LoadU(d, p));
     a1 = op.accumulate(d, a1, hn::LoadU(d, p + L));
     a2 = op.accumulate(d, a2, hn::LoadU(d, p + 2 * L));
