@@ -178,6 +178,14 @@ std::string short_text(double value) {
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
+/// The flags whose values come from the checkpoint where one is continued. Of several ranks the seed must be the same.
+std::map<std::string, double> settled(const Flags& flags, const World& world) {
+  std::map<std::string, double> all{{"--lr", flags.lr}};
+  if (flags.optimizer == "sgd") all["--momentum"] = flags.momentum;
+  if (world.alone()) all["--seed"] = static_cast<double>(flags.seed);
+  return all;
+}
+
 template <class Sampler>
 class Trainer {
  public:
@@ -188,10 +196,7 @@ class Trainer {
         net_(flags, world),
         optimizer_(make_optimizer(flags, net_.module())),
         scheduler_(*optimizer_, 1, flags.gamma),
-        settled_{{"--lr", short_text(flags.lr)},
-                 {"--momentum", short_text(flags.momentum)},
-                 {"--gamma", short_text(flags.gamma)},
-                 {"--seed", std::to_string(flags.seed)}},
+        settled_(settled(flags, world)),
         images_(limited(data.train.count(), flags.limit)),
         digits_(flags.synthetic                               ? "generated of seed " + std::to_string(flags.seed)
                 : data.source == data::MnistSource::Generator ? "generated"
@@ -327,7 +332,7 @@ class Trainer {
     io::Checkpoint c;
     c.set("ranks", std::int64_t{world_.size});
     if (!world_.alone()) c.set("seed", std::to_string(flags_.seed));  // alone, the generator has it
-    for (const auto& [flag, value] : settled_) c.set("given" + flag, value);
+    for (const auto& [flag, value] : settled_) c.set("given" + flag, short_text(value));
     c.set("net", flags_.net);
     c.set("optimizer_name", flags_.optimizer);
     c.set("batch_size", flags_.batch_size);
@@ -363,6 +368,23 @@ class Trainer {
     return bytes;
   }
 
+  /// Says which of this run's flags have no effect. What an older checkpoint does not tell stays unknown.
+  void check_settled(const io::Checkpoint& c) {
+    for (auto& [flag, value] : std::map(settled_)) {
+      const std::string name = "given" + flag, text = c.has(name) ? c.text(name) : "";
+      double there = 0;
+      const auto end = std::from_chars(text.data(), text.data() + text.size(), there).ptr;
+      if (text.empty() || end != text.data() + text.size()) {
+        settled_.erase(flag);
+        continue;
+      }
+      if (there != value)
+        log_.line("%s %s has no effect: %s goes on with %s", flag.c_str(), short_text(value).c_str(),
+                  flags_.resume.c_str(), short_text(there).c_str());
+      settled_[flag] = there;
+    }
+  }
+
   void restore(std::vector<std::byte> bytes) {
     if (bytes.empty()) return;
     const auto c = io::Checkpoint::parse(bytes);
@@ -377,14 +399,7 @@ class Trainer {
     expect("images", std::to_string(images_));
     expect("digits", digits_);
     if (c.has("seed") && !world_.alone()) expect("seed", std::to_string(flags_.seed));
-    for (auto& [flag, value] : settled_) {
-      if (!c.has("given" + flag)) continue;
-      const std::string there = c.text("given" + flag);
-      if (there != value)
-        log_.line("%s %s has no effect: %s goes on with %s", flag.c_str(), value.c_str(), flags_.resume.c_str(),
-                  there.c_str());
-      value = there;
-    }
+    check_settled(c);
     c.load_module("model", net_.module());
     c.load_optimizer("optimizer", *optimizer_);
     c.load_scheduler("scheduler", scheduler_);
@@ -424,8 +439,8 @@ class Trainer {
   Net net_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::StepLR scheduler_;
-  std::map<std::string, std::string> settled_;  // flags whose values a checkpoint settles for those who continue it
-  std::int64_t images_;                         // of the training set, on all ranks
+  std::map<std::string, double> settled_;
+  std::int64_t images_;  // of the training set, on all ranks
   std::string digits_;
   std::unique_ptr<data::DataLoader<Dataset, Sampler>> train_;
   std::unique_ptr<data::DataLoader<Dataset, data::samplers::SequentialSampler>> test_;

@@ -100,12 +100,12 @@ Container read_all(const std::string& path, std::uint64_t max_bytes) {
   return content;
 }
 
-// Some file systems cannot flush a folder; the rename itself has happened by then.
-void flush_folder(const std::string& folder) {
-  const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+// Some file systems cannot flush a folder; the rename itself has happened by then. `at`: where `folder` begins.
+void flush_folder(int at, const std::string& folder, const std::string& of) {
+  const Descriptor fd(::openat(at, folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0) return;
   if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
-    throw_errno("flush folder", folder, errno);
+    throw_errno("flush folder of", of, errno);
 }
 
 // The file that writing to `path` replaces: the end of a chain of links, or the path itself.
@@ -125,24 +125,26 @@ std::string resolve_target(const std::string& path) {
   return real.get();
 }
 
+// A thread's own: that of the process is gone once its first thread has ended.
+constexpr char kOwnDescriptors[] = "/proc/thread-self/fd";
+
 // A file without a name, which the system frees however its owner ends; none where the file system has no such files.
-Descriptor open_unnamed(const std::string& folder) {
-  if (::access("/proc/self/fd", X_OK) != 0) return Descriptor(-1);  // the way by which such a file gets its name
-  return Descriptor(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+Descriptor open_unnamed(int folder) {
+  if (::access(kOwnDescriptors, X_OK) != 0) return Descriptor(-1);  // the way by which such a file gets its name
+  return Descriptor(::openat(folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0666));
 }
 
-bool give_name(int fd, const std::string& name) {
-  const std::string from = athanor::detail::str("/proc/self/fd/", fd);
-  return ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+bool give_name(int fd, int folder, const std::string& name) {
+  const std::string from = athanor::detail::str(kOwnDescriptors, "/", fd);
+  return ::linkat(AT_FDCWD, from.c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
-std::string temporary_name(const std::string& target) {
+std::string name_in_folder(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+std::string temporary_name(const std::string& name) {
   static std::atomic<unsigned> counter{0};
-  const auto slash = target.rfind('/');
-  const auto name_at = slash == std::string::npos ? 0 : slash + 1;
   // A name may have 255 bytes at most: the prefix is there for people only.
-  return athanor::detail::str(target.substr(0, name_at), ".", target.substr(name_at, 180), ".", ::getpid(), ".",
-                              counter.fetch_add(1), ".tmp");
+  return athanor::detail::str(".", name.substr(0, 180), ".", ::getpid(), ".", counter.fetch_add(1), ".tmp");
 }
 
 }  // namespace
@@ -184,40 +186,66 @@ void MappedFile::will_read_all() const {
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   check_name(path_);
-  target_ = resolve_target(path_);
-  fd_ = open_unnamed(folder_of(target_)).release();
-  if (fd_ < 0)
-    take_temporary_name([this](const std::string& name) {
-      fd_ = Descriptor(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)).release();
-      return fd_ >= 0;
-    });
+  const std::string target = resolve_target(path_);
+  name_ = name_in_folder(target);
+  // By name it could be another folder at the end.
+  folder_ = Descriptor(::open(folder_of(target).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (folder_.get() < 0) throw_errno("write", path_, errno);
+  fd_ = open_unnamed(folder_.get());
+  if (fd_.get() < 0) open_temporary();
   struct stat status {};
-  if (::stat(target_.c_str(), &status) == 0) (void)::fchmod(fd_, status.st_mode & 07777);
+  if (::fstatat(folder_.get(), name_.c_str(), &status, 0) == 0) (void)::fchmod(fd_.get(), status.st_mode & 07777);
   buffer_.reserve(kBufferSize);
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlinkat(folder_.get(), temporary_.c_str(), 0);
 }
 
 template <class Take>
-void AtomicFile::take_temporary_name(Take take) {
-  for (int attempt = 0;; ++attempt) {
-    const std::string name = temporary_name(target_);
+bool AtomicFile::take_temporary_name(Take take) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const std::string name = temporary_name(name_);
     if (take(name)) {
       temporary_ = name;
-      return;
+      return true;
     }
     // A name can be taken by what a killed process with the same number left behind.
-    if (errno != EEXIST || attempt == 100) throw_errno("write", path_, errno);
+    if (errno != EEXIST) break;
+  }
+  return false;
+}
+
+void AtomicFile::open_temporary() {
+  const bool open = take_temporary_name([this](const std::string& name) {
+    fd_ = Descriptor(::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    return fd_.get() >= 0;
+  });
+  if (!open) throw_errno("write", path_, errno);
+}
+
+void AtomicFile::name_content() {
+  if (take_temporary_name([this](const std::string& name) { return give_name(fd_.get(), folder_.get(), name); }))
+    return;
+  // Linking can be forbidden where writing is not.
+  const Descriptor unnamed = std::move(fd_);
+  struct stat status {};
+  if (::fstat(unnamed.get(), &status) != 0) throw_errno("write", path_, errno);
+  open_temporary();
+  (void)::fchmod(fd_.get(), status.st_mode & 07777);
+  std::vector<std::byte> piece(kBufferSize);
+  for (off_t at = 0; at < status.st_size;) {
+    const ssize_t n = ::pread(unnamed.get(), piece.data(), piece.size(), at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw_errno("write", path_, n < 0 ? errno : EIO);
+    write_through(piece.data(), static_cast<std::size_t>(n));
+    at += n;
   }
 }
 
 void AtomicFile::write_through(const std::byte* data, std::size_t size) {
   while (size > 0) {
-    const ssize_t n = ::write(fd_, data, std::min(size, kMaxTransfer));
+    const ssize_t n = ::write(fd_.get(), data, std::min(size, kMaxTransfer));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_errno("write", path_, errno);
     data += n;
@@ -231,7 +259,7 @@ void AtomicFile::flush() {
 }
 
 void AtomicFile::write(const void* data, std::size_t size) {
-  ATHANOR_CHECK(fd_ >= 0, "AtomicFile: write to '", path_, "' after commit");
+  ATHANOR_CHECK(fd_.get() >= 0, "AtomicFile: write to '", path_, "' after commit");
   if (size == 0) return;
   const auto* bytes = static_cast<const std::byte*>(data);
   size_ += size;
@@ -243,14 +271,19 @@ void AtomicFile::write(const void* data, std::size_t size) {
 }
 
 void AtomicFile::commit() {
-  ATHANOR_CHECK(fd_ >= 0, "AtomicFile: second commit of '", path_, "'");
+  ATHANOR_CHECK(fd_.get() >= 0, "AtomicFile: second commit of '", path_, "'");
   flush();
-  if (::fsync(fd_) != 0) throw_errno("flush", path_, errno);
-  if (temporary_.empty()) take_temporary_name([this](const std::string& name) { return give_name(fd_, name); });
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_errno("replace", path_, errno);
-  // From here on the temporary name is gone: the destructor must not remove it.
-  const Descriptor closing(std::exchange(fd_, -1));
-  flush_folder(folder_of(target_));
+  if (::fsync(fd_.get()) != 0) throw_errno("flush", path_, errno);
+  if (temporary_.empty()) {
+    name_content();
+    // Of a file without a name some file systems do not note everything.
+    if (::fsync(fd_.get()) != 0) throw_errno("flush", path_, errno);
+  }
+  if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name_.c_str()) != 0)
+    throw_errno("replace", path_, errno);
+  temporary_.clear();  // from here on it is the name of nothing that the destructor may remove
+  fd_ = Descriptor();
+  flush_folder(folder_.get(), ".", path_);
 }
 
 void write_file(const std::string& path, Bytes content) {
@@ -265,7 +298,7 @@ void write_file(const std::string& path, std::string_view content) {
 
 void rename_durably(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) throw_errno(athanor::detail::str("rename '", from, "' to"), to, errno);
-  flush_folder(folder_of(to));
+  flush_folder(AT_FDCWD, folder_of(to), to);
 }
 
 void make_folders(const std::string& path) {

@@ -48,54 +48,6 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-/// Writes a file that appears under its name whole or not at all: bytes go to a file in the same folder that has no
-/// name (where the file system has none such, a temporary one); commit() flushes it to the disk and gives it that of
-/// what was there. Without commit(), also when the process is killed, it is gone and what was there stays; a temporary
-/// with a name outlives a kill. A symbolic link is followed; the mode of a replaced file is kept. Throws IoError, also
-/// when `path` names something that is not a regular file.
-class AtomicFile {
- public:
-  explicit AtomicFile(std::string path);
-  ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
-
-  void write(const void* data, std::size_t size);
-  void write(Bytes bytes) { write(bytes.data(), bytes.size()); }
-  void write(std::string_view text) { write(text.data(), text.size()); }
-  /// Bytes written so far.
-  std::uint64_t size() const { return size_; }
-  /// Makes the content durable and visible. Nothing may be written after it.
-  void commit();
-
- private:
-  /// Tries names that nobody has with `take`, which says whether it could; errno says why not.
-  template <class Take>
-  void take_temporary_name(Take take);
-  void flush();
-  void write_through(const std::byte* data, std::size_t size);
-
-  std::string path_;       // the name asked for, as in messages
-  std::string target_;     // the same with a symbolic link resolved
-  std::string temporary_;  // empty while the file has no name
-  std::vector<std::byte> buffer_;
-  std::uint64_t size_ = 0;
-  int fd_ = -1;
-};
-
-/// AtomicFile in one call.
-void write_file(const std::string& path, Bytes content);
-void write_file(const std::string& path, std::string_view content);
-
-/// Renames a file within a file system and makes the new name durable. Throws IoError.
-void rename_durably(const std::string& from, const std::string& to);
-
-/// Creates a folder and those above it; one that exists is fine. Throws IoError.
-void make_folders(const std::string& path);
-
-/// The folder part of a path: "." when it has none.
-std::string folder_of(const std::string& path);
-
 namespace detail {
 /// Throws IoError "cannot `action` 'path': reason of `error`".
 [[noreturn]] void throw_errno(std::string_view action, const std::string& path, int error);
@@ -114,5 +66,56 @@ class Descriptor {
   int fd_;
 };
 }  // namespace detail
+
+/// Writes a file that appears under its name whole or not at all: bytes go to a file in the same folder that has no
+/// name (where the system has none such, a temporary one); commit() flushes it to the disk and gives it that of what
+/// was there. Without commit(), also when the process is killed, it is gone and what was there stays; only a kill in
+/// the instant of renaming, or where temporaries have names, leaves one. A symbolic link is followed; the mode of a
+/// replaced file is kept; the folder is that which the path named at first. Throws IoError, also when `path` names
+/// something that is not a regular file, and from commit() when the folder has been removed.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(const void* data, std::size_t size);
+  void write(Bytes bytes) { write(bytes.data(), bytes.size()); }
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  /// Bytes written so far.
+  std::uint64_t size() const { return size_; }
+  /// Makes the content durable and visible. Nothing may be written after it.
+  void commit();
+
+ private:
+  /// Tries names that nobody has with `take`, which says whether it could; if none was taken, errno says why.
+  template <class Take>
+  bool take_temporary_name(Take take);
+  void open_temporary();
+  void name_content();
+  void flush();
+  void write_through(const std::byte* data, std::size_t size);
+
+  std::string path_;  // as in messages
+  std::string name_;  // what is replaced in the folder: the end of a symbolic link, or what the path names
+  detail::Descriptor folder_, fd_;
+  std::string temporary_;  // the content's name in the folder, if it has one
+  std::vector<std::byte> buffer_;
+  std::uint64_t size_ = 0;
+};
+
+/// AtomicFile in one call.
+void write_file(const std::string& path, Bytes content);
+void write_file(const std::string& path, std::string_view content);
+
+/// Renames a file within a file system and makes the new name durable. Throws IoError.
+void rename_durably(const std::string& from, const std::string& to);
+
+/// Creates a folder and those above it; one that exists is fine. Throws IoError.
+void make_folders(const std::string& path);
+
+/// The folder part of a path: "." when it has none.
+std::string folder_of(const std::string& path);
 
 }  // namespace athanor::io

@@ -314,7 +314,7 @@ std::array<Tensor, N> call_prepared(Op op, const In&... in) {
     if (GradMode::is_enabled() && (wants_grad(in) || ...)) {
       auto node = make_node(op, in...);
       run(node->op(), indices);
-      attach_results(node, outs, indices);
+      attach_results(std::move(node), outs, indices);
       return outs;
     }
   }

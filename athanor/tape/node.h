@@ -1,6 +1,7 @@
 #pragma once
 /// Node: one recorded call. Backward walks nodes in reverse order of their sequence numbers, which no two nodes share;
-/// edges always lead to nodes with smaller numbers, so no dependency counting is needed.
+/// edges always lead to nodes with smaller numbers, so no dependency counting is needed. Between nodes of different
+/// threads that no edges join the numbers say nothing about time.
 
 #include <cstdint>
 #include <functional>

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "helpers.h"
 
@@ -117,6 +118,61 @@ TEST(AtomicFile, AKilledProcessLeavesTheOldFileAndNoOther) {
   ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
   EXPECT_EQ(read_text(folder / "f"), "old");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"f"});
+}
+
+TEST(AtomicFile, WritesWhereFilesNeedNames) {
+  if (geteuid() != 0) GTEST_SKIP() << "chroot into a folder without /proc needs root";
+  const TempFolder folder;
+  write_file(folder / "f", "old");
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    bool well = chroot(folder.path().c_str()) == 0 && chdir("/") == 0;
+    if (!well && errno == EPERM) _exit(2);
+    {
+      AtomicFile file("/f");
+      file.write("half");
+    }
+    well = well && read_text("/f") == "old";
+    write_file("f", "new");
+    _exit(well && read_text("/f") == "new" ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 2) GTEST_SKIP() << "chroot is not permitted";
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"f"});
+}
+
+TEST(AtomicFile, StaysInItsFolderWhateverTheCurrentOneBecomes) {
+  const TempFolder folder;
+  make_folders(folder / "a");
+  make_folders(folder / "b");
+  write_file(folder / "b/f", "another's");
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (chdir((folder / "a").c_str()) != 0) _exit(1);
+    AtomicFile file("f");
+    file.write("mine");
+    if (chdir((folder / "b").c_str()) != 0) _exit(1);
+    file.commit();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(read_text(folder / "a/f"), "mine");
+  EXPECT_EQ(read_text(folder / "b/f"), "another's");
+}
+
+TEST(AtomicFile, SaysThatItsFolderIsGone) {
+  const TempFolder folder;
+  make_folders(folder / "a");
+  AtomicFile file(folder / "a/f");
+  file.write("x");
+  std::filesystem::remove_all(folder / "a");
+  EXPECT_CONTAINS(error_of([&] { file.commit(); }), "cannot write '" + folder / "a/f" + "': No such file or directory");
 }
 
 TEST(AtomicFile, SmallAndLargePiecesArriveInOrder) {

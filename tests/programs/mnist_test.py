@@ -223,9 +223,16 @@ class Resuming(ProgramTest):
             for said in ("--seed 99 has no effect: ", "half.ckpt goes on with 1\n", "--lr 0.3 has no effect: ",
                          "half.ckpt goes on with 0.01\n"):
                 self.assertIn(said, output)
-            self.assertNotIn("--gamma", output)
+            self.assertNotIn("--momentum", output)
             self.assertEqual(self.read("whole"), self.read("rest"), f"{net}, {optimizer}: models differ")
             self.assertEqual(self.read("whole.ckpt"), self.read("rest.ckpt"), f"{net}, {optimizer}")
+
+    def test_seeds_of_one_rank_say_nothing_to_several(self):
+        flags = ("--no-progress", "--net", "tutorial", "--limit", "256")
+        self.run_well(*flags, "--epochs", "1", "--checkpoint", self.path("one.ckpt"))
+        output = self.run_well(*flags, "--epochs", "2", "--ranks", "2", "--seed", "99", "--resume", self.path("one.ckpt"))
+        self.assertIn("Resumed from", output)
+        self.assertNotIn("has no effect", output)
 
     def test_resume_without_a_name_continues_from_the_checkpoint_if_there_is_one(self):
         flags = ("--no-progress", "--checkpoint", self.path("here.ckpt"), "--resume", "--net", "tutorial")

@@ -89,12 +89,10 @@ struct RmspropRule {
   void operator()(C& x, C g, C& square, C& second, C& third) const {
     const C d = gradient(g, x);
     square = alpha * square + take * d * d;
-    if (!kCentered) square = settled(square, least);  // it must not become less than the mean's square
-    C mean_square = square;
-    if (kCentered) {
-      second = settled(second + take * (d - second));
-      mean_square -= second * second;
-    }
+    if (kCentered) second = settled(second + take * (d - second));
+    // Never less than the mean's square.
+    square = !kCentered || second == 0 ? settled(square, least) : square;
+    const C mean_square = kCentered ? square - second * second : square;
     const C direction = d / (std::sqrt(mean_square) + eps);
     if (kMomentum) {
       C& buffer = kCentered ? third : second;
@@ -136,7 +134,7 @@ void adam_step(const View& p, const View* state, const View& g, std::int64_t b, 
       rule.rate = static_cast<C>(s.lr / s.bias_correction1);
       rule.scale = static_cast<C>(1 / std::sqrt(s.bias_correction2));
       rule.eps = static_cast<C>(s.eps);
-      rule.least = least_square<C>(s.eps, rule.scale);
+      rule.least = least_square<C>(s.eps, 1 - s.beta2, rule.scale);
       return rule;
     });
   };
@@ -151,7 +149,7 @@ void adadelta_step(const View& p, const View* state, const View& g, std::int64_t
                            static_cast<C>(s.rho),
                            static_cast<C>(1 - s.rho),
                            static_cast<C>(s.eps),
-                           least_square<C>(std::sqrt(s.eps))};
+                           least_square<C>(std::sqrt(s.eps), 1 - s.rho)};
   });
 }
 
@@ -172,7 +170,7 @@ void rmsprop_step(const View& p, const View* state, const View& g, std::int64_t 
                                                   static_cast<C>(1 - s.alpha),
                                                   static_cast<C>(s.eps),
                                                   static_cast<C>(s.momentum),
-                                                  least_square<C>(s.eps)};
+                                                  least_square<C>(s.eps, 1 - s.alpha)};
     });
   };
   if (s.centered)

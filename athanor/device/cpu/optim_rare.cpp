@@ -29,13 +29,13 @@ template <class C>
 struct AdamRelativeRule {
   static constexpr int states = 2;
   Seen<C> gradient;
-  C shrink, take1, beta2, take2, average_rate, gradient_rate, scale, eps;
+  C shrink, take1, beta2, take2, average_rate, gradient_rate, scale, eps, least;
   bool adaptive;
   void operator()(C& x, C g, C& average, C& square, C&) const {
     x *= shrink;
     const C d = gradient(g, x);
     average = settled(average + take1 * (d - average));
-    square = beta2 * square + take2 * d * d;
+    square = settled(beta2 * square + take2 * d * d, least);
     const C direction = average_rate * average + gradient_rate * d;
     x -= adaptive ? direction / (std::sqrt(square) * scale + eps) : direction;
   }
@@ -88,6 +88,7 @@ void adam_relative(ArrayRef<View> params, ArrayRef<View> state, ArrayRef<View> g
       rule.average_rate = static_cast<C>(s.average_rate), rule.gradient_rate = static_cast<C>(s.gradient_rate);
       rule.scale = static_cast<C>(1 / std::sqrt(s.bias_correction2));
       rule.eps = static_cast<C>(s.eps);
+      rule.least = least_square<C>(s.eps, 1 - s.beta2, rule.scale);
       rule.adaptive = s.adaptive;
       return rule;
     });

@@ -87,11 +87,12 @@ template <class C>
 C settled(C average, C least = std::numeric_limits<C>::min()) {
   return std::abs(average) < least ? C(0) : average;
 }
-/// `least` for a square whose root times `scale` has `eps` added: none where a step could tell it from 0.
+/// `least` for an average of squares that takes in `take` of each and whose root times `scale` has `eps` added: none
+/// where what is dropped would change that sum by more than a rounding.
 template <class C>
-C least_square(double eps, double scale = 1) {
+C least_square(double eps, double take, double scale = 1) {
   constexpr double least = std::numeric_limits<C>::min();
-  return eps * (std::numeric_limits<C>::epsilon() / 2) > std::sqrt(least) * scale ? C(least) : C(0);
+  return eps * (std::numeric_limits<C>::epsilon() / 4) > std::sqrt(least / take) * scale ? C(least) : C(0);
 }
 
 }  // namespace
