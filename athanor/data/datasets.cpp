@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -20,6 +21,20 @@ thread_local std::optional<std::size_t> failed_sample;
 void note_failed_sample(std::size_t index) { failed_sample = index; }
 std::optional<std::size_t> take_failed_sample() { return std::exchange(failed_sample, std::nullopt); }
 
+namespace {
+
+/// How many rows before its turn a row is asked for: the hardware does not know which is next.
+std::size_t rows_ahead(std::size_t bytes) { return std::clamp<std::size_t>(8192 / bytes, 1, 16); }
+
+/// Asks for the first 8 KB of a row, into the second cache: more lines can be under way to it than to the first. Always
+/// inlined: the compiler takes a function that only fetches ahead for one without effect.
+[[gnu::always_inline]] inline void ask_for_row(const char* row, std::size_t bytes) {
+  const std::size_t end = std::min<std::size_t>(bytes, 8192);
+  for (std::size_t at = 0; at < end; at += 64) __builtin_prefetch(row + at, 0, 2);
+}
+
+}  // namespace
+
 Tensor to_floats(const Tensor& bytes) { return bytes.to(kFloat).div_(255); }
 
 Tensor gather_rows(const Tensor& t, ArrayRef<std::size_t> indices) {
@@ -36,8 +51,11 @@ Tensor gather_rows(const Tensor& t, ArrayRef<std::size_t> indices) {
   if (bytes == 0) return out;
   const auto grain = static_cast<std::int64_t>(std::max<std::size_t>(1, (1 << 18) / bytes));
   parallel_for(0, static_cast<std::int64_t>(indices.size()), grain, [&](std::int64_t b, std::int64_t e) {
-    for (auto k = static_cast<std::size_t>(b); k < static_cast<std::size_t>(e); ++k)
+    const auto end = static_cast<std::size_t>(e), ahead = rows_ahead(bytes);
+    for (auto k = static_cast<std::size_t>(b); k < end; ++k) {
+      if (k + ahead < end) ask_for_row(from + indices[k + ahead] * bytes, bytes);
       std::memcpy(to + k * bytes, from + indices[k] * bytes, bytes);
+    }
   });
   return out;
 }

@@ -110,6 +110,20 @@ void fail_released(const Node& node) {
                 node.name());
 }
 
+void attach_result(const Tensor& t, const IntrusivePtr<Node>& node) {
+  if (t.defined() && t.is_floating_point())
+    set_history(t, node);
+  else
+    node->add_output(t);
+}
+
+void attach_only_result(const Tensor& t, IntrusivePtr<Node>& node) {
+  if (t.defined() && t.is_floating_point())
+    set_history(t, std::move(node));
+  else
+    node->add_output(t);
+}
+
 void check_device_list(const char* schema, const std::vector<const Tensor*>& tensors) {
   const Tensor* first = nullptr;
   for (const Tensor* t : tensors) {

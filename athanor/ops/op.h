@@ -282,19 +282,19 @@ inline void check_inputs(const char* schema, const In&... in) {
   }
 }
 
+/// Makes a result of `node`, which an undefined or integer one does not keep, that node's. `attach_only_result` takes
+/// the share of `node` over if it keeps it.
+void attach_result(const Tensor& t, const IntrusivePtr<Node>& node);
+void attach_only_result(const Tensor& t, IntrusivePtr<Node>& node);
+
 template <class Op, class Out, std::size_t... I>
-void attach_results(IntrusivePtr<OpNode<Op>> holder, const Out& outs, std::index_sequence<I...>) {
-  OpNode<Op>* const node = holder.get();
-  auto one = [&](const Tensor& t) {
-    if (!t.defined() || !t.is_floating_point()) return void(node->add_output(t));
-    if constexpr (sizeof...(I) == 1)
-      set_history(t, std::move(holder));
-    else
-      set_history(t, IntrusivePtr<Node>(node));
-  };
-  (one(outs[I]), ...);
-  if constexpr (requires { node->op().save_results(static_cast<Node*>(node), outs[I]...); })
-    node->op().save_results(static_cast<Node*>(node), outs[I]...);
+void attach_results(OpNode<Op>& node, IntrusivePtr<Node>& holder, const Out& outs, std::index_sequence<I...>) {
+  if constexpr (sizeof...(I) == 1)
+    (attach_only_result(outs[I], holder), ...);
+  else
+    (attach_result(outs[I], holder), ...);
+  if constexpr (requires { node.op().save_results(static_cast<Node*>(&node), outs[I]...); })
+    node.op().save_results(static_cast<Node*>(&node), outs[I]...);
 }
 
 /// The part of a call after its inputs were prepared.
@@ -312,9 +312,11 @@ std::array<Tensor, N> call_prepared(Op op, const In&... in) {
   constexpr auto indices = std::make_index_sequence<N>();
   if constexpr (is_differentiable<Op>) {
     if (GradMode::is_enabled() && (wants_grad(in) || ...)) {
-      auto node = make_node(op, in...);
-      run(node->op(), indices);
-      attach_results(std::move(node), outs, indices);
+      auto made = make_node(op, in...);
+      OpNode<Op>& node = *made;
+      IntrusivePtr<Node> holder = std::move(made);
+      run(node.op(), indices);
+      attach_results(node, holder, outs, indices);
       return outs;
     }
   }
