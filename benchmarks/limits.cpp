@@ -5,10 +5,16 @@
 #include <sys/mman.h>
 #endif
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
 
 #include "benchmarks/protocol.h"
 
@@ -298,6 +304,39 @@ void add_memory_rows(bench::Program& program) {
   }
 }
 
+/// A loader's least work: rows in random order, each to its place in a batch of 64. With `ask`, lines of the row after
+/// the next are asked for by the second cache.
+template <bool kAsk>
+void gather_rows(float* to, const float* from, const std::uint32_t* order, std::int64_t rows, std::int64_t width) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* const row = from + order[r] * width;
+    const float* const later = from + order[std::min(r + 2, rows - 1)] * width;
+    float* const place = to + r % 64 * width;
+    for (std::int64_t i = 0; i < width; i += 16) {
+      if constexpr (kAsk) __builtin_prefetch(later + i, 0, 2);
+      std::memcpy(place + i, row + i, 64);
+    }
+  }
+}
+
+void add_gather_rows(bench::Program& program) {
+  constexpr std::int64_t kRows = 60000, kWidth = 784;
+  for (const bool ask : {false, true})
+    program.add(std::string("limit.gather/60000x784") + (ask ? "@ahead" : ""), "B", 8.0 * kRows * kWidth, [=] {
+      const int threads = omp_get_max_threads();
+      auto from = std::make_shared<Buffer>(kRows * kWidth), to = std::make_shared<Buffer>(threads * 64 * kWidth);
+      auto order = std::make_shared<std::vector<std::uint32_t>>(kRows);
+      std::iota(order->begin(), order->end(), 0U);
+      std::shuffle(order->begin(), order->end(), std::mt19937(1));
+      return [=] {
+        split(kRows, Way::Ordinary, [&](auto b, auto e) {
+          (ask ? gather_rows<true> : gather_rows<false>)(to->get() + omp_get_thread_num() * 64 * kWidth, from->get(),
+                                                         order->data() + b, e - b, kWidth);
+        });
+      };
+    });
+}
+
 #ifdef __x86_64__
 template <class F>
 void add_arithmetic_row(bench::Program& program, const std::string& name, double flop_per_step, F kernel,
@@ -330,6 +369,7 @@ void add_arithmetic_rows(bench::Program&) {}
 int main() {
   bench::Program program("limits", "", omp_get_max_threads());
   add_memory_rows(program);
+  add_gather_rows(program);
   add_arithmetic_rows(program);
   return program.serve();
 }

@@ -62,6 +62,7 @@ LIMITS = [
     (r"(add|add_)\.(new|out)/.*|muladd\..*|addcmul\..*", "limit.add/{size}"),
     (r"(sum|mean|amax|max_index|argmax)\..*", "limit.read/{size}"),
     (r"(uniform|normal)\.fill/.*", "limit.fill/{size}"),
+    (r"loader\.memory/.*", "limit.gather/{size}"),
     (r".*/1e[68]", "limit.copy/{size}"),
     (r"gemm\.bf16/.*", "limit.fma.bf16"),
     (r"gemm\.f64/.*", "limit.fma.f64"),
@@ -77,8 +78,8 @@ GPT_STEP_FLOP = 3 * (4 * (2 * 12 * 256**2 + 4 * 64.5 * 256) + 2 * 256 * 65)
 
 # Rows counted in something else than their limit: what an item at least takes of that, bytes or FLOP. A product and a
 # sum after it, two operations, move six operands, of which the row counts four.
-WORK_PER_ITEM = {"muladd.new": 1.5, "uniform.fill": 4, "normal.fill": 4, "cumsum": 8, "cumsum.last": 8,
-                 "lstm.step": LSTM_STEP_FLOP, "gpt.step": GPT_STEP_FLOP}
+WORK_PER_ITEM = {"muladd.new": 1.5, "loader.memory": 8 * 784, "uniform.fill": 4, "normal.fill": 4, "cumsum": 8,
+                 "cumsum.last": 8, "lstm.step": LSTM_STEP_FLOP, "gpt.step": GPT_STEP_FLOP}
 
 
 def first_match(table: list, row: str):

@@ -49,7 +49,7 @@ Tensor gather_rows(const Tensor& t, ArrayRef<std::size_t> indices) {
   for (const std::size_t i : indices)
     ATHANOR_CHECK_INDEX(i < rows, "dataset: index ", i, " is out of range for ", rows, " examples");
   if (bytes == 0) return out;
-  const auto grain = static_cast<std::int64_t>(std::max<std::size_t>(1, (1 << 18) / bytes));
+  const auto grain = static_cast<std::int64_t>(std::max<std::size_t>(1, (1 << 16) / bytes));
   parallel_for(0, static_cast<std::int64_t>(indices.size()), grain, [&](std::int64_t b, std::int64_t e) {
     const auto end = static_cast<std::size_t>(e), ahead = rows_ahead(bytes);
     for (auto k = static_cast<std::size_t>(b); k < end; ++k) {
