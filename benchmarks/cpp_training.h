@@ -88,17 +88,26 @@ inline std::vector<Tensor> parameters_with_gradients(std::int64_t count, std::in
   return out;
 }
 
-/// Steps over many small and over few large parameters, and (idle) over some that have had no gradient for long; an
-/// item is an element.
-inline void add_optimizer_rows(Program& program) {
-  program.add("optim.sgd.idle/4x25000", "element", 1e5, [] {
+/// Steps of parameters whose gradient has been 0 for a thousand steps.
+template <class Optimizer, class Options>
+void add_idle_row(Program& program, const std::string& name, const Options& options) {
+  program.add("optim." + name + ".idle/4x25000", "element", 1e5, [options] {
     auto params = parameters_with_gradients(4, 25000);
-    auto optimizer = std::make_shared<torch::optim::SGD>(params, torch::optim::SGDOptions(0.01).momentum(0.9));
+    auto optimizer = std::make_shared<Optimizer>(params, options);
     optimizer->step();
     for (auto& p : params) p.mutable_grad().zero_();
     for (int i = 0; i < 1000; ++i) optimizer->step();
     return [optimizer] { optimizer->step(); };
   });
+}
+
+/// Steps over many small and over few large parameters, and (idle) over some that have had no gradient for long; an
+/// item is an element.
+inline void add_optimizer_rows(Program& program) {
+  namespace optim = torch::optim;
+  add_idle_row<optim::SGD>(program, "sgd", optim::SGDOptions(0.01).momentum(0.9));
+  add_idle_row<optim::Adam>(program, "adam", optim::AdamOptions(0.001));
+  add_idle_row<optim::RMSprop>(program, "rmsprop", optim::RMSpropOptions(0.01).momentum(0.9));
   for (const auto& [count, size] : {std::pair<std::int64_t, std::int64_t>{1000, 256}, {4, 4000000}}) {
     const std::string shape = "/" + std::to_string(count) + "x" + std::to_string(size);
     const auto items = static_cast<double>(count * size);

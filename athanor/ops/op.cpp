@@ -111,10 +111,8 @@ void fail_released(const Node& node) {
 }
 
 void attach_result(const Tensor& t, const IntrusivePtr<Node>& node) {
-  if (t.defined() && t.is_floating_point())
-    set_history(t, node);
-  else
-    node->add_output(t);
+  IntrusivePtr<Node> share = node;
+  attach_only_result(t, share);
 }
 
 void attach_only_result(const Tensor& t, IntrusivePtr<Node>& node) {

@@ -382,17 +382,23 @@ def add_optimizer_rows(program: Program) -> None:
             p.grad = torch.randn(size) * 0.01
         return params
 
-    def idle_step():
-        params = parameters(4, 25000)
-        optimizer = torch.optim.SGD(params, lr=0.01, momentum=0.9, foreach=True)
-        optimizer.step()
-        for p in params:
-            p.grad.zero_()
-        for _ in range(1000):
+    def idle(make):
+        def prepare():
+            params = parameters(4, 25000)
+            optimizer = make(params)
             optimizer.step()
-        return optimizer.step
+            for p in params:
+                p.grad.zero_()
+            for _ in range(1000):
+                optimizer.step()
+            return optimizer.step
 
-    program.add("optim.sgd.idle/4x25000", "element", 1e5, idle_step)
+        return prepare
+
+    for name, make in (("sgd", lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, foreach=True)),
+                       ("adam", lambda p: torch.optim.Adam(p, lr=0.001, foreach=True)),
+                       ("rmsprop", lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.9, foreach=True))):
+        program.add(f"optim.{name}.idle/4x25000", "element", 1e5, idle(make))
     for count, size in ((1000, 256), (4, 4000000)):
         def step(count=count, size=size):
             optimizer = torch.optim.AdamW(parameters(count, size), lr=1e-6, fused=True)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 
 #include "helpers.h"
@@ -98,6 +99,25 @@ TEST(AtomicFile, DestroyedWithoutCommitLeavesTheOldFileAndNoTemporary) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"f"});
 }
 
+namespace {
+/// How a child process ends that returns what `body` returns; whatever it throws fails it.
+template <class Body>
+int status_of_child(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      _exit(body());
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s\n", e.what());
+      _exit(1);
+    }
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+}  // namespace
+
 TEST(AtomicFile, AKilledProcessLeavesTheOldFileAndNoOther) {
   const TempFolder folder;
   {
@@ -106,15 +126,11 @@ TEST(AtomicFile, AKilledProcessLeavesTheOldFileAndNoOther) {
     close(unnamed);
   }
   write_file(folder / "f", "old");
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  const int status = status_of_child([&] {
     AtomicFile file(folder / "f");
     file.write(std::string(1 << 20, 'x'));
-    kill(getpid(), SIGKILL);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
+    return kill(getpid(), SIGKILL);
+  });
   ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
   EXPECT_EQ(read_text(folder / "f"), "old");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"f"});
@@ -124,21 +140,16 @@ TEST(AtomicFile, WritesWhereFilesNeedNames) {
   if (geteuid() != 0) GTEST_SKIP() << "chroot into a folder without /proc needs root";
   const TempFolder folder;
   write_file(folder / "f", "old");
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    bool well = chroot(folder.path().c_str()) == 0 && chdir("/") == 0;
-    if (!well && errno == EPERM) _exit(2);
+  const int status = status_of_child([&] {
+    if (chroot(folder.path().c_str()) != 0 || chdir("/") != 0) return errno == EPERM ? 2 : 1;
     {
       AtomicFile file("/f");
       file.write("half");
     }
-    well = well && read_text("/f") == "old";
+    const bool kept = read_text("/f") == "old";
     write_file("f", "new");
-    _exit(well && read_text("/f") == "new" ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
+    return kept && read_text("/f") == "new" ? 0 : 1;
+  });
   if (WIFEXITED(status) && WEXITSTATUS(status) == 2) GTEST_SKIP() << "chroot is not permitted";
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   EXPECT_EQ(folder.names(), std::vector<std::string>{"f"});
@@ -149,18 +160,14 @@ TEST(AtomicFile, StaysInItsFolderWhateverTheCurrentOneBecomes) {
   make_folders(folder / "a");
   make_folders(folder / "b");
   write_file(folder / "b/f", "another's");
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    if (chdir((folder / "a").c_str()) != 0) _exit(1);
+  const int status = status_of_child([&] {
+    if (chdir((folder / "a").c_str()) != 0) return 1;
     AtomicFile file("f");
     file.write("mine");
-    if (chdir((folder / "b").c_str()) != 0) _exit(1);
+    if (chdir((folder / "b").c_str()) != 0) return 1;
     file.commit();
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
+    return 0;
+  });
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   EXPECT_EQ(read_text(folder / "a/f"), "mine");
   EXPECT_EQ(read_text(folder / "b/f"), "another's");

@@ -106,8 +106,8 @@ TEST(Optimizers, AveragesOfWeightsWithoutGradientEndAtZeroAndKeepNan) {
   check("Adadelta", averages_of_an_idle_weight(with<Adadelta>(AdadeltaOptions(1.0)), {"square_avg", "acc_delta"}));
   check("RMSprop", averages_of_an_idle_weight(with<RMSprop>(RMSpropOptions(0.1).alpha(0.9).momentum(0.9)),
                                               {"square_avg", "momentum_buffer"}));
-  check("RMSprop, centered",
-        averages_of_an_idle_weight(with<RMSprop>(RMSpropOptions(0.1).alpha(0.9).centered(true)), {"grad_avg"}));
+  check("RMSprop, centered", averages_of_an_idle_weight(with<RMSprop>(RMSpropOptions(0.1).alpha(0.9).centered(true)),
+                                                        {"square_avg", "grad_avg"}));
   check("NAdam",
         averages_of_an_idle_weight(with<NAdam>(NAdamOptions(0.1).betas({0.9, 0.9})), {"exp_avg", "exp_avg_sq"}));
   check("Adamax", averages_of_an_idle_weight(with<Adamax>(AdamaxOptions(0.1)), {"exp_avg"}));
