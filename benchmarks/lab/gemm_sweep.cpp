@@ -1,6 +1,6 @@
 // Products of many small shapes, and element-wise operations within the first cache, as rows that
 // benchmarks/two_builds.py times with two builds of the library: how detail::reads_in_place of
-// athanor/device/cpu/gemm.cpp and the sizes of blocks in gemm_block-inl.h were found.
+// athanor/device/cpu/gemm.cpp, the sizes of blocks in gemm_block-inl.h and amx::suits_floats were found.
 //   cmake build -DATHANOR_LAB=ON && ninja -C build lab_gemm_sweep
 //   benchmarks/two_builds.py OLD --program lab_gemm_sweep --rounds 5 --min-time 0.002 --filter '^float32/'
 #include <cstdlib>
@@ -35,6 +35,21 @@ void add_product(bench::Program& program, const Shape& s) {
       const Tensor c = mm(a, b);
     };
   });
+}
+
+/// Products of float32 in which matrix units may pay, for operands plain or turned.
+void add_large(bench::Program& program, std::int64_t m, std::int64_t n, std::int64_t k) {
+  for (const char* layout : {"plain", "a", "b"}) {
+    const bool a_turned = layout[0] == 'a', b_turned = layout[0] == 'b';
+    const std::string name =
+        std::string("large/") + layout + "/" + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
+    program.add(name, "FLOP", 2.0 * static_cast<double>(m * n * k), [=]() -> Body {
+      return [a = a_turned ? randn({k, m}).t() : randn({m, k}), b = b_turned ? randn({n, k}).t() : randn({k, n})] {
+        const NoGradGuard off;
+        const Tensor c = mm(a, b);
+      };
+    });
+  }
 }
 
 /// x @ w.t() + bias, as a linear layer of `rows` examples.
@@ -76,6 +91,9 @@ int main(int argc, char** argv) {
         Shape{kFloat, false, 2048, 4096, 8}, Shape{kDouble, false, 2000, 512, 32}})
     add_product(program, s);
   for (const std::int64_t k : {192, 512, 1024}) add_product(program, {kDouble, false, 1024, 1024, k});
+  for (const std::int64_t m : {64, 128, 250, 512, 2000})
+    for (const std::int64_t n : {64, 128, 192, 256, 1024})
+      for (const std::int64_t k : {32, 64, 128, 256, 500, 2048}) add_large(program, m, n, k);
   for (const std::int64_t k : {784, 2000, 4096, 16384}) add_linear(program, 64, 1024, k);
   add_linear(program, 100, 4000, 1000);
   add_linear(program, 64, 128, 784);

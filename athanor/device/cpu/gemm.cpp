@@ -13,6 +13,7 @@
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/gemm_amx.h"
 #include "athanor/device/cpu/gemm_block.h"
+#include "athanor/device/cpu/gemm_f32_amx.h"
 #include "athanor/device/cpu/gemm_pairs.h"
 #include "athanor/device/cpu/onednn.h"
 #include "athanor/device/cpu/wide_vectors.h"
@@ -73,7 +74,7 @@ GemmPlan plan_gemm(const GemmProblem& g) {
   GemmPlan plan;
   const bool narrow = item_size(g.dtype) < 4;  // sums are wider than elements
   const bool floating = g.dtype == DType::Float || g.dtype == DType::Double;
-  if (amx::suits(g)) {
+  if (amx::suits(g) || amx::suits_floats(g)) {
     plan.form = GemmPlan::Form::Matrix;
     return plan;
   }
@@ -107,6 +108,8 @@ GemmPlan plan_gemm(const GemmProblem& g) {
 namespace {
 
 void run_block(const GemmProblem& g, const GemmPlan& plan) {
+  if (plan.form == GemmPlan::Form::Matrix && g.dtype == DType::Float)
+    return amx::multiply_floats(g, [](const GemmProblem& part) { gemm_block_f32(part, {}); });
   if (plan.form == GemmPlan::Form::Matrix) return amx::gemm_block(g);
   if (plan.form == GemmPlan::Form::Pairs) return pairs::gemm_block(g);
   if (g.dtype == DType::Double) return gemm_block_f64(g, plan);
@@ -181,17 +184,19 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   }
   GemmBatch distance = batch;
   if (g.a != problem.a) std::swap(distance.a, distance.b);
-  if (g.dtype == DType::Float && onednn::matmul(g, distance)) return;
-  if (g.epilogue == Epilogue::None && batch.count == 1 && onednn::sgemm(g)) return;
   const detail::GemmPlan plan = detail::plan_gemm(g);
   using Form = detail::GemmPlan::Form;
   const bool matrix = plan.form == Form::Matrix, paired = plan.form == Form::Pairs;
+  if (g.dtype == DType::Float && !matrix) {
+    if (onednn::matmul(g, distance)) return;
+    if (g.epilogue == Epilogue::None && batch.count == 1 && onednn::sgemm(g)) return;
+  }
   if (g.dtype == DType::BFloat16 && !matrix && !(paired && pairs::pays(g)) && onednn::matmul(g, distance)) return;
 
   // Multiply-adds that pay for waking a thread. Thin products move more memory for each; besides, the optimizer splits
   // their weights and gradients over the threads, and fetching those from another core's cache is dear.
   const bool thin = !matrix && !paired && plan.form != Form::Tiles;
-  const double per_thread = matrix ? 1e6 : paired ? 800e3 : thin ? 40e3 : 400e3;
+  const double per_thread = matrix ? (g.dtype == DType::Float ? 4e6 : 1e6) : paired ? 800e3 : thin ? 40e3 : 400e3;
   const double work =
       static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<std::int64_t>(g.k, 1));
   const double all = work * static_cast<double>(batch.count);

@@ -51,6 +51,7 @@ bool suits(const GemmProblem& g) {
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")
+#include "athanor/device/cpu/gemm_amx_tiles-inl.h"
 #include "athanor/device/cpu/gemm_bf16_finish-inl.h"
 
 namespace athanor::amx {
@@ -68,26 +69,6 @@ template <class T>
 T* scratch(int slot, std::int64_t count) {
   return static_cast<T*>(detail::thread_scratch(slot, sizeof(T) * static_cast<std::size_t>(count)));
 }
-
-/// All eight tiles in full size, until the end of the scope.
-class Tiles {
- public:
-  Tiles() {
-    static constexpr Shapes kShapes;
-    _tile_loadconfig(&kShapes);
-  }
-  ~Tiles() { _tile_release(); }
-  Tiles(const Tiles&) = delete;
-  Tiles& operator=(const Tiles&) = delete;
-
- private:
-  // Not a local object: GCC's intrinsic says that it reads 8 bytes, and the stores of the rest would be dropped.
-  struct alignas(64) Shapes {
-    std::uint8_t palette = 1, start = 0, reserved[14] = {};
-    std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  };
-};
 
 /// What to fetch into the second-level cache meanwhile: two lines a step.
 struct Ahead {
@@ -236,7 +217,7 @@ class Run {
   const bool turned_;
   const std::uint16_t* a_;
   const std::uint16_t* b_;
-  Finish finish_;
+  Finish<BFloat16> finish_;
   std::int64_t passes_, deep_;  ///< passes over the inner values, and their number in each
   std::int64_t block_;          ///< distance of packed blocks of b, not a multiple of pages
   std::int64_t wide_;           ///< columns of packed b

@@ -57,7 +57,7 @@ struct Rows {
 
 /// `kRows` rows of sums over `kVectors` · 16 columns, whose blocks of 32 lie `block` values apart.
 template <int kRows, int kVectors>
-void tile(const Rows& a, const std::uint16_t* b, std::int64_t block, std::int64_t k, const Finish& finish,
+void tile(const Rows& a, const std::uint16_t* b, std::int64_t block, std::int64_t k, const Finish<BFloat16>& finish,
           std::int64_t i, std::int64_t j, std::int64_t cols) {
   __m512 sums[kRows][kVectors];
 #pragma GCC unroll 8
@@ -90,8 +90,9 @@ void tile(const Rows& a, const std::uint16_t* b, std::int64_t block, std::int64_
 }
 
 template <int kVectors, int kHigh>
-void rows_of_tiles(const Rows& a, const std::uint16_t* b, std::int64_t block, std::int64_t k, const Finish& finish,
-                   std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t cols) {
+void rows_of_tiles(const Rows& a, const std::uint16_t* b, std::int64_t block, std::int64_t k,
+                   const Finish<BFloat16>& finish, std::int64_t begin, std::int64_t end, std::int64_t j,
+                   std::int64_t cols) {
   std::int64_t i = begin;
   for (; i + kHigh <= end; i += kHigh) tile<kHigh, kVectors>(a, b, block, k, finish, i, j, cols);
   for (; i < end; ++i) tile<1, kVectors>(a, b, block, k, finish, i, j, cols);
@@ -100,7 +101,7 @@ void rows_of_tiles(const Rows& a, const std::uint16_t* b, std::int64_t block, st
 }  // namespace
 
 void gemm_block(const GemmProblem& g) {
-  const Finish finish(g);
+  const Finish<BFloat16> finish(g);
   const auto* a = static_cast<const std::uint16_t*>(g.a);
   const auto* b = static_cast<const std::uint16_t*>(g.b);
   const std::int64_t deep = (g.k + kSteps - 1) / kSteps * kSteps, block = kBlock * deep + 2 * kTileSize;

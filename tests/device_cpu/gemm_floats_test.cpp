@@ -1,0 +1,256 @@
+// Products of float32 that are large enough for matrix units, where the processor has them; elsewhere the same holds of
+// multiply-adds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "athanor/base/parallel.h"
+#include "athanor/device/cpu/gemm.h"
+#include "athanor/device/cpu/gemm_amx.h"
+#include "athanor/device/cpu/gemm_f32_amx.h"
+
+namespace athanor::gemm_floats_test {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// rows × cols values, in rows or (turned) in columns, with a gap after each line.
+struct Matrix {
+  Matrix(std::int64_t r, std::int64_t c, bool turn, std::int64_t gap = 0)
+      : rows(r), cols(c), turned(turn), step((turn ? r : c) + gap), values(size(), 0.F) {}
+  std::size_t size() const { return static_cast<std::size_t>(step * (turned ? cols : rows)); }
+  std::int64_t row() const { return turned ? 1 : step; }
+  std::int64_t col() const { return turned ? step : 1; }
+  float& at(std::int64_t i, std::int64_t j) { return values[static_cast<std::size_t>(i * row() + j * col())]; }
+  float at(std::int64_t i, std::int64_t j) const { return values[static_cast<std::size_t>(i * row() + j * col())]; }
+
+  template <class F>
+  Matrix& fill(F&& value) {
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < cols; ++j) at(i, j) = value(i, j);
+    return *this;
+  }
+  Matrix& normal(unsigned seed, float scale = 1) {
+    std::mt19937 bits(seed);
+    std::normal_distribution<float> draw;
+    return fill([&](auto, auto) { return scale * draw(bits); });
+  }
+
+  std::int64_t rows, cols;
+  bool turned;
+  std::int64_t step;
+  std::vector<float> values;
+};
+
+GemmProblem problem(const Matrix& a, const Matrix& b, Matrix& c) {
+  GemmProblem g;
+  g.m = a.rows, g.n = b.cols, g.k = a.cols;
+  g.a = a.values.data(), g.a_row = a.row(), g.a_col = a.col();
+  g.b = b.values.data(), g.b_row = b.row(), g.b_col = b.col();
+  g.c = c.values.data(), g.c_row = c.row(), g.c_col = c.col();
+  return g;
+}
+
+/// Sums in double, and what they are made of.
+struct Expected {
+  std::vector<double> sums, magnitudes;
+  Expected(const Matrix& a, const Matrix& b)
+      : sums(static_cast<std::size_t>(a.rows * b.cols)), magnitudes(sums.size()), cols(b.cols) {
+    for (std::int64_t i = 0; i < a.rows; ++i)
+      for (std::int64_t p = 0; p < a.cols; ++p) {
+        const double x = a.at(i, p);
+        double *sum = &sums[static_cast<std::size_t>(i * cols)],
+               *size = &magnitudes[static_cast<std::size_t>(i * cols)];
+        for (std::int64_t j = 0; j < cols; ++j) {
+          const double product = x * b.at(p, j);
+          sum[j] += product;
+          size[j] += std::fabs(product);
+        }
+      }
+  }
+  double sum(std::int64_t i, std::int64_t j) const { return sums[static_cast<std::size_t>(i * cols + j)]; }
+  double magnitude(std::int64_t i, std::int64_t j) const { return magnitudes[static_cast<std::size_t>(i * cols + j)]; }
+  std::int64_t cols;
+};
+
+/// Every element within `units` · 2^-24 of the sum of magnitudes, and a step of denormal numbers for each of `steps`.
+void expect_near(const Matrix& c, const Expected& want, double units, double steps = 1) {
+  double worst = 0;
+  for (std::int64_t i = 0; i < c.rows; ++i)
+    for (std::int64_t j = 0; j < c.cols; ++j) {
+      const double off = std::fabs(c.at(i, j) - want.sum(i, j)) - steps * 0x1p-149;
+      if (!(off <= 0)) worst = std::max(worst, off / (want.magnitude(i, j) * 0x1p-24));
+      ASSERT_FALSE(std::isnan(c.at(i, j))) << i << ", " << j;
+    }
+  EXPECT_LE(worst, units);
+}
+
+struct Shape {
+  std::int64_t m, n, k;
+};
+
+TEST(GemmFloats, AreOfThisSize) {
+  Matrix a(250, 300, false), b(300, 260, false), c(250, 260, false);
+  EXPECT_EQ(amx::suits_floats(problem(a, b, c)), amx::available());
+  Matrix few(60, 300, false), few_c(60, 260, false);
+  EXPECT_FALSE(amx::suits_floats(problem(few, b, few_c)));
+}
+
+TEST(GemmFloats, AreAsExactAsMultiplyAddsInEveryLayout) {
+  for (const Shape& s : {Shape{250, 300, 130}, Shape{257, 273, 333}, Shape{289, 247, 2100}, Shape{2100, 128, 96}})
+    for (const bool a_turned : {false, true})
+      for (const bool b_turned : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << s.m << "x" << s.n << "x" << s.k << " " << a_turned << b_turned);
+        Matrix a(s.m, s.k, a_turned, 3), b(s.k, s.n, b_turned, 5), c(s.m, s.n, false, 7);
+        a.normal(1), b.normal(2);
+        for (float& x : c.values) x = kNan;
+        gemm(problem(a, b, c));
+        // Multiply-adds, in blocks of 256 steps: 4.9 for 256 steps, 0.8 for 4096.
+        expect_near(c, Expected(a, b), 6);
+        for (std::int64_t i = 0; i < c.rows; ++i)
+          for (std::int64_t gap = 0; gap < 7; ++gap)
+            ASSERT_TRUE(std::isnan(c.values[static_cast<std::size_t>(i * c.step + c.cols + gap)]));
+      }
+}
+
+TEST(GemmFloats, AreExactForIntegers) {
+  Matrix a(256, 500, false), b(500, 256, false), c(256, 256, false);
+  a.fill([](auto i, auto p) { return static_cast<float>((i * 7 + p * 13) % 181 - 90); });
+  b.fill([](auto p, auto j) { return static_cast<float>((p * 11 + j * 3) % 161 - 80); });
+  gemm(problem(a, b, c));
+  expect_near(c, Expected(a, b), 0);
+  // All 24 bits of a value come through.
+  a.fill([](auto i, auto p) { return static_cast<float>((i * 524287 + p * 104729) % 16777216); });
+  b.fill([](auto p, auto j) { return p == (j * 5) % 500 ? 1.F : 0.F; });
+  gemm(problem(a, b, c));
+  expect_near(c, Expected(a, b), 0);
+}
+
+TEST(GemmFloats, TakeAlphaBetaBiasAndEpilogue) {
+  Matrix a(250, 200, false), b(200, 270, true), c(250, 270, false), bias(1, 270, false), relu = c;
+  a.normal(1), b.normal(2), bias.normal(3);
+  const Expected want(a, b);
+  GemmProblem g = problem(a, b, c);
+  g.alpha = 1.5, g.beta = -2;
+  g.bias = bias.values.data(), g.bias_col = 1;
+  gemm(g);
+  g.c = relu.values.data();
+  g.epilogue = Epilogue::Relu;
+  gemm(g);
+  Matrix onto(250, 270, false);
+  onto.normal(4);
+  const Matrix before = onto;
+  g = problem(a, b, onto);
+  g.beta = 3;
+  g.bias = onto.values.data(), g.bias_row = onto.row(), g.bias_col = 1;
+  gemm(g);
+  Matrix gelu(250, 270, false);
+  g = problem(a, b, gelu);
+  g.epilogue = Epilogue::Gelu;
+  gemm(g);
+  for (std::int64_t i = 0; i < 250; ++i)
+    for (std::int64_t j = 0; j < 270; ++j) {
+      const double sum = want.sum(i, j), scaled = 1.5 * sum - 2 * bias.at(0, j);
+      ASSERT_NEAR(c.at(i, j), scaled, 2e-4);
+      ASSERT_NEAR(relu.at(i, j), std::max(scaled, 0.0), 2e-4);
+      ASSERT_NEAR(onto.at(i, j), sum + 3 * before.at(i, j), 2e-4);
+      ASSERT_NEAR(gelu.at(i, j), sum * 0.5 * std::erfc(-sum * M_SQRT1_2), 2e-4);
+    }
+}
+
+TEST(GemmFloats, AccumulateOverManyStepsWithBiasOnce) {
+  Matrix a(150, 5000, true), b(5000, 450, false), c(150, 450, false), bias(150, 1, false);
+  a.normal(1), b.normal(2), bias.normal(3, 100);
+  GemmProblem g = problem(a, b, c);
+  g.beta = 1, g.epilogue = Epilogue::Relu;
+  g.bias = bias.values.data(), g.bias_row = 1;
+  gemm(g);
+  const Expected want(a, b);
+  for (std::int64_t i = 0; i < 150; ++i)
+    for (std::int64_t j = 0; j < 450; ++j) ASSERT_NEAR(c.at(i, j), std::max(want.sum(i, j) + bias.at(i, 0), 0.0), 2e-3);
+}
+
+TEST(GemmFloats, LoseNothingOfSmallAndDenormalNumbers) {
+  const double steps = amx::available() ? 1 : 200;  // where sums are denormal, multiply-adds round at each step
+  struct Scales {
+    float a, b;
+  };
+  for (const Scales& s : {Scales{0x1p-60F, 0x1p-60F}, Scales{0x1p-120F, 1}, Scales{0x1p-140F, 0x1p20F},
+                          Scales{0x1p-70F, 0x1p-72F}, Scales{0x1p80F, 0x1p-100F}, Scales{0x1p-110F, 0x1p100F}}) {
+    SCOPED_TRACE(::testing::Message() << s.a << " " << s.b);
+    Matrix a(250, 200, false), b(200, 256, false), c(250, 256, false);
+    a.normal(1, s.a), b.normal(2, s.b);
+    gemm(problem(a, b, c));
+    expect_near(c, Expected(a, b), 6, steps);
+  }
+  // Magnitudes of all kinds in one product.
+  Matrix a(250, 200, false), b(200, 256, true), c(250, 256, false);
+  a.normal(1).fill(
+      [&](auto i, auto p) { return std::ldexp(a.at(i, p), static_cast<int>(i * 31 + p * 17) % 150 - 120); });
+  b.normal(2).fill([&](auto p, auto j) { return std::ldexp(b.at(p, j), static_cast<int>(j * 13) % 100 - 80); });
+  gemm(problem(a, b, c));
+  expect_near(c, Expected(a, b), 10, steps);  // multiply-adds: 8
+}
+
+TEST(GemmFloats, HugeNumbersNanAndInfinityReachExactlyTheirRowsAndColumns) {
+  for (const float special : {kInf, -kInf, kNan, 3e38F, 1e30F, 0x1p95F})
+    for (const bool turned : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << special << " " << turned);
+      Matrix a(300, 200, turned), b(200, 256, turned), c(300, 256, false);
+      a.normal(1), b.normal(2);
+      a.at(77, 199) = special;
+      b.at(13, 255) = -special;
+      gemm(problem(a, b, c));
+      const Expected want(a, b);
+      for (std::int64_t i = 0; i < c.rows; ++i)
+        for (std::int64_t j = 0; j < c.cols; ++j) {
+          const double sum = want.sum(i, j);
+          const auto rounded = static_cast<float>(sum);
+          if (!std::isfinite(rounded))
+            ASSERT_TRUE(std::isnan(rounded) ? std::isnan(c.at(i, j)) : c.at(i, j) == rounded) << i << ", " << j;
+          else
+            ASSERT_NEAR(c.at(i, j), sum, want.magnitude(i, j) * 0x1p-21) << i << ", " << j;
+        }
+    }
+}
+
+TEST(GemmFloats, SumsThatOverflowAreInfinite) {
+  Matrix a(250, 200, false), b(200, 256, false), c(250, 256, false);
+  a.fill([](auto i, auto) { return i == 3 ? 0x1p90F : 0x1p-20F; });
+  b.fill([](auto, auto j) { return j == 5 ? -0x1p50F : 1.F; });
+  gemm(problem(a, b, c));
+  for (std::int64_t i = 0; i < 250; ++i)
+    for (std::int64_t j = 0; j < 256; ++j) {
+      const float row = i == 3 ? 0x1p90F : 0x1p-20F, col = j == 5 ? -0x1p50F : 1.F;
+      ASSERT_EQ(c.at(i, j), i == 3 && j == 5 ? -kInf : 200 * row * col) << i << ", " << j;
+    }
+}
+
+TEST(GemmFloats, SameBitsOnAnyNumberOfThreadsAndInBatches) {
+  if (!amx::available()) GTEST_SKIP() << "no matrix units: large products of float32 are left to oneDNN";
+  const int before = get_num_threads();
+  for (const Shape& s : {Shape{250, 300, 200}, Shape{700, 150, 2500}}) {
+    Matrix a(s.m, s.k, false), b(s.k, s.n, false), c(s.m, s.n, false), first = c, batch(2 * s.m, s.n, false);
+    a.normal(1), b.normal(2);
+    set_num_threads(1);
+    gemm(problem(a, b, first));
+    for (const int threads : {2, 3, 7}) {
+      set_num_threads(threads);
+      gemm(problem(a, b, c));
+      EXPECT_EQ(c.values, first.values) << threads << " threads";
+      GemmProblem g = problem(a, b, batch);
+      gemm(g, {2, 0, 0, s.m * s.n, 0});
+      for (std::int64_t i = 0; i < 2; ++i)
+        EXPECT_EQ(std::memcmp(&batch.at(i * s.m, 0), first.values.data(), first.values.size() * sizeof(float)), 0);
+    }
+  }
+  set_num_threads(before);
+}
+
+}  // namespace
+}  // namespace athanor::gemm_floats_test
