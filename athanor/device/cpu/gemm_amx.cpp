@@ -57,18 +57,9 @@ HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-
 namespace athanor::amx {
 namespace {
 
-constexpr std::int64_t kSums = kBlock * kBlock;       ///< of a block
-constexpr std::int64_t kDeep = 2048;                  ///< inner values between two visits of a sum, at most
-constexpr std::int64_t kPackedB = 1 << 19;            ///< values of b that stay in the second-level cache
-constexpr std::int64_t kPackedA = 1 << 21;            ///< values of a that are packed at a time
-constexpr int kSlotSums = 0, kSlotB = 1, kSlotA = 2;  // of thread_scratch
-
-std::int64_t blocks(std::int64_t size) { return (size + kBlock - 1) / kBlock; }
-
-template <class T>
-T* scratch(int slot, std::int64_t count) {
-  return static_cast<T*>(detail::thread_scratch(slot, sizeof(T) * static_cast<std::size_t>(count)));
-}
+constexpr std::int64_t kDeep = 2048;        ///< inner values between two visits of a sum, at most
+constexpr std::int64_t kPackedB = 1 << 19;  ///< values of b that stay in the second-level cache
+constexpr std::int64_t kPackedA = 1 << 21;  ///< values of a that are packed at a time
 
 /// What to fetch into the second-level cache meanwhile: two lines a step.
 struct Ahead {
@@ -92,29 +83,13 @@ inline __attribute__((always_inline)) void multiply(const std::uint16_t* a, cons
   _tile_loadd(6, b, 64);
   if constexpr (kWide == 2) _tile_loadd(7, b + kTileSize, 64);
   if constexpr (kHigh == 2) _tile_loadd(5, a + rows.second, rows.bytes);
-  _tile_dpbf16ps(0, 4, 6);
-  if constexpr (kWide == 2) _tile_dpbf16ps(1, 4, 7);
-  if constexpr (kHigh == 2) _tile_dpbf16ps(2, 5, 6);
-  if constexpr (kHigh == 2 && kWide == 2) _tile_dpbf16ps(3, 5, 7);
+  multiply_tiles<kHigh, kWide>();
 }
 
 /// Adds `steps` · 32 products to each of the sums, or starts with them.
 template <int kHigh, int kWide>
 void block(const Rows& rows, const std::uint16_t* b, std::int64_t steps, float* sums, bool add, const Ahead& ahead) {
-  constexpr std::int64_t kStride = kBlock * sizeof(float);
-  // GCC's intrinsics do not say that they read memory.
-  __asm__ volatile("" ::: "memory");
-  if (add) {
-    _tile_loadd(0, sums, kStride);
-    if constexpr (kWide == 2) _tile_loadd(1, sums + 16, kStride);
-    if constexpr (kHigh == 2) _tile_loadd(2, sums + 16 * kBlock, kStride);
-    if constexpr (kHigh == 2 && kWide == 2) _tile_loadd(3, sums + 16 * kBlock + 16, kStride);
-  } else {
-    _tile_zero(0);
-    if constexpr (kWide == 2) _tile_zero(1);
-    if constexpr (kHigh == 2) _tile_zero(2);
-    if constexpr (kHigh == 2 && kWide == 2) _tile_zero(3);
-  }
+  begin_sums<kHigh, kWide>(sums, add);
   const std::uint16_t* a = rows.at;
   const std::uint16_t* next = ahead.at;
   for (std::int64_t s = 0; s < steps; ++s, a += rows.step, b += 2 * kTileSize) {
@@ -125,10 +100,7 @@ void block(const Rows& rows, const std::uint16_t* b, std::int64_t steps, float* 
     }
     multiply<kHigh, kWide>(a, rows, b);
   }
-  _tile_stored(0, sums, kStride);
-  if constexpr (kWide == 2) _tile_stored(1, sums + 16, kStride);
-  if constexpr (kHigh == 2) _tile_stored(2, sums + 16 * kBlock, kStride);
-  if constexpr (kHigh == 2 && kWide == 2) _tile_stored(3, sums + 16 * kBlock + 16, kStride);
+  end_sums<kHigh, kWide>(sums);
 }
 
 /// The loops around blocks: columns of packed b, passes over the inner values, blocks of rows, blocks of columns.

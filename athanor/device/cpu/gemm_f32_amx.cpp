@@ -24,7 +24,7 @@ bool suits_floats(const GemmProblem& g) {
   if (!plain(g.a_row, g.a_col) || !plain(g.b_row, g.b_col)) return false;
   // Each value of a is taken apart once for n products, each of b for m.
   const double m = static_cast<double>(g.m), n = static_cast<double>(g.n);
-  constexpr double kLeast = 110, kWork = 8e6;
+  constexpr double kLeast = 128, kWork = 8e6;
   const double alpha = std::abs(g.alpha.to<double>());
   return m * n >= kLeast * (m + n) && m * n * static_cast<double>(g.k) >= kWork && alpha > 0x1p-40 && alpha < 0x1p40 &&
          available();
@@ -50,13 +50,9 @@ constexpr std::int64_t kPass = 3;                               ///< steps whose
 constexpr std::int64_t kDeep = 2048;                            ///< inner values that are summed in one go
 constexpr std::int64_t kPackedA = 4 << 20, kPackedB = 2 << 20;  ///< values that are taken apart at a time
 constexpr std::int64_t kArea = 8;                               ///< blocks a side whose sums stay in the second cache
-constexpr std::int64_t kSums = kBlock * kBlock;                 ///< of a block
-constexpr int kSlotSums = 0, kSlotB = 1, kSlotA = 2;            // of thread_scratch
 constexpr float kScale = 0x1p32F;                               ///< of each operand
 constexpr double kLargest = 0x1p94;                             ///< bound of values
 constexpr double kLargestSum = 0x1p62;                          ///< of products
-
-std::int64_t blocks(std::int64_t size) { return (size + kBlock - 1) / kBlock; }
 
 /// Distance of packed blocks of k inner values, not a multiple of pages.
 std::int64_t distance(std::int64_t k) { return blocks(k) * kStep + kPart; }
@@ -174,14 +170,6 @@ struct Ahead {
   }
 };
 
-/// Adds the products of tiles 4 and 5 with tiles 6 and 7.
-template <int kHigh, int kWide>
-inline __attribute__((always_inline)) void multiply() {
-  _tile_dpbf16ps(0, 4, 6);
-  if constexpr (kWide == 2) _tile_dpbf16ps(1, 4, 7);
-  if constexpr (kHigh == 2) _tile_dpbf16ps(2, 5, 6);
-  if constexpr (kHigh == 2 && kWide == 2) _tile_dpbf16ps(3, 5, 7);
-}
 template <int kHigh>
 inline __attribute__((always_inline)) void load_a(const std::uint16_t* a, int part) {
   _tile_loadd(4, a + part * kPart, 64);
@@ -197,42 +185,26 @@ inline __attribute__((always_inline)) void load_b(const std::uint16_t* b, int pa
 template <int kHigh, int kWide>
 void block(const std::uint16_t* a, const std::uint16_t* b, std::int64_t steps, float* sums, bool add, Ahead next_a,
            Ahead next_b) {
-  constexpr std::int64_t kStride = kBlock * sizeof(float);
-  // GCC's intrinsics do not say that they read memory.
-  __asm__ volatile("" ::: "memory");
-  if (add) {
-    _tile_loadd(0, sums, kStride);
-    if constexpr (kWide == 2) _tile_loadd(1, sums + 16, kStride);
-    if constexpr (kHigh == 2) _tile_loadd(2, sums + 16 * kBlock, kStride);
-    if constexpr (kHigh == 2 && kWide == 2) _tile_loadd(3, sums + 16 * kBlock + 16, kStride);
-  } else {
-    _tile_zero(0);
-    if constexpr (kWide == 2) _tile_zero(1);
-    if constexpr (kHigh == 2) _tile_zero(2);
-    if constexpr (kHigh == 2 && kWide == 2) _tile_zero(3);
-  }
+  begin_sums<kHigh, kWide>(sums, add);
   // The small products first, and as few loads between them as four sums allow.
   for (std::int64_t s = 0; s < steps; ++s, a += kStep, b += kStep) {
     next_a.fetch();
     load_a<kHigh>(a, 0);
     load_b<kWide>(b, 2);
-    multiply<kHigh, kWide>();
+    multiply_tiles<kHigh, kWide>();
     load_b<kWide>(b, 1);
-    multiply<kHigh, kWide>();
+    multiply_tiles<kHigh, kWide>();
     load_a<kHigh>(a, 1);
-    multiply<kHigh, kWide>();
+    multiply_tiles<kHigh, kWide>();
     next_b.fetch();
     load_b<kWide>(b, 0);
-    multiply<kHigh, kWide>();
+    multiply_tiles<kHigh, kWide>();
     load_a<kHigh>(a, 2);
-    multiply<kHigh, kWide>();
+    multiply_tiles<kHigh, kWide>();
     load_a<kHigh>(a, 0);
-    multiply<kHigh, kWide>();
+    multiply_tiles<kHigh, kWide>();
   }
-  _tile_stored(0, sums, kStride);
-  if constexpr (kWide == 2) _tile_stored(1, sums + 16, kStride);
-  if constexpr (kHigh == 2) _tile_stored(2, sums + 16 * kBlock, kStride);
-  if constexpr (kHigh == 2 && kWide == 2) _tile_stored(3, sums + 16 * kBlock + 16, kStride);
+  end_sums<kHigh, kWide>(sums);
 }
 
 /// An operand in blocks, taken apart.
@@ -246,8 +218,7 @@ struct Packed {
 
 Packed pack_all(const Lines& x, std::int64_t lines, std::int64_t k, int slot) {
   const std::int64_t apart = distance(k);
-  auto* to = static_cast<std::uint16_t*>(
-      detail::thread_scratch(slot, sizeof(std::uint16_t) * static_cast<std::size_t>(blocks(lines) * apart)));
+  auto* to = scratch<std::uint16_t>(slot, blocks(lines) * apart);
   const std::int64_t group = (x.inner == 1 ? 1 : 4) * kBlock;  // runs of four lines of the cache
   Parts parts;
   for (std::int64_t i = 0; i < lines; i += group)
@@ -278,8 +249,7 @@ class Product {
   /// Blocks of rows [i, i + rows) and of columns [j, j + cols).
   void area(std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t cols) const {
     constexpr std::int64_t kLines = kStep / 32;  // of the cache
-    auto* sums = static_cast<float*>(
-        detail::thread_scratch(kSlotSums, sizeof(float) * static_cast<std::size_t>(rows * cols * kSums)));
+    auto* sums = scratch<float>(kSlotSums, rows * cols * kSums);
     const std::int64_t share_a = (kLines + cols - 1) / cols, share_b = (kLines + rows - 1) / rows;
     for (std::int64_t s = 0; s < steps_; s += kPass) {
       const std::int64_t steps = std::min(kPass, steps_ - s), next = s + steps;
