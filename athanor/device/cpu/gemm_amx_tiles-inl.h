@@ -25,10 +25,10 @@ class Tiles {
   };
 };
 
-constexpr std::int64_t kSums = bf16::kBlock * bf16::kBlock;  ///< of a block
-constexpr int kSlotSums = 0, kSlotB = 1, kSlotA = 2;         // of thread_scratch
+inline constexpr std::int64_t kSums = bf16::kBlock * bf16::kBlock;  ///< of a block
+inline constexpr int kSlotSums = 0, kSlotB = 1, kSlotA = 2;         // of thread_scratch
 
-std::int64_t blocks(std::int64_t size) { return (size + bf16::kBlock - 1) / bf16::kBlock; }
+inline std::int64_t blocks(std::int64_t size) { return (size + bf16::kBlock - 1) / bf16::kBlock; }
 
 template <class T>
 T* scratch(int slot, std::int64_t count) {

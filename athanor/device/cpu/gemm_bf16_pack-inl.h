@@ -5,7 +5,7 @@ namespace athanor::bf16 {
 namespace {
 
 /// The lowest `count` of 32 bits.
-__mmask32 lowest(std::int64_t count) {
+inline __mmask32 lowest(std::int64_t count) {
   return count >= 32 ? ~__mmask32{0} : (__mmask32{1} << std::max<std::int64_t>(count, 0)) - 1;
 }
 

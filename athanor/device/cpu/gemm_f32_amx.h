@@ -16,7 +16,8 @@ bool suits_floats(const GemmProblem& g);
 
 /// The product, on the calling thread. The order of each sum depends on k alone. Any alpha, beta, bias and
 /// epilogue. Where a value of a or b is infinite, not a number, or so large that a sum might overflow, the part of the
-/// output it belongs to is left to `other`, which is called with that part as its problem.
+/// output it belongs to is left to `other`, which is called with that part as its problem: how large that part is, and
+/// so how its other sums are rounded, depends on how the caller divides the problem.
 void multiply_floats(const GemmProblem& g, void (*other)(const GemmProblem&));
 
 }  // namespace athanor::amx
