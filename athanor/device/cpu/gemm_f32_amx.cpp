@@ -47,7 +47,7 @@ constexpr std::int64_t kParts = 3;                              ///< values of b
 constexpr std::int64_t kPart = 2 * kTileSize;                   ///< values of a part in a step: two tiles
 constexpr std::int64_t kStep = kParts * kPart;                  ///< values of a step of 32 inner ones
 constexpr std::int64_t kPass = 3;                               ///< steps whose tiles of a and b share the first cache
-constexpr std::int64_t kDeep = 2048;                            ///< inner values that are summed in one go
+constexpr std::int64_t kDeep = 1024;                            ///< inner values that are summed in one go
 constexpr std::int64_t kPackedA = 4 << 20, kPackedB = 2 << 20;  ///< values that are taken apart at a time
 constexpr std::int64_t kArea = 8;                               ///< blocks a side whose sums stay in the second cache
 constexpr float kScale = 0x1p32F;                               ///< of each operand
