@@ -217,6 +217,56 @@ TEST(GemmFloats, HugeNumbersNanAndInfinityReachExactlyTheirRowsAndColumns) {
     }
 }
 
+TEST(GemmFloats, LargeSumsOfNumbersThatAreNotHugeStayFinite) {
+  struct Case {
+    float a, b;
+  };
+  for (const Case& x : {Case{0x1p40F, 0x1p40F}, Case{0x1p31F, 0x1p30F}, Case{0x1p28F, 0x1p28F}}) {
+    Matrix a(256, 256, false), b(256, 256, false), c(256, 256, false);
+    a.fill([&](auto, auto) { return x.a; });
+    b.fill([&](auto, auto) { return x.b; });
+    multiply(problem(a, b, c));
+    for (const float sum : c.values) ASSERT_EQ(sum, 256 * x.a * x.b);
+  }
+}
+
+TEST(GemmFloats, ValuesOfOneSignLoseNoMoreThanByMultiplyAdds) {
+  Matrix a(256, 2048, false), b(2048, 256, false), c(256, 256, false);
+  std::mt19937 bits(1);
+  const auto uniform = [&](auto, auto) { return static_cast<float>(bits() >> 8) * 0x1p-24F; };
+  a.fill(uniform), b.fill(uniform);
+  multiply(problem(a, b, c));
+  const Expected want(a, b);
+  double squares = 0;
+  for (std::int64_t i = 0; i < 256; ++i)
+    for (std::int64_t j = 0; j < 256; ++j)
+      squares += std::pow((c.at(i, j) - want.sum(i, j)) / (want.magnitude(i, j) * 0x1p-24), 2);
+  // 2.1, as multiply-adds in blocks of 256 steps; 3.4 if all 2048 were summed in one go.
+  EXPECT_LE(std::sqrt(squares / (256 * 256)), amx::available() ? 2.7 : 6.0);
+}
+
+TEST(GemmFloats, OperandsThatAreTakenApartInPiecesMeetTheirBiasAndSpareEachOtherNan) {
+  const int before = get_num_threads();
+  set_num_threads(1);
+  for (const Shape& s : {Shape{140, 2100, 1024}, Shape{4200, 140, 1024}}) {
+    Matrix a(s.m, s.k, false), b(s.k, s.n, false), c(s.m, s.n, false), bias(s.m, s.n, false);
+    a.normal(1), b.normal(2), bias.normal(3, 100);
+    a.at(100, 5) = b.at(7, 30) = kNan;
+    GemmProblem g = problem(a, b, c);
+    g.beta = 1;
+    g.bias = bias.values.data(), g.bias_row = s.n, g.bias_col = 1;
+    multiply(g);
+    const Expected want(a, b);
+    for (std::int64_t i = 0; i < s.m; ++i)
+      for (std::int64_t j = 0; j < s.n; ++j)
+        if (i == 100 || j == 30)
+          ASSERT_TRUE(std::isnan(c.at(i, j))) << i << ", " << j;
+        else
+          ASSERT_NEAR(c.at(i, j), want.sum(i, j) + bias.at(i, j), 1e-3) << i << ", " << j;
+  }
+  set_num_threads(before);
+}
+
 TEST(GemmFloats, SumsThatOverflowAreInfinite) {
   Matrix a(270, 200, false), b(200, 256, false), c(270, 256, false);
   a.fill([](auto i, auto) { return i == 3 ? 0x1p90F : 0x1p-20F; });

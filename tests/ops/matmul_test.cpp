@@ -103,6 +103,16 @@ TEST(Bmm, EveryMatrixOfTheBatch) {
   EXPECT_NE(error_of([&] { bmm(a, ones({3, 3, 5})); }).find("[3, 4] but got: [3, 3]"), std::string::npos);
 }
 
+TEST(Bmm, OperandsMayShareTheirFirstElement) {
+  for (const std::int64_t size : {4, 256})
+    for (const DType dtype : {kFloat, kDouble}) {
+      const Tensor a = randn({3, size, size}, TensorOptions().dtype(dtype));
+      const Tensor b = a.slice(0, 0, 1).slice(2, 0, 1).expand({3, size, 1});
+      const Tensor want = (a * b.transpose(1, 2)).sum(2, true);
+      EXPECT_TRUE(allclose(bmm(a, b), want, 1e-4, 1e-4)) << size;
+    }
+}
+
 TEST(Baddbmm, AddsScaledBias) {
   const Tensor a = values({2, 3, 4}, kDouble, 1), b = values({2, 4, 2}, kDouble, 2), bias = values({3, 1}, kDouble, 3);
   expect_close(baddbmm(bias, a, b, 2.0, 0.5), bmm(a, b) * 0.5 + bias * 2);

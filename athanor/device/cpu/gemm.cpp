@@ -174,7 +174,8 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   if (problem.m == 0 || problem.n == 0 || batch.count == 0) return;
   GemmProblem g = problem;
   // The tiles store along rows of c, and skinny products are cheapest with few rows.
-  if ((g.c_row == 1 && g.c_col != 1) || (g.n == 1 && g.m > 1)) {
+  const bool turned = (g.c_row == 1 && g.c_col != 1) || (g.n == 1 && g.m > 1);
+  if (turned) {
     std::swap(g.m, g.n);
     std::swap(g.a, g.b);
     std::swap(g.a_row, g.b_col);
@@ -183,7 +184,7 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
     std::swap(g.bias_row, g.bias_col);
   }
   GemmBatch distance = batch;
-  if (g.a != problem.a) std::swap(distance.a, distance.b);
+  if (turned) std::swap(distance.a, distance.b);
   const detail::GemmPlan plan = detail::plan_gemm(g);
   using Form = detail::GemmPlan::Form;
   const bool matrix = plan.form == Form::Matrix, paired = plan.form == Form::Pairs;
