@@ -35,6 +35,16 @@ DirectGradient direct_gradient(const Node& node, std::size_t i) {
   return {leaf->autograd->grad, std::move(lock)};
 }
 
+bool is_first_gradient(const Node& node, std::size_t i) {
+  if (!allowed_here || GradMode::is_enabled() || node.hooks_or_null()) return false;
+  Node* const end = node.edge(i).node.get();
+  TensorImpl* const leaf = end ? end->variable() : nullptr;
+  if (!leaf || !leaf->autograd || end->hooks_or_null()) return false;
+  const AutogradMeta& meta = *leaf->autograd;
+  const std::lock_guard lock(leaf->autograd->lock);
+  return !meta.hooks && !meta.gradient_home.defined() && !meta.grad.defined();
+}
+
 bool go_unseen_to_one_split(const Node& node, std::size_t count) {
   if (!allowed_here || GradMode::is_enabled() || node.hooks_or_null()) return false;
   const Node* split = nullptr;

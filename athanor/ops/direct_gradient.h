@@ -31,6 +31,10 @@ struct DirectGradient {
 /// of the leaf's dtype, and no hook, gradient home or graph wants to see what is added.
 DirectGradient direct_gradient(const Node& node, std::size_t i);
 
+/// Whether input `i` of `node` leads to a leaf that has no gradient yet and takes what it gets as it is: a backward()
+/// of all leaves, without hook, gradient home or create_graph.
+bool is_first_gradient(const Node& node, std::size_t i);
+
 /// Whether the gradients of the first `count` inputs of `node` go on to the parts 0, 1 … of one split, all that it
 /// made, and nobody sees them on the way: not who called backward, no hook, and no node but views.
 bool go_unseen_to_one_split(const Node& node, std::size_t count);

@@ -15,9 +15,9 @@ std::atomic<bool>& enabled() {
   return on;
 }
 
-bool matches(const TensorBase& t, const ChannelBlocks& b) {
-  return t.is_contiguous() && t.storage_offset() == 0 && t.dim() >= 2 && t.nbytes() == b.nbytes() &&
-         t.itemsize() == b.item_size && t.size(0) == b.samples && t.size(1) == b.channels;
+bool matches(const TensorBase& t, const ChannelBlocks& b, bool product) {
+  return (b.block == kOuterProduct) == product && t.is_contiguous() && t.storage_offset() == 0 && t.dim() >= 2 &&
+         t.nbytes() == b.nbytes() && t.itemsize() == b.item_size && t.size(0) == b.samples && t.size(1) == b.channels;
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ namespace detail {
 
 int find_block(const TensorBase& t) {
   const auto layout = t.storage()->hidden();
-  return layout && matches(t, layout->blocks()) ? layout->blocks().block : 0;
+  return layout && matches(t, layout->blocks(), false) ? layout->blocks().block : 0;
 }
 
 bool can_block(const TensorBase& t, int block) {
@@ -37,10 +37,10 @@ bool can_block(const TensorBase& t, int block) {
          t.size(1) % block == 0;
 }
 
-Stored::Stored(const TensorBase& t) : tensor_(t) {
+Stored::Stored(const TensorBase& t, HiddenForm accepted) : tensor_(t) {
   if (!t.defined() || !t.storage()->is_hidden()) return;
   layout_ = t.storage()->hidden();
-  if (layout_ && !matches(t, layout_->blocks())) layout_.reset();
+  if (layout_ && !matches(t, layout_->blocks(), accepted == HiddenForm::OuterProduct)) layout_.reset();
 }
 
 Stored::Stored(const TensorBase& t, int block) : Stored(t) {
@@ -68,6 +68,13 @@ TensorBase to_blocks(const TensorBase& t, int block) {
   TensorBase out =
       empty_hidden_tensor(t.sizes(), t.dtype(), t.device(), block, restore_layout_kernel.get(kernels_of(t.device())));
   launch(relayout_kernel, Stored(out), Stored(t));
+  return out;
+}
+
+TensorBase hidden_outer(const TensorBase& column, const TensorBase& row) {
+  TensorBase out = empty_hidden_tensor({column.size(1), row.size(1)}, DType::Float, row.device(), kOuterProduct,
+                                       restore_layout_kernel.get(kernels_of(row.device())));
+  launch(outer_layout_kernel, Stored(out, HiddenForm::OuterProduct), column, row);
   return out;
 }
 

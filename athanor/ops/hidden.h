@@ -1,8 +1,9 @@
 #pragma once
-/// Hidden layouts as ops see them. A result may be made in blocks of channels (Meta::block); an op that declares
-/// `static constexpr bool accepts_hidden = true` may make such results, and may hand tensors to its kernels as they are
-/// stored, by `Stored` instead of the tensor itself. Everything else goes through view_of() and data_ptr(), where
-/// Storage::data() restores the plain order: that is the one place, and forgetting about hidden layouts is always
+/// Hidden layouts as ops see them. Gradients of weights for a single sample may be made as products of two vectors,
+/// which the optimizers multiply out as they go. A result may be made in blocks of channels (Meta::block); an op that
+/// declares `static constexpr bool accepts_hidden = true` may make such results, and may hand tensors to its kernels as
+/// they are stored, by `Stored` instead of the tensor itself. Everything else goes through view_of() and data_ptr(),
+/// where Storage::data() restores the plain order: that is the one place, and forgetting about hidden layouts is always
 /// correct.
 ///
 /// ATHANOR_HIDDEN_LAYOUTS=0 keeps every result plain.
@@ -28,10 +29,13 @@ inline int hidden_block(const TensorBase& t) {
 /// Whether `t` may be brought into blocks of `block` channels, a power of two up to 64.
 bool can_block(const TensorBase& t, int block);
 
+/// What else than plain values a kernel takes.
+enum class HiddenForm { Blocks, OuterProduct };
+
 /// An operand handed to a kernel as it is stored. Keeps the bytes, should another thread restore the storage meanwhile.
 class Stored {
  public:
-  explicit Stored(const TensorBase& t);
+  explicit Stored(const TensorBase& t, HiddenForm accepted = HiddenForm::Blocks);
   /// `t` in blocks of `block` channels: as it is, or a copy.
   Stored(const TensorBase& t, int block);
   const TensorBase& tensor() const { return tensor_; }
@@ -42,6 +46,10 @@ class Stored {
   TensorBase tensor_;
   IntrusivePtr<HiddenLayout> layout_;
 };
+
+/// The products of `column`'s values and `row`'s, a matrix without history; each a float32 matrix of one row. Changes
+/// to them afterwards do not count.
+TensorBase hidden_outer(const TensorBase& column, const TensorBase& row);
 
 /// A copy of `t` (at least two dims) in blocks of `block` channels, without history.
 TensorBase to_blocks(const TensorBase& t, int block);

@@ -50,7 +50,8 @@ OwnedView Capture::capture(const TensorBase& t, const View& view) {
   return o;
 }
 
-OwnedViews Capture::operator()(const TensorBaseList& list) {
+template <class List>
+OwnedViews Capture::capture_list(const List& list) {
   // A list counts as one argument: all of it is written, or nothing.
   const int before = outputs_left_;
   OwnedViews all;
@@ -61,6 +62,9 @@ OwnedViews Capture::operator()(const TensorBaseList& list) {
   outputs_left_ = before - 1;
   return all;
 }
+
+OwnedViews Capture::operator()(const TensorBaseList& list) { return capture_list(list); }
+OwnedViews Capture::operator()(const std::vector<Stored>& list) { return capture_list(list); }
 
 void Capture::wait_for_sources() {
   for (Storage* s : sources_) s->wait_for_values();

@@ -21,6 +21,10 @@ class ViewArray {
     views_.reserve(tensors.size());
     for (const auto& t : tensors) views_.push_back(view_of(t));
   }
+  explicit ViewArray(const std::vector<Stored>& tensors) {
+    views_.reserve(tensors.size());
+    for (const auto& t : tensors) views_.push_back(t.view());
+  }
   operator ArrayRef<View>() const { return {views_.data(), views_.size()}; }
 
  private:
@@ -30,7 +34,8 @@ class ViewArray {
 inline View kernel_argument(const TensorBase& t) { return view_of(t); }
 inline View kernel_argument(const Stored& s) { return s.view(); }
 inline ViewArray kernel_argument(const TensorBaseList& list) { return ViewArray(list); }
-inline ViewArray kernel_argument(const std::vector<TensorBase>& list) { return ViewArray(list); }
+inline ViewArray kernel_argument(const std::vector<TensorBase>& list) { return ViewArray(TensorBaseList(list)); }
+inline ViewArray kernel_argument(const std::vector<Stored>& list) { return ViewArray(list); }
 template <class T>
 requires(!std::is_convertible_v<T, TensorBaseList> &&
          !std::is_base_of_v<TensorBase, T>) const T& kernel_argument(const T& value) {
@@ -47,6 +52,11 @@ inline const TensorImpl* queued_impl(const TensorBaseList& list) {
   return nullptr;
 }
 inline const TensorImpl* queued_impl(const std::vector<TensorBase>& list) { return queued_impl(TensorBaseList(list)); }
+inline const TensorImpl* queued_impl(const std::vector<Stored>& list) {
+  for (const auto& s : list)
+    if (const auto* i = queued_impl(s)) return i;
+  return nullptr;
+}
 template <class T>
 requires(!std::is_convertible_v<T, TensorBaseList> &&
          !std::is_base_of_v<TensorBase, T>) const TensorImpl* queued_impl(const T&) {
@@ -86,6 +96,7 @@ class Capture {
   OwnedView operator()(const Stored& s);
   OwnedViews operator()(const TensorBaseList& list);
   OwnedViews operator()(const std::vector<TensorBase>& list) { return (*this)(TensorBaseList(list)); }
+  OwnedViews operator()(const std::vector<Stored>& list);
   template <class T>
   requires(!std::is_convertible_v<T, TensorBaseList> && !std::is_base_of_v<TensorBase, T>) auto operator()(
       const T& value) {
@@ -106,6 +117,8 @@ class Capture {
 
  private:
   OwnedView capture(const TensorBase& t, const View& view);
+  template <class List>
+  OwnedViews capture_list(const List& list);
 
   Queue* queue_;
   Task* task_;

@@ -3,6 +3,8 @@
 
 #include "athanor/ops/autocast.h"
 #include "athanor/ops/copy.h"
+#include "athanor/ops/direct_gradient.h"
+#include "athanor/ops/hidden.h"
 #include "athanor/ops/kernels/copy.h"
 #include "athanor/ops/kernels/matmul.h"
 #include "athanor/ops/op.h"
@@ -437,6 +439,13 @@ struct LinearBase {
     if (n.needs(1)) x.save(input);
     if (n.needs(0)) w.save(weight);
   }
+  /// Whether the weight's gradient is that of a single sample, and large enough to be better multiplied out by who
+  /// reads it: mostly the optimizer, in the first cache.
+  bool may_stay_factors(const GradCall& g, const Tensor& d, const Tensor& input) const {
+    constexpr std::int64_t kLeast = 1 << 13;
+    return d.size(0) == 1 && d.size(1) * in_features >= kLeast && !w_columns && d.dtype() == DType::Float &&
+           input.dtype() == DType::Float && hidden_layouts_enabled() && is_first_gradient(*g.node(), 1);
+  }
   /// The gradients, given that of the product before any epilogue.
   void grad_of_product(GradCall& g, const Tensor& d) {
     const std::int64_t n = d.size(-1);
@@ -450,7 +459,8 @@ struct LinearBase {
     if (g.needs(1)) {
       const Tensor input = g.get(x);
       const Tensor x_rows = input.dim() == 2 ? input : reshape(input, {rows_of(input), in_features});
-      g.set(1, product_in_layout(t(rows), x_rows, w_columns));
+      g.set(1, may_stay_factors(g, rows, x_rows) ? detail::hidden_outer(rows, x_rows)
+                                                 : product_in_layout(t(rows), x_rows, w_columns));
     }
     if (g.needs(2)) g.set(2, rows.size(0) == 1 ? reshape(rows, {n}) : sum(rows, IntArrayRef{0}, false, std::nullopt));
   }

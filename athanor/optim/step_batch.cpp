@@ -27,7 +27,7 @@ void StepTensors::add(Tensor& p, const Tensor& grad, ParamState& own, std::initi
   if (dense.impl() != p.impl()) copies.emplace_back(p, dense);
   for (const Tensor* t : states) state.push_back(*t);
   params.push_back(std::move(dense));
-  grads.push_back(std::move(g));
+  grads.emplace_back(g, athanor::detail::HiddenForm::OuterProduct);
 }
 
 void StepTensors::finish() {

@@ -14,7 +14,8 @@ namespace athanor::optim {
 
 /// Parameters with their gradients and states, made dense where they are not.
 struct StepTensors {
-  std::vector<TensorBase> params, state, grads;
+  std::vector<TensorBase> params, state;
+  std::vector<athanor::detail::Stored> grads;
   std::vector<std::pair<Tensor, Tensor>> copies;  ///< parameter and its dense copy
 
   bool takes(const Tensor& p) const {

@@ -11,16 +11,23 @@
 
 namespace athanor {
 
+/// In place of a number of channels: elements are products, and only their factors are stored.
+inline constexpr std::int16_t kOuterProduct = -1;
+
 /// Activations (samples, channels, plane) stored as (samples, channels / block, plane, block); `block` divides
-/// `channels`, so both orders take the same bytes.
+/// `channels`, so both orders take the same bytes. Or, where `block` is kOuterProduct, a float32 matrix whose elements
+/// are the products of a column of `samples` values and a row of `channels` values, stored one after the other.
 struct ChannelBlocks {
   std::int64_t samples = 0, channels = 0, plane = 0;
   std::int32_t block = 0;
   std::uint32_t item_size = 0;  ///< bytes of an element
   std::size_t nbytes() const { return static_cast<std::size_t>(samples * channels * plane) * item_size; }
+  std::size_t stored_bytes() const {
+    return block == kOuterProduct ? static_cast<std::size_t>(samples + channels) * item_size : nbytes();
+  }
 };
 
-/// Bytes in blocks of channels. Kept by the storage until it is restored, and by ops that are reading them meanwhile.
+/// Bytes in a hidden layout. Kept by the storage until it is restored, and by ops that are reading them meanwhile.
 class HiddenLayout : public RefCounted {
  public:
   /// Writes what `stored` means, in row-major order, to `plain`.

@@ -44,13 +44,14 @@ HiddenLayout::HiddenLayout(Device device, const ChannelBlocks& blocks, Restore r
     : device_(device),
       blocks_(blocks),
       restore_(restore),
-      data_(device.is_host() ? host_allocate(blocks.nbytes()) : detail::queue_of(device)->allocate(blocks.nbytes())) {}
+      data_(device.is_host() ? host_allocate(blocks.stored_bytes())
+                             : detail::queue_of(device)->allocate(blocks.stored_bytes())) {}
 
 HiddenLayout::~HiddenLayout() {
   if (device_.is_host())
-    host_deallocate(data_, blocks_.nbytes());
+    host_deallocate(data_, blocks_.stored_bytes());
   else
-    detail::queue_of(device_)->deallocate(data_, blocks_.nbytes(), {});
+    detail::queue_of(device_)->deallocate(data_, blocks_.stored_bytes(), {});
 }
 
 IntrusivePtr<Storage> Storage::allocate(Device device, std::size_t bytes) {

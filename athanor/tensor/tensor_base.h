@@ -150,7 +150,7 @@ IntrusivePtr<TensorImpl> new_tensor_impl();
 /// Uninitialized tensor; `strides` empty means row-major.
 TensorBase empty_tensor(IntArrayRef sizes, DType dtype, Device device, IntArrayRef strides = {});
 /// Uninitialized row-major tensor of at least two dims, (samples, channels, spatial…), whose values will be in blocks
-/// of `block` channels; `block` divides the channels.
+/// of `block` channels; `block` divides the channels. kOuterProduct: a matrix of which only factors will be stored.
 TensorBase empty_hidden_tensor(IntArrayRef sizes, DType dtype, Device device, int block, HiddenLayout::Restore restore);
 /// A tensor on `base`'s storage with another geometry and nothing of its autograd state.
 TensorBase alias(const TensorBase& base, IntArrayRef sizes, IntArrayRef strides, std::int64_t storage_offset);

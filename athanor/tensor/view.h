@@ -17,8 +17,8 @@ struct View {
   DType dtype = DType::Undefined;
   std::int8_t ndim = 0;
   bool contiguous = true;  ///< row-major without gaps
-  /// Positive: stored as (size(0), size(1) / block, spatial…, block), and the strides say nothing. Met only by kernels
-  /// of ops that accept hidden layouts.
+  /// Positive: stored as (size(0), size(1) / block, spatial…, block), and the strides say nothing. kOuterProduct: only
+  /// factors are stored. Met only by kernels of ops that accept such hidden layouts.
   std::int16_t block = 0;
   /// The operand is an optional one that was not given.
   bool defined() const { return dtype != DType::Undefined; }

@@ -1,11 +1,14 @@
 // Products of float32 that are large enough for matrix units, where the processor has them; elsewhere the same holds of
 // multiply-adds.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
 #include "athanor/base/parallel.h"
@@ -116,6 +119,78 @@ TEST(GemmFloats, AreAsExactAsMultiplyAddsInEveryLayout) {
       }
 }
 
+/// A copy of values that ends where memory may not be read.
+class Guarded {
+ public:
+  explicit Guarded(const std::vector<float>& values) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE)), bytes = values.size() * sizeof(float);
+    const std::size_t whole = (bytes + page - 1) / page * page;
+    size_ = whole + page;
+    void* at = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || mprotect(static_cast<char*>(at) + whole, page, PROT_NONE) != 0)
+      throw std::runtime_error("no memory with a guard");
+    start_ = at;
+    data_ = static_cast<char*>(at) + whole - bytes;
+    std::memcpy(data_, values.data(), bytes);
+  }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  ~Guarded() { munmap(start_, size_); }
+  const void* data() const { return data_; }
+
+ private:
+  void* start_ = nullptr;
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+TEST(GemmFloats, ReadNothingBehindTheirOperands) {
+  for (const Shape& s : {Shape{250, 300, 130}, Shape{257, 273, 333}, Shape{271, 263, 1039}})
+    for (const bool a_turned : {false, true})
+      for (const bool b_turned : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << s.m << "x" << s.n << "x" << s.k << " " << a_turned << b_turned);
+        Matrix a(s.m, s.k, a_turned), b(s.k, s.n, b_turned), c(s.m, s.n, false), bias(s.m, s.n, false), guarded = c;
+        a.normal(1), b.normal(2), bias.normal(3);
+        GemmProblem g = problem(a, b, c);
+        g.beta = 1;
+        g.bias = bias.values.data(), g.bias_row = s.n, g.bias_col = 1;
+        multiply(g);
+        const Guarded a_end(a.values), b_end(b.values), bias_end(bias.values);
+        g.a = a_end.data(), g.b = b_end.data(), g.bias = bias_end.data(), g.c = guarded.values.data();
+        multiply(g);
+        EXPECT_EQ(c.values, guarded.values);
+      }
+}
+
+TEST(GemmFloats, OtherLayoutsAndFactorsAreLeftToMultiplyAdds) {
+  Matrix a(512, 512, false), b(512, 512, false), c(512, 512, false);
+  a.normal(1), b.normal(2);
+  GemmProblem plain = problem(a, b, c);
+  plain.m = plain.n = plain.k = 256;
+  struct Case {
+    const char* name;
+    std::int64_t stride_a, stride_b, stride_c;
+    double alpha;
+  };
+  for (const Case& x :
+       {Case{"c with gaps", 1, 1, 2, 1}, Case{"a with gaps", 2, 1, 1, 1}, Case{"b with gaps", 1, 2, 1, 1},
+        Case{"large alpha", 1, 1, 1, 0x1p41}, Case{"small alpha", 1, 1, 1, 0x1p-41}, Case{"no alpha", 1, 1, 1, 0}}) {
+    SCOPED_TRACE(x.name);
+    GemmProblem g = plain;
+    g.a_col = x.stride_a, g.b_col = x.stride_b, g.c_col = x.stride_c, g.alpha = x.alpha;
+    EXPECT_FALSE(amx::suits_floats(g));
+    for (float& value : c.values) value = kNan;
+    gemm(g);
+    Matrix left(256, 256, false), right(256, 256, false);
+    left.fill([&](auto i, auto p) { return a.at(i, p * x.stride_a); });
+    right.fill([&](auto p, auto j) { return b.at(p, j * x.stride_b); });
+    const Expected want(left, right);
+    for (std::int64_t i = 0; i < 256; ++i)
+      for (std::int64_t j = 0; j < 256; ++j)
+        ASSERT_NEAR(c.at(i, j * x.stride_c), x.alpha * want.sum(i, j), x.alpha * want.magnitude(i, j) * 0x1p-21);
+  }
+}
+
 TEST(GemmFloats, AreExactForIntegers) {
   Matrix a(256, 500, false), b(500, 256, false), c(256, 256, false);
   a.fill([](auto i, auto p) { return static_cast<float>((i * 7 + p * 13) % 181 - 90); });
@@ -125,6 +200,11 @@ TEST(GemmFloats, AreExactForIntegers) {
   // All 24 bits of a value come through.
   a.fill([](auto i, auto p) { return static_cast<float>((i * 524287 + p * 104729) % 16777216); });
   b.fill([](auto p, auto j) { return p == (j * 5) % 500 ? 1.F : 0.F; });
+  multiply(problem(a, b, c));
+  expect_near(c, Expected(a, b), 0);
+  // The largest square of 12 bits, whose first parts are rounded up to 2^24.
+  a.fill([](auto, auto p) { return p == 1 ? 4095.F : 0.F; });
+  b.fill([](auto p, auto) { return p == 1 ? 4095.F : 0.F; });
   multiply(problem(a, b, c));
   expect_near(c, Expected(a, b), 0);
 }

@@ -5,6 +5,7 @@
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/copy_blocks.h"
+#include "athanor/device/cpu/gemm.h"
 #include "athanor/ops/kernels/copy.h"
 #include "athanor/ops/kernels/hidden.h"
 
@@ -31,7 +32,24 @@ void turn(void* to, const void* from, std::int64_t matrices, std::int64_t rows, 
 
 namespace {
 
+/// The products of a column and a row of float32.
+void restore_outer(void* plain, const void* stored, const ChannelBlocks& b) {
+  GemmProblem g;
+  g.m = b.samples, g.n = b.channels, g.k = 1;
+  g.a = stored, g.a_row = g.a_col = 1;
+  g.b = static_cast<const float*>(stored) + b.samples, g.b_row = b.channels, g.b_col = 1;
+  g.c = plain, g.c_row = b.channels, g.c_col = 1;
+  gemm(g);
+}
+
+void outer_layout_cpu(const View& out, const View& column, const View& row) {
+  auto* to = out.ptr<float>();
+  for (const View* v : {&column, &row})
+    for (std::int64_t i = 0; i < v->size(1); ++i) *to++ = v->ptr<float>()[i * v->stride(1)];
+}
+
 void restore_cpu(void* plain, const void* stored, const ChannelBlocks& b) {
+  if (b.block == kOuterProduct) return restore_outer(plain, stored, b);
   if (b.nbytes()) turn(plain, stored, b.samples * (b.channels / b.block), b.plane, b.block, b.item_size);
 }
 
@@ -108,6 +126,7 @@ void relayout_cpu(const View& out, const View& in) {
 }
 
 ATHANOR_REGISTER_KERNEL(relayout_kernel, CPU, &relayout_cpu);
+ATHANOR_REGISTER_KERNEL(outer_layout_kernel, CPU, &outer_layout_cpu);
 ATHANOR_REGISTER_KERNEL(restore_layout_kernel, CPU, &restore_cpu);
 
 }  // namespace

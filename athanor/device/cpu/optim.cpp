@@ -106,6 +106,17 @@ struct RmspropRule {
 
 }  // namespace
 
+void multiply_out(const View& product, std::int64_t begin, std::int64_t count, float* __restrict to) {
+  const std::int64_t cols = product.size(1);
+  const float *column = product.ptr<float>(), *row = column + product.size(0);
+  for (std::int64_t i = begin / cols, j = begin % cols; count > 0; ++i, j = 0) {
+    const std::int64_t n = std::min(count, cols - j);
+    const float value = column[i];
+    for (std::int64_t q = 0; q < n; ++q) to[q] = value * row[j + q];
+    to += n, count -= n;
+  }
+}
+
 void sgd_step(const View& p, const View* state, const View& g, std::int64_t b, std::int64_t e, const SgdStep& s) {
   step_any("SGD", {p, state, g}, b, e, [&]<class C>(C) { return PlainSgd<C>{seen<C>(s), static_cast<C>(s.lr)}; });
 }
@@ -184,6 +195,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace athanor::cpu {
+
+HWY_EXPORT(multiply_out);
+void multiply_out(const View& product, std::int64_t begin, std::int64_t count, float* to) {
+  HWY_DYNAMIC_DISPATCH(multiply_out)(product, begin, count, to);
+}
+
 namespace {
 
 HWY_EXPORT(sgd_step);

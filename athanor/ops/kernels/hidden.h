@@ -10,6 +10,10 @@ namespace athanor {
 /// strides, out is row-major if it is plain. Thread-safe; parallel inside.
 extern Kernel<void(const View& out, const View& in)> relayout_kernel;
 
+/// Stores the factors of `out`, a hidden outer product: the values of `column`, then those of `row`, float32 matrices
+/// of one row with any strides.
+extern Kernel<void(const View& out, const View& column, const View& row)> outer_layout_kernel;
+
 /// HiddenLayout::Restore of the device. Not launched: the storage calls it, in the queue's order.
 extern Kernel<void(void* plain, const void* stored, const ChannelBlocks& blocks)> restore_layout_kernel;
 

@@ -1,10 +1,11 @@
 #pragma once
 /// Seam of the matrix products. All operands of a call have one dtype. Allowed: every dtype but bool. float32 and the
 /// half types accumulate in float32, float64 in float64, integers modulo 2^bits (as C++ unsigned arithmetic wraps).
-/// Any strides are accepted, transposed or broadcast (stride 0) inputs included, and none is copied
-/// as a whole. The output has distinct elements and shares none with `a` or `b`. Empty sizes are fine; an inner size of
-/// 0 counts as a sum of nothing. Results do not depend on the number of threads where the kernel is ours; oneDNN's
-/// repeat on the same number of threads.
+/// Any strides are accepted, transposed or broadcast (stride 0) inputs included. The output has distinct elements and
+/// shares none with `a` or `b`. Empty sizes are fine; an inner size of 0 counts as a sum of nothing. Results do not
+/// depend on the number of threads where the kernel is ours, except for the last bits of sums that share a part of the
+/// output with values that are infinite, not numbers or huge (device/cpu/gemm_f32_amx.h); oneDNN's repeat on the same
+/// number of threads.
 
 #include "athanor/ops/kernels/kernel.h"
 
