@@ -374,20 +374,26 @@ HWY_INLINE void transpose_group(const In* in, const RowOffsets<T>& rows, std::in
   }
 }
 
-/// Four rows of a vector each to columns within blocks of 128 bits: block b of t[j] has column 4 b + j.
-template <class T, class D>
+/// As many rows of a vector each as fill a block of 128 bits, to columns within blocks: block b of t[j] has column
+/// kRows · b + j.
+template <class T, int kRows, class D>
 HWY_INLINE void transpose_in_blocks(D d, const T* in, const std::int64_t* rows, hn::Vec<D>* t) {
-  const hn::Repartition<std::uint64_t, D> d64;
-  const auto r0 = hn::LoadU(d, in + rows[0]), r1 = hn::LoadU(d, in + rows[1]), r2 = hn::LoadU(d, in + rows[2]),
-             r3 = hn::LoadU(d, in + rows[3]);
-  const auto a0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)),
-             a1 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1)),
-             b0 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3)),
-             b1 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-  t[0] = hn::BitCast(d, hn::InterleaveLower(d64, a0, b0));
-  t[1] = hn::BitCast(d, hn::InterleaveUpper(d64, a0, b0));
-  t[2] = hn::BitCast(d, hn::InterleaveLower(d64, a1, b1));
-  t[3] = hn::BitCast(d, hn::InterleaveUpper(d64, a1, b1));
+  const auto r0 = hn::LoadU(d, in + rows[0]), r1 = hn::LoadU(d, in + rows[1]);
+  if constexpr (kRows == 2) {
+    t[0] = hn::InterleaveLower(d, r0, r1);
+    t[1] = hn::InterleaveUpper(d, r0, r1);
+  } else {
+    const hn::Repartition<std::uint64_t, D> d64;
+    const auto r2 = hn::LoadU(d, in + rows[2]), r3 = hn::LoadU(d, in + rows[3]);
+    const auto a0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)),
+               a1 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1)),
+               b0 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3)),
+               b1 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+    t[0] = hn::BitCast(d, hn::InterleaveLower(d64, a0, b0));
+    t[1] = hn::BitCast(d, hn::InterleaveUpper(d64, a0, b0));
+    t[2] = hn::BitCast(d, hn::InterleaveLower(d64, a1, b1));
+    t[3] = hn::BitCast(d, hn::InterleaveUpper(d64, a1, b1));
+  }
 }
 
 /// As many steps of transpose_rows as a vector has lanes, from step p on: each cache line of a row is read once, which
@@ -396,23 +402,23 @@ template <class T>
 HWY_INLINE void transpose_square(const T* in, const RowOffsets<T>& rows, std::int64_t p, T* out,
                                  std::int64_t out_step) {
   const hn::ScalableTag<T> d;
-  constexpr int kBlocks = kVector<T> / 4;
-  hn::Vec<decltype(d)> t[kBlocks][4];
+  constexpr int kRows = 16 / sizeof(T), kBlocks = kVector<T> / kRows;
+  hn::Vec<decltype(d)> t[kBlocks][kRows];
 #pragma GCC unroll 4
-  for (int g = 0; g < kBlocks; ++g) transpose_in_blocks(d, in + p, rows.at + 4 * g, t[g]);
+  for (int g = 0; g < kBlocks; ++g) transpose_in_blocks<T, kRows>(d, in + p, rows.at + kRows * g, t[g]);
   hn::Vec<decltype(d)> column[kVector<T>];
 #pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
+  for (int j = 0; j < kRows; ++j) {
     if constexpr (kBlocks == 2) {
       column[j] = hn::ConcatLowerLower(d, t[1][j], t[0][j]);
-      column[j + 4] = hn::ConcatUpperUpper(d, t[1][j], t[0][j]);
+      column[j + kRows] = hn::ConcatUpperUpper(d, t[1][j], t[0][j]);
     } else {
       const auto a = hn::ConcatLowerLower(d, t[2][j], t[0][j]), b = hn::ConcatLowerLower(d, t[3][j], t[1][j]);
       column[j] = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a);
-      column[j + 4] = hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a));
+      column[j + kRows] = hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a));
       const auto e = hn::ConcatUpperUpper(d, t[2][j], t[0][j]), f = hn::ConcatUpperUpper(d, t[3][j], t[1][j]);
-      column[j + 8] = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(f), e);
-      column[j + 12] = hn::OddEvenBlocks(f, hn::SwapAdjacentBlocks(e));
+      column[j + 2 * kRows] = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(f), e);
+      column[j + 3 * kRows] = hn::OddEvenBlocks(f, hn::SwapAdjacentBlocks(e));
     }
   }
 #pragma GCC unroll 16
@@ -425,7 +431,7 @@ template <class T, class In>
 void transpose_rows(const In* in, const RowOffsets<T>& rows, std::int64_t steps, T* out, std::int64_t out_step) {
   constexpr int kGroup = 16 / sizeof(T);
   std::int64_t p = 0;
-  if constexpr (std::is_same_v<T, float> && std::is_same_v<In, T> && HWY_MAX_BYTES > 16)
+  if constexpr (std::is_floating_point_v<T> && std::is_same_v<In, T> && HWY_MAX_BYTES > 16)
     for (; p + kVector<T> <= steps; p += kVector<T>) transpose_square(in, rows, p, out, out_step);
   for (; p + kGroup <= steps; p += kGroup) transpose_group(in, rows, p, out, out_step);
   if (p == steps) return;
