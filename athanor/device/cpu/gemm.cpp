@@ -85,12 +85,13 @@ GemmPlan plan_gemm(const GemmProblem& g) {
   // What the first cache holds with room to spare is read where it is by twice the usual number of rows.
   const bool near = g.k * g.b_row * static_cast<std::int64_t>(item_size(g.dtype)) <= 16 << 10;
   plan.pack_b = narrow || g.b_col != 1 || g.m > (near ? 64 : 32);
-  // Rows or steps a multiple of 2048 bytes apart lie in a few sets of the cache and push each other out.
-  const std::int64_t apart = g.a_col == 1 ? g.a_row : g.a_col;
-  const bool crowded = g.n > 64 && g.k > 16 && apart * static_cast<std::int64_t>(item_size(g.dtype)) % 2048 == 0;
+  const bool wide = cpu::vectors_fill_lines();
+  // Rows or steps a multiple of 2048 bytes apart lie in a few sets of the cache and push each other out. (Of float64 a
+  // tile has 14 rows of up to 192 steps: in every other run of sets, less than half of what those hold.)
+  const std::int64_t apart = g.a_col == 1 ? g.a_row : g.a_col, sets = wide && g.dtype == DType::Double ? 4096 : 2048;
+  const bool crowded = g.n > 64 && g.k > 16 && apart * static_cast<std::int64_t>(item_size(g.dtype)) % sets == 0;
   // Packing pays once enough tiles read a panel; narrow vectors have more tiles in a row and, with few rows in each,
   // use only part of a cache line of columns of a.
-  const bool wide = cpu::vectors_fill_lines();
   const std::int64_t unpacked = !wide && g.a_row == 1 ? 128 : 256;
   plan.pack_a = narrow || !(g.a_row == 1 || g.a_col == 1) || g.n > unpacked || crowded;
   if (!floating) return plan;
