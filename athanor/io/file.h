@@ -83,7 +83,9 @@ class AtomicFile {
   void write(const void* data, std::size_t size);
   void write(Bytes bytes) { write(bytes.data(), bytes.size()); }
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// Bytes written so far.
+  /// The content's file, for who writes by other means, and then only so: no write() beside it. Of this object.
+  int descriptor() const { return fd_.get(); }
+  /// Bytes written so far by write().
   std::uint64_t size() const { return size_; }
   /// Makes the content durable and visible. Nothing may be written after it.
   void commit();

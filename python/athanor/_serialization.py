@@ -12,13 +12,13 @@ import os
 import pickle
 import struct
 import sys
-import tempfile
 import zipfile
 import zlib
 from typing import Any, BinaryIO, Callable, Dict, List, Optional, Tuple, Union
 
 import athanor
 from athanor import Tensor
+from athanor._atomic_file import atomic_file
 from athanor._C import _io
 from athanor._unpickling import STORAGES, LoadedStorage
 from athanor._unpickling import add_safe_globals as add_safe_globals
@@ -190,20 +190,11 @@ def save(
 
 
 def _write_file(path: str, pickled: memoryview, storages: List[Tensor]) -> None:
-    folder, name = os.path.split(path)
-    if not os.path.isdir(folder or "."):
+    folder = os.path.dirname(path)
+    if folder and not os.path.isdir(folder):
         raise RuntimeError(f"Parent directory {folder} does not exist.")
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder or ".")
-    try:
-        with os.fdopen(descriptor, "w+b") as file:
-            _write_archive(file, pickled, storages)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with atomic_file(path) as file:
+        _write_archive(file, pickled, storages)
 
 
 def _write_archive(file: Any, pickled: memoryview, storages: List[Tensor]) -> None:

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "athanor/io/file.h"
 #include "athanor/io/safetensors.h"
 #include "athanor/io/summary_writer.h"
 #include "athanor/io/tensor_io.h"
@@ -194,6 +195,14 @@ void bind_io(nb::module_& core) {
       .def("add_text", &io::SummaryWriter::add_text)
       .def("flush", &io::SummaryWriter::flush)
       .def("close", &io::SummaryWriter::close);
+  nb::class_<io::AtomicFile>(m, "AtomicFile")
+      .def("__init__", [](io::AtomicFile* self,
+                          const nb::bytes& path) { new (self) io::AtomicFile(std::string(path.c_str(), path.size())); })
+      .def("descriptor", &io::AtomicFile::descriptor)
+      .def("commit", [](io::AtomicFile& self) {
+        const Unlocked unlocked;
+        self.commit();
+      });
   m.def("safetensors_bytes", &safetensors_bytes);
   m.def("parse_safetensors", &parse_safetensors);
 }

@@ -9,6 +9,8 @@ import json
 import os
 import pickle
 import random
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -140,6 +142,43 @@ class Files(unittest.TestCase):
         self.assertEqual(os.listdir(self.folder), ["file.pt"])
         with self.assertRaisesRegex(RuntimeError, "Parent directory"):
             athanor.save(1, os.path.join(self.folder, "missing", "file.pt"))
+
+    def test_a_killed_save_leaves_the_old_file_and_nothing_else(self) -> None:
+        try:
+            os.close(os.open(self.folder, os.O_TMPFILE | os.O_RDWR))
+        except OSError as error:
+            self.skipTest(f"no files without names in {self.folder}: {error}")
+        athanor.save(athanor.ones(2), self.path)
+        program = (
+            "import sys; from athanor._atomic_file import atomic_file\n"
+            "with atomic_file(sys.argv[1]) as file:\n"
+            "    file.write(b'half'); file.flush(); print('written', flush=True); sys.stdin.read()\n"
+        )
+        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with subprocess.Popen([sys.executable, "-c", program, self.path], **pipes) as writer:
+            self.assertEqual(writer.stdout.readline(), b"written\n")
+            writer.kill()
+        self.assertEqual(athanor.load(self.path).tolist(), [1, 1])
+        self.assertEqual(os.listdir(self.folder), ["file.pt"])
+
+    def test_a_save_keeps_the_mode_and_follows_links(self) -> None:
+        real, link = self.path, os.path.join(self.folder, "link.pt")
+        athanor.save(athanor.ones(1), real)
+        mask = os.umask(0)
+        os.umask(mask)
+        self.assertEqual(os.stat(real).st_mode & 0o777, 0o666 & ~mask)
+        os.chmod(real, 0o640)
+        os.symlink("file.pt", link)
+        athanor.save(athanor.ones(3), link)
+        self.assertTrue(os.path.islink(link))
+        self.assertEqual(os.stat(real).st_mode & 0o777, 0o640)
+        self.assertEqual(athanor.load(real).tolist(), [1, 1, 1])
+        name = os.path.join(os.fsencode(self.folder), b"not \xff utf-8.pt")
+        athanor.save(athanor.ones(2), name)
+        with open(name, "rb") as file:
+            self.assertEqual(athanor.load(file).tolist(), [1, 1])
+        with self.assertRaisesRegex(OSError, "not a regular file"):
+            athanor.save(1, os.devnull)
 
     def test_map_location_places_tensors_on_the_host(self) -> None:
         athanor.save(athanor.ones(2), self.path)

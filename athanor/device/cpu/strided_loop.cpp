@@ -302,7 +302,7 @@ class Walk {
         for (int i = 0; i < p_.operands; ++i)
           lane.ptrs[i] = kind_[i] == Kind::Periodic ? periods_[i].data() + begin % period_[i] * inner_[i]
                                                     : p_.data[i] + at.offset(p_, i);
-        if (spreads_) lane.at = at;
+        if (spreads_) std::copy_n(at.at, p_.ndim, lane.at.at);  // not all 512 bytes
         begin += lane.left;
         if (begin < end) at.advance(p_, lane.left);
       }

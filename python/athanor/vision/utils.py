@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, List, Optional, Tuple, Union
 
 import athanor
 from athanor import Tensor
+from athanor._atomic_file import atomic_file
 from athanor._C import _data
 
 __all__ = ["make_grid", "save_image"]
@@ -97,12 +98,5 @@ def save_image(
     if name is None:
         fp.write(content)  # type: ignore[union-attr]
         return
-    part = f"{name}.{os.getpid()}.part"
-    try:
-        with open(part, "wb") as file:
-            file.write(content)
-        os.replace(part, name)
-    except BaseException:
-        if os.path.exists(part):
-            os.remove(part)
-        raise
+    with atomic_file(name) as file:
+        file.write(content)
