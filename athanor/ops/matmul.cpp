@@ -442,9 +442,10 @@ struct LinearBase {
   /// Whether the weight's gradient is that of a single sample, and large enough to be better multiplied out by who
   /// reads it: mostly the optimizer, in the first cache.
   bool may_stay_factors(const GradCall& g, const Tensor& d, const Tensor& input) const {
-    constexpr std::int64_t kLeast = 1 << 13;
-    return d.size(0) == 1 && d.size(1) * in_features >= kLeast && !w_columns && d.dtype() == DType::Float &&
-           input.dtype() == DType::Float && hidden_layouts_enabled() && is_first_gradient(*g.node(), 1);
+    constexpr std::int64_t kLeast = 1 << 13, kLeastSide = 8;
+    return d.size(0) == 1 && d.size(1) * in_features >= kLeast && std::min(d.size(1), in_features) >= kLeastSide &&
+           !w_columns && d.dtype() == DType::Float && input.dtype() == DType::Float && hidden_layouts_enabled() &&
+           is_first_gradient(*g.node(), 1);
   }
   /// The gradients, given that of the product before any epilogue.
   void grad_of_product(GradCall& g, const Tensor& d) {

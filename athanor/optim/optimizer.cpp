@@ -2,6 +2,8 @@
 
 #include <typeinfo>
 
+#include "athanor/ops/hidden.h"
+
 namespace athanor::optim {
 
 Optimizer::Optimizer(std::vector<OptimizerParamGroup> groups, std::unique_ptr<OptimizerOptions> defaults)
@@ -164,6 +166,11 @@ Tensor like_layout(const Tensor& g, const Tensor& p) {
   Tensor out = empty_strided(p.sizes(), p.strides(), p.options());
   out.copy_(g);
   return out;
+}
+
+athanor::detail::Stored step_gradient(const Tensor& grad, const Tensor& p) {
+  p.storage()->data();  // it may be a gradient itself, and others then read what this step makes of it
+  return athanor::detail::Stored(like_layout(grad, p), athanor::detail::HiddenForm::OuterProduct);
 }
 
 std::vector<OptimizerParamGroup> one_group(std::vector<Tensor> params) {

@@ -11,6 +11,10 @@
 
 #include "athanor/optim/param_state.h"
 
+namespace athanor::detail {
+class Stored;
+}
+
 namespace athanor::optim {
 
 /// Options of one algorithm; each algorithm derives its own.
@@ -148,6 +152,9 @@ namespace detail {
 bool same_dense_layout(const Tensor& p, std::initializer_list<const Tensor*> others);
 /// `g` in p's layout.
 Tensor like_layout(const Tensor& g, const Tensor& p);
+/// The gradient of the dense parameter `p` as the kernels of optimizers take it: in p's layout, and a hidden outer
+/// product as it is.
+athanor::detail::Stored step_gradient(const Tensor& grad, const Tensor& p);
 std::vector<OptimizerParamGroup> one_group(std::vector<Tensor> params);
 }  // namespace detail
 

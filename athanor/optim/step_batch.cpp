@@ -10,7 +10,7 @@ void StepTensors::add(Tensor& p, const Tensor& grad, ParamState& own, std::initi
   Tensor dense = p;
   if (!p.is_non_overlapping_and_dense()) dense = p.clone(MemoryFormat::Contiguous);
   // What may throw for what it was given comes before the lists are touched.
-  Tensor g = detail::like_layout(grad, dense);
+  athanor::detail::Stored g = detail::step_gradient(grad, dense);
   SmallVector<const Tensor*, 4> states;
   for (const char* name : names) {
     Tensor& t = own.tensors[name];
@@ -27,7 +27,7 @@ void StepTensors::add(Tensor& p, const Tensor& grad, ParamState& own, std::initi
   if (dense.impl() != p.impl()) copies.emplace_back(p, dense);
   for (const Tensor* t : states) state.push_back(*t);
   params.push_back(std::move(dense));
-  grads.emplace_back(g, athanor::detail::HiddenForm::OuterProduct);
+  grads.push_back(std::move(g));
 }
 
 void StepTensors::finish() {

@@ -43,6 +43,7 @@ class HiddenLayout : public RefCounted {
   void restore(void* plain) const { restore_(plain, data_, blocks_); }
   /// The same at another time: nothing of the object is needed once restore has been copied.
   Restore restore_function() const { return restore_; }
+  bool being_restored = false;  ///< the storage's, under its lock
 
  private:
   Device device_;

@@ -1,9 +1,13 @@
 #include "athanor/tensor/storage.h"
 
+#include <chrono>
+#include <memory>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <utility>
 
+#include "athanor/base/parallel.h"
 #include "athanor/tensor/allocator.h"
 #include "athanor/tensor/fence.h"
 #include "athanor/tensor/kept_forms.h"
@@ -13,7 +17,7 @@ namespace {
 
 constexpr std::size_t kHeader = 64;
 // Held for moments, so that one lock serves all storages.
-std::mutex hidden_mutex;   // guards who holds a hidden layout
+std::mutex hidden_mutex;   // guards who holds a hidden layout, and whether somebody is restoring it
 std::mutex foreign_mutex;  // guards the lists of uses by other queues
 
 /// Restores in the queue's order. Reads the block by address: whatever reuses it runs later in the same queue.
@@ -147,28 +151,51 @@ Storage::Extra& Storage::extra() {
   return *made.release();
 }
 
+template <class Publish>
+void Storage::restore_on_host(const Publish& publish) {
+  std::unique_lock lock(hidden_mutex);
+  if (!is_hidden()) return;
+  const IntrusivePtr<HiddenLayout> stored = extra().hidden;
+  // One restores, others wait, so that there are not as many copies as readers. No lock while the kernel runs, which
+  // may wait for threads, and no waiting by those that it may wait for. A child process may have been forked without
+  // the restorer, and could not use a condition variable that somebody waited for.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (stored->being_restored && !in_parallel_region() && std::chrono::steady_clock::now() < deadline) {
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    lock.lock();
+  }
+  if (!is_hidden()) return;
+  stored->being_restored = true;
+  lock.unlock();
+  const auto free = [size = nbytes_](void* bytes) { host_deallocate(bytes, size); };
+  const auto end = [&](std::unique_ptr<void, decltype(free)> plain) {
+    lock.lock();
+    if (plain && is_hidden()) publish(plain.release());
+    stored->being_restored = false;
+    lock.unlock();
+  };
+  try {
+    std::unique_ptr<void, decltype(free)> plain(host_allocate(nbytes_), free);
+    stored->restore(plain.get());
+    end(std::move(plain));
+  } catch (...) {
+    end({nullptr, free});
+    throw;
+  }
+}
+
 void Storage::restore_plain() {
-  IntrusivePtr<HiddenLayout> stored = hidden();
-  if (!stored) return;
-  // No lock while the kernel runs, which may wait for threads: of several restorers the first to end counts.
   const auto publish = [&](void* plain) {
     data_ = plain;
     block_bytes_ = nbytes_;
     is_hidden_.store(false, std::memory_order_release);
     extra().hidden.reset();
   };
-  if (device_.is_host()) {
-    void* plain = host_allocate(nbytes_);
-    stored->restore(plain);
-    const std::unique_lock lock(hidden_mutex);
-    if (is_hidden())
-      publish(plain);
-    else
-      host_deallocate(plain, nbytes_);
-    return;
-  }
+  if (device_.is_host()) return restore_on_host(publish);
   const std::lock_guard lock(hidden_mutex);
   if (!is_hidden()) return;
+  const IntrusivePtr<HiddenLayout> stored = extra().hidden;
   Queue* queue = detail::queue_of(device_);
   void* plain = queue->allocate(nbytes_);
   auto task = std::make_unique<RestoreTask>(plain, *stored);

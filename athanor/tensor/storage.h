@@ -82,6 +82,8 @@ class Storage : public RefCounted {
   Extra* extra_or_null() const { return extra_.load(std::memory_order_acquire); }
   void check_valid() const;
   void restore_plain();
+  template <class Publish>
+  void restore_on_host(const Publish& publish);
 
   std::atomic<std::uint32_t> version_{0}, uncounted_{0};
   void* data_ = nullptr;

@@ -82,7 +82,7 @@ class Batch {
       if (!own.is_same(list[i])) copies_.emplace_back(list[i], own);
       state_.push_back(std::move(own));
     }
-    grads_.push_back(optim::detail::like_layout(grad, dense));
+    grads_.push_back(optim::detail::step_gradient(grad, dense));
     params_.push_back(std::move(dense));
   }
 
@@ -100,7 +100,8 @@ class Batch {
 
  private:
   const StepKernel<Step>& kernel_;
-  std::vector<TensorBase> params_, state_, grads_;
+  std::vector<TensorBase> params_, state_;
+  std::vector<athanor::detail::Stored> grads_;
   std::vector<std::pair<Tensor, Tensor>> copies_;  // tensor and its dense copy
   Step step_{};
 };

@@ -16,6 +16,7 @@
 #include "athanor/ops/matmul.h"
 #include "athanor/optim/adaptive.h"
 #include "athanor/optim/grad_scaler.h"
+#include "athanor/tensor/device_memory.h"
 #include "athanor/tensor/stream.h"
 
 namespace athanor::optim::outer_gradient_test {
@@ -120,6 +121,8 @@ TEST_F(OuterGradients, AreMadeOnlyWhereNobodyElseAddsOrLooks) {
   EXPECT_TRUE(plain(w)) << "two samples";
   after_backward(values({1, 30}, 2), w = weight({128, 30}));
   EXPECT_TRUE(plain(w)) << "small";
+  after_backward(values({1, 2}, 2), w = weight({8192, 2}));
+  EXPECT_TRUE(plain(w)) << "narrow";
   after_backward(values({1, 300}, 2, kDouble), w = weight({128, 300}, kDouble));
   EXPECT_TRUE(plain(w)) << "float64";
   w = values({300, 128}, 1).t().requires_grad_();
@@ -184,6 +187,34 @@ TEST_F(OuterGradients, MayBeReadByManyThreadsAtOnce) {
     for (auto& t : threads) t.join();
     EXPECT_EQ(right, std::vector<int>(4, 1));
   }
+}
+
+TEST_F(OuterGradients, AreMultipliedOutOnceForManyReaders) {
+  const Tensor x = values({1, 2048}, 2), w = weight({2048, 2048}), g = after_backward(x, w);
+  const auto bytes = static_cast<std::int64_t>(g.nbytes());
+  reset_peak_memory_stats(kCPU);
+  const std::int64_t before = memory_allocated(kCPU);
+  std::latch start(6);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t)
+    threads.emplace_back([&] {
+      start.arrive_and_wait();
+      EXPECT_NE(g.data_ptr<float>(), nullptr);
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_LT(max_memory_allocated(kCPU) - before, 2 * bytes);
+}
+
+TEST_F(OuterGradients, ThatAreParametersThemselvesChangeBeforeTheyAreUsed) {
+  const auto train = [](bool hidden) {
+    const Switch factors(hidden);
+    const Tensor w = weight({128, 300});
+    Tensor g = after_backward(values({1, 300}, 2), w);
+    g.mutable_grad() = ones({128, 300});
+    SGD({g, w}, SGDOptions(1)).step();
+    return w;
+  };
+  EXPECT_TRUE(same_bits(train(true), train(false)));
 }
 
 namespace {

@@ -1,8 +1,9 @@
 #pragma once
 /// One optimizer step of any number of parameters in a single pass over their memory. A parameter, its gradient and its
 /// state have one floating dtype and are dense with the same strides, so that they are walked as flat memory; half
-/// types compute in float32. `state` holds the same number of tensors for each parameter, those of the first parameter
-/// first. Thread-safe for distinct parameters.
+/// types compute in float32. A gradient of float32 may be a hidden outer product (View::block is kOuterProduct): its
+/// data are a column of size(0) and a row of size(1) factors. `state` holds the same number of tensors for each
+/// parameter, those of the first parameter first. Thread-safe for distinct parameters.
 
 #include "athanor/ops/kernels/kernel.h"
 
