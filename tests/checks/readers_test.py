@@ -48,12 +48,12 @@ READERS = {
     "cli/bench.cpp": WRITES,
     "cli/env.cpp": SYSTEM,
     "python/src/io.cpp": MEMORY,
+    "python/athanor/_atomic_file.py": WRITES,
     "python/athanor/_serialization.py": ["hostile"],
     "python/athanor/distributed/elastic/multiprocessing/errors/__init__.py": WRITES,
     "python/athanor/multiprocessing/reductions.py": MEMORY,
     "python/athanor/profiler.py": "packs what it wrote itself",
     "python/athanor/vision/datasets/folder.py": "pillow decodes it, if it is there",
-    "python/athanor/vision/utils.py": WRITES,
 }
 
 
