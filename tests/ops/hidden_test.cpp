@@ -13,6 +13,7 @@
 #include "athanor/ops/launch.h"
 #include "athanor/tensor/dlpack.h"
 #include "athanor/tensor/stream.h"
+#include "hidden_switch.h"
 #include "numeric.h"
 
 namespace athanor {
@@ -25,15 +26,7 @@ using test::values;
 
 bool is_hidden(const Tensor& t) { return t.storage()->is_hidden(); }
 
-/// Restores the switch.
-class Switch {
- public:
-  explicit Switch(bool on) : before_(hidden_layouts_enabled()) { set_hidden_layouts_enabled(on); }
-  ~Switch() { set_hidden_layouts_enabled(before_); }
-
- private:
-  bool before_;
-};
+using Switch = test::HiddenSwitch;
 
 /// `make()` without hidden layouts.
 template <class F>

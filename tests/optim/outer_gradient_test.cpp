@@ -12,26 +12,18 @@
 #include "athanor/base/parallel.h"
 #include "athanor/nn/utils.h"
 #include "athanor/ops/factory.h"
-#include "athanor/ops/hidden.h"
 #include "athanor/ops/matmul.h"
 #include "athanor/optim/adaptive.h"
-#include "athanor/optim/grad_scaler.h"
 #include "athanor/tensor/device_memory.h"
 #include "athanor/tensor/stream.h"
+#include "hidden_switch.h"
 
 namespace athanor::optim::outer_gradient_test {
 namespace {
 
 bool is_hidden(const Tensor& t) { return t.storage()->is_hidden(); }
 
-class Switch {
- public:
-  explicit Switch(bool on) : before_(hidden_layouts_enabled()) { set_hidden_layouts_enabled(on); }
-  ~Switch() { set_hidden_layouts_enabled(before_); }
-
- private:
-  bool before_;
-};
+using Switch = test::HiddenSwitch;
 
 Tensor values(IntArrayRef sizes, double phase, TensorOptions o = kFloat) {
   std::int64_t n = 1;
