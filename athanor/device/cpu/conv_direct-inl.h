@@ -152,7 +152,8 @@ class DirectRun {
         taps_(taps),
         source_(taps.forward ? call.x : call.y),
         dest_(taps.forward ? call.y : call.x),
-        weights_(call, taps) {}
+        weights_(call, taps),
+        asks_(weights_.parts()[0].inner <= kFewProducts && results(taps) * std::int64_t{sizeof(T)} >= kManyBytes) {}
 
   void run() {
     weights_.pack();
@@ -172,6 +173,13 @@ class DirectRun {
   }
 
  private:
+  static constexpr std::int64_t kFewProducts = 16;     // of a result
+  static constexpr std::int64_t kManyBytes = 1 << 20;  // of results that a core's caches may not hold
+
+  static std::int64_t results(const TapConv& taps) {
+    return taps.batch * taps.groups * taps.to * taps.axis[1].longest * taps.axis[2].longest;
+  }
+
   void unit(const Unit& u, std::int64_t g, ShiftedStage<T>& stage) const {
     const TapPart& part = weights_.parts()[0];
     stage.load(u);
@@ -190,8 +198,19 @@ class DirectRun {
         // The last vectors lie over those before, where there are any: what both hold is the same.
         const std::int64_t width = positions - p <= kVector<T> ? kVector<T> : kTileCols<T>;
         const std::int64_t at = positions >= width ? std::min(p, positions - width) : p;
+        if (asks_) ask_for(to + p + kTileCols<T>, tiles.height(t));
         columns(tiles.height(t), part.inner, a, stage.data() + at, offsets.data(), to + at, positions - at, end);
       }
+    }
+  }
+
+  /// The lines where two vectors of each row's results are going to lie. Few products leave the hardware too little
+  /// time to fetch the lines of so many rows before they are written. Inlined, or the compiler drops what only fetches
+  /// ahead.
+  HWY_INLINE void ask_for(const T* to, int rows) const {
+    for (int i = 0; i < rows; ++i, to += dest_.channel_step) {
+      __builtin_prefetch(to, 1);
+      __builtin_prefetch(to + kVector<T>, 1);
     }
   }
 
@@ -214,6 +233,7 @@ class DirectRun {
   const TapConv& taps_;
   const ConvData &source_, &dest_;
   PackedTaps<T, T> weights_;
+  const bool asks_;
 };
 
 }  // namespace athanor::HWY_NAMESPACE

@@ -15,10 +15,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
-/// Dot products kept in registers at once: rows of the source, channels of the gradient. A gradient's vector is loaded
-/// once for all rows, so that sixteen registers do for 3 × 4 sums.
+/// Dot products kept in registers at once: rows of the source, channels of the gradient. Sixteen registers do for 3 × 4
+/// sums, a channel's vectors and one of the source. Where so many rows are all there are (a channel under 3 × 3 taps),
+/// high tiles read a gradient, often from the third cache, once only.
 inline constexpr int kDotRows = HWY_MAX_BYTES >= 64 ? 5 : 3;
 inline constexpr int kDotCols = HWY_MAX_BYTES >= 64 ? 5 : 4;
+inline constexpr int kHighDotRows = HWY_MAX_BYTES >= 64 ? 9 : kDotRows;
+inline constexpr int kHighDotCols = HWY_MAX_BYTES >= 64 ? 3 : kDotCols;
 
 /// What the tiles of one unit have in common. Positions are padded to whole vectors in the packed gradient only.
 struct DotSpan {
@@ -73,31 +76,34 @@ HWY_NOINLINE void dot_positions(const DotSpan& s, const T* source, const std::in
   using V = hn::Vec<decltype(d)>;
   constexpr int L = kVector<T>;
   V sum[kRows][kCols];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
     for (int j = 0; j < kCols; ++j) sum[i][j] = hn::Zero(d);
   const auto valid = hn::FirstN(d, static_cast<std::size_t>(s.tail));
   for (std::int64_t n = 0; n < s.images; ++n) {
     const T* row[kRows];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) row[i] = source + n * s.source_image + at[i];
     const T* y = grad + n * s.grad_image;
 #pragma GCC unroll 1
     for (std::int64_t p = 0; p < s.vectors * L; p += L) {
-      V x[kRows];
+      V col[kCols];
 #pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i) x[i] = hn::LoadU(d, row[i] + p);
+      for (int j = 0; j < kCols; ++j) col[j] = hn::LoadU(d, y + j * s.grad_step + p);
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+        V x = hn::LoadU(d, row[i] + p);
+#if HWY_TARGET == HWY_AVX3
+        asm("" : "+v"(x.raw));  // or else the compiler loads it once per product
+#endif
 #pragma GCC unroll 8
-      for (int j = 0; j < kCols; ++j) {
-        const V col = hn::LoadU(d, y + j * s.grad_step + p);
-#pragma GCC unroll 8
-        for (int i = 0; i < kRows; ++i) sum[i][j] = hn::MulAdd(x[i], col, sum[i][j]);
+        for (int j = 0; j < kCols; ++j) sum[i][j] = hn::MulAdd(x, col[j], sum[i][j]);
       }
     }
     if (s.tail == 0) continue;
     const T* t = tails + n * s.tails_image;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
       const V x = hn::IfThenElseZero(valid, hn::LoadU(d, row[i] + s.vectors * L));
 #pragma GCC unroll 8
@@ -110,10 +116,18 @@ HWY_NOINLINE void dot_positions(const DotSpan& s, const T* source, const std::in
 template <class T>
 using DotFn = void (*)(const DotSpan& s, const T* source, const std::int64_t* at, const T* grad, const T* tails,
                        T* sums);
-template <class T, int... kAt>
+template <class T, int kFirst, int kCols, int... kAt>
 DotFn<T> pick_dots(int rows, int cols, std::integer_sequence<int, kAt...>) {
-  constexpr DotFn<T> table[] = {&dot_positions<T, kAt / kDotCols + 1, kAt % kDotCols + 1>...};
-  return table[(rows - 1) * kDotCols + cols - 1];
+  constexpr DotFn<T> table[] = {&dot_positions<T, kFirst + kAt / kCols, kAt % kCols + 1>...};
+  return table[(rows - kFirst) * kCols + cols - 1];
+}
+template <class T>
+DotFn<T> pick_dots(int rows, int cols) {
+  if constexpr (kHighDotRows > kDotRows) {
+    constexpr std::make_integer_sequence<int, (kHighDotRows - kDotRows) * kHighDotCols> high{};
+    if (rows > kDotRows) return pick_dots<T, kDotRows + 1, kHighDotCols>(rows, cols, high);
+  }
+  return pick_dots<T, 1, kDotCols>(rows, cols, std::make_integer_sequence<int, kDotRows * kDotCols>{});
 }
 
 /// `size` things in even pieces of at most `most`.
@@ -132,8 +146,9 @@ class DotWeight {
       : call_(call),
         taps_(taps),
         part_(by_column(parts_of(taps)[0])),
-        rows_(part_.inner, kDotRows),
-        cols_(taps.to, kDotCols),
+        high_(part_.inner > kDotRows && part_.inner <= kHighDotRows),
+        rows_(part_.inner, high_ ? kHighDotRows : kDotRows),
+        cols_(taps.to, high_ ? kHighDotCols : kDotCols),
         units_(make_units<ShiftedStage<T>>(taps, taps.from, 1, false)) {}
 
   void run() {
@@ -209,8 +224,8 @@ class DotWeight {
       for (std::int64_t j = 0; j < cols_.count; ++j)
         for (std::int64_t i = 0; i < rows_.count; ++i) {
           const int m = rows_.length(i), n = cols_.length(j);
-          pick_dots<T>(m, n, std::make_integer_sequence<int, kDotRows * kDotCols>{})(
-              s, stage.data(), at.data() + rows_.at(i), grad + cols_.at(j) * s.grad_step, tails + cols_.at(j) * L, to);
+          pick_dots<T>(m, n)(s, stage.data(), at.data() + rows_.at(i), grad + cols_.at(j) * s.grad_step,
+                             tails + cols_.at(j) * L, to);
           to += folded_vectors(m * n) * L;
         }
       if (call_.bias) add_bias(s, grad, tails, sums + sums_size_);
@@ -302,6 +317,7 @@ class DotWeight {
   const ConvCall& call_;
   const TapConv& taps_;
   const TapPart part_;
+  const bool high_;
   const DotTiles rows_, cols_;  // channels and taps of the input; channels of the output
   std::vector<Unit> units_;
   std::int64_t sums_size_ = 0;
