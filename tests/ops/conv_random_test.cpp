@@ -137,6 +137,32 @@ TEST(ConvolutionOfRandomShape, AgreesWithFloat64AndWritesNothingElse) {
   EXPECT_GT(expect_agreements(250, false, kFloat, 2e-5), 200);
 }
 
+// The first layers of nets for digits: sums of few products, gradients of weights in tiles of their own.
+TEST(ConvolutionOfRandomShape, OfOneChannelAgreesWithFloat64WithEveryInstructionSet) {
+  const std::vector<std::int64_t> kernels[] = {{1, 5}, {2, 3}, {1, 7}, {2, 4}, {3, 3}, {2, 5}};
+  for (int n = 0; cpu::use_simd_target(n); ++n) {
+    SCOPED_TRACE(n);
+    unsigned seed = 0;
+    for (const auto& kernel : kernels)
+      for (const std::int64_t to : {1, 2, 3, 4, 7, 10, 32}) {
+        RandomConv c(++seed, false);
+        c.dims = 2, c.groups = 1, c.transposed = c.last = false;
+        c.input = {c.between(4, 9), 1, c.between(5, 12), c.between(7, 30)};
+        c.weight = {to, 1, kernel[0], kernel[1]};
+        c.stride = c.dilation = {1, 1};
+        c.padding = {c.between(0, 1), c.between(0, 1)};
+        expect_agreement(c, seed, kFloat, 2e-5);
+        ASSERT_FALSE(HasFatalFailure());
+      }
+    RandomConv large(0, false);  // more results than a core's caches hold
+    large.dims = 2, large.groups = 1, large.transposed = large.last = false;
+    large.input = {20, 1, 29, 27}, large.weight = {31, 1, 3, 3};
+    large.stride = large.dilation = {1, 1}, large.padding = {0, 1};
+    expect_agreement(large, 0, kFloat, 2e-5);
+  }
+  cpu::use_simd_target(0);
+}
+
 TEST(ConvolutionOfRandomShape, OfHalvesAgreesWithFloat64) {
   EXPECT_GT(expect_agreements(80, false, kBFloat16, 1e-2), 60);
   EXPECT_GT(expect_agreements(40, false, kHalf, 2e-3), 30);
