@@ -14,6 +14,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/protocol.h"
@@ -304,6 +305,22 @@ void add_memory_rows(bench::Program& program) {
   }
 }
 
+/// Copies of 4 MB in a ring of three buffers, each of which reads what the one before has written: what a program that
+/// goes on with its results pays for a way of writing them. Bounds no row; says from which size on to stream.
+void add_ring_rows(bench::Program& program) {
+  constexpr std::int64_t kFloats = 1000000;
+  for (const auto& [way, suffix] : {std::pair{Way::Ordinary, ""}, {Way::Turns, "@turns"}, {Way::Ahead, "@streaming"}})
+    program.add(std::string("limit.copy.ring/1e6") + suffix, "B", 3 * 8.0 * kFloats, [way = way] {
+      auto ring = std::make_shared<std::vector<Buffer>>();
+      for (int i = 0; i < 3; ++i) ring->emplace_back(std::int64_t{kFloats});
+      return [=] {
+        for (std::size_t i = 0; i < 3; ++i)
+          split(kFloats, way,
+                [&](auto b, auto e) { copy_range((*ring)[(i + 1) % 3].get() + b, (*ring)[i].get() + b, e - b, way); });
+      };
+    });
+}
+
 /// A loader's least work: rows in random order, each to its place in a batch of 64. With `ask`, lines of the row after
 /// the next are asked for by the second cache.
 template <bool kAsk>
@@ -369,6 +386,7 @@ void add_arithmetic_rows(bench::Program&) {}
 int main() {
   bench::Program program("limits", "", omp_get_max_threads());
   add_memory_rows(program);
+  add_ring_rows(program);
   add_gather_rows(program);
   add_arithmetic_rows(program);
   return program.serve();
