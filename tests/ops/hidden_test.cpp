@@ -21,7 +21,6 @@ namespace {
 
 using test::error_of;
 using test::expect_close;
-using test::list;
 using test::values;
 
 bool is_hidden(const Tensor& t) { return t.storage()->is_hidden(); }

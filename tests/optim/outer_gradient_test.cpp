@@ -90,7 +90,7 @@ TEST_F(OuterGradients, OfInputsWithGapsAndSpecialValues) {
   const Tensor column = values({1, 128}, 3);
   linear(x, w).backward(column);
   ASSERT_TRUE(is_hidden(w.grad()));
-  const Tensor g = w.grad();
+  const Tensor& g = w.grad();
   for (const std::int64_t i : {std::int64_t{0}, std::int64_t{77}, std::int64_t{127}})
     for (std::int64_t j = 0; j < 300; ++j) {
       const float want = column[0][i].item<float>() * x[0][j].item<float>(), got = g[i][j].item<float>();
@@ -201,7 +201,7 @@ TEST_F(OuterGradients, AreMultipliedOutOnceForManyReaders) {
 TEST_F(OuterGradients, ThatAreParametersThemselvesChangeBeforeTheyAreUsed) {
   const auto train = [](bool hidden) {
     const Switch factors(hidden);
-    const Tensor w = weight({128, 300});
+    Tensor w = weight({128, 300});
     Tensor g = after_backward(values({1, 300}, 2), w);
     g.mutable_grad() = ones({128, 300});
     SGD({g, w}, SGDOptions(1)).step();
@@ -243,7 +243,7 @@ std::vector<std::pair<const char*, Make>> all_optimizers() {
 /// The parameters after three steps of two layers for one sample each.
 std::vector<Tensor> train(const Make& optimizer, bool hidden, TensorOptions o = kFloat) {
   const Switch factors(hidden);
-  const std::vector<Tensor> params = {weight({129, 301}, o), weight({131}, o), weight({131, 129}, o)};
+  std::vector<Tensor> params = {weight({129, 301}, o), weight({131}, o), weight({131, 129}, o)};
   const auto sgd = optimizer(params);
   for (int step = 0; step < 3; ++step) {
     sgd->zero_grad();
