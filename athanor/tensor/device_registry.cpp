@@ -57,6 +57,10 @@ Registry& registry() {
 
 thread_local int current_cuda = 0;
 
+// The C library's list has a lock, which a child must not find held: no process is forked from within it. Taken with
+// the registry's held or alone.
+constinit std::mutex exit_list;
+
 void before_fork() {
   detail::lock_storages();
   registry().mutex.lock();
@@ -64,9 +68,11 @@ void before_fork() {
   registry().for_each([](Queue& q) { q.hold_memory(); });
   registry().for_each([](Queue& q) { q.hold_worker(); });
   detail::lock_fences();
+  exit_list.lock();
 }
 
 void after_fork(bool child) {
+  exit_list.unlock();
   if (child)
     detail::leave_fences();
   else
@@ -213,14 +219,6 @@ void check_configurable(int n) {
 }  // namespace
 
 namespace detail {
-namespace {
-
-// The C library's list has a lock, which a child must not find held: no process is forked from within it.
-constinit std::mutex exit_list;
-[[maybe_unused]] const int exit_list_at_fork =
-    ::pthread_atfork([] { exit_list.lock(); }, [] { exit_list.unlock(); }, [] { exit_list.unlock(); });
-
-}  // namespace
 
 void stop_queues_at_exit() {
   const std::lock_guard lock(exit_list);

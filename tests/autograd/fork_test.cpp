@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -160,11 +161,12 @@ TEST(Fork, TasksAtOnceDoNotShareAnIdleThread) {
 /// Whether `body`, in a process of its own whose pool has `turns` turns, ends in time and returns true.
 bool holds_in_a_new_pool(int turns, const std::function<bool()>& body) {
   skip_if_forks_are_unseen();
+  std::fflush(nullptr);  // what the child would write once more
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(30);
     set_num_interop_threads(turns);
-    ::_exit(body() ? 0 : 1);
+    std::exit(body() ? 0 : 1);  // joins the pool's threads, unlike _exit, of which the thread sanitizer would complain
   }
   int status = -1;
   return ::waitpid(child, &status, 0) == child && status == 0;
