@@ -15,6 +15,7 @@
 #include "tests/distributed/helpers.h"
 #include "tests/distributed/processes.h"
 #include "tests/distributed/served_store.h"
+#include "tests/fork_guard.h"
 
 namespace athanor::distributed {
 namespace {
@@ -174,6 +175,7 @@ TEST(Forks, ParentAndChildrenChangeAFileStoreOneAfterTheOther) {
 }
 
 TEST(Forks, AChildUsesAFileStoreThatAnotherThreadOfItsParentWasUsing) {
+  ATHANOR_SKIP_IF_FORKS_ARE_UNSEEN();
   const TemporaryFolder folder;
   FileStore store(folder / "store");
   std::atomic<bool> ended{false};
