@@ -306,10 +306,10 @@ void add_memory_rows(bench::Program& program) {
 }
 
 /// Copies of 4 MB in a ring of three buffers, each of which reads what the one before has written: what a program that
-/// goes on with its results pays for a way of writing them. Bounds no row; says from which size on to stream.
+/// goes on with its results pays for a way of writing them. Bounds no row; says whether to stream results of 4 MB.
 void add_ring_rows(bench::Program& program) {
   constexpr std::int64_t kFloats = 1000000;
-  for (const auto& [way, suffix] : {std::pair{Way::Ordinary, ""}, {Way::Turns, "@turns"}, {Way::Ahead, "@streaming"}})
+  for (const auto& [way, suffix] : {std::pair{Way::Ordinary, ""}, {Way::Turns, "@turns"}, {Way::Ahead, "@ahead"}})
     program.add(std::string("limit.copy.ring/1e6") + suffix, "B", 3 * 8.0 * kFloats, [way = way] {
       auto ring = std::make_shared<std::vector<Buffer>>();
       for (int i = 0; i < 3; ++i) ring->emplace_back(std::int64_t{kFloats});

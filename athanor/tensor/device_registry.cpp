@@ -57,8 +57,8 @@ Registry& registry() {
 
 thread_local int current_cuda = 0;
 
-// The C library's list has a lock, which a child must not find held: no process is forked from within it. Taken with
-// the registry's held or alone.
+// The C library's list of what runs at exit has a lock, which a child must not find held: no process is forked while a
+// queue is entered there. Taken with the registry's lock held, by a fork last of all, or alone.
 constinit std::mutex exit_list;
 
 void before_fork() {

@@ -154,7 +154,7 @@ TEST(ConvolutionOfRandomShape, OfOneChannelAgreesWithFloat64WithEveryInstruction
         expect_agreement(c, seed, kFloat, 2e-5);
         ASSERT_FALSE(HasFatalFailure());
       }
-    RandomConv large(0, false);  // more results than a core's caches hold
+    RandomConv large(0, false);
     large.dims = 2, large.groups = 1, large.transposed = large.last = false;
     large.input = {20, 1, 29, 27}, large.weight = {31, 1, 3, 3};
     large.stride = large.dilation = {1, 1}, large.padding = {0, 1};

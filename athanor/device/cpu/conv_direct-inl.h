@@ -153,7 +153,7 @@ class DirectRun {
         source_(taps.forward ? call.x : call.y),
         dest_(taps.forward ? call.y : call.x),
         weights_(call, taps),
-        asks_(weights_.parts()[0].inner <= kFewProducts && results(taps) * std::int64_t{sizeof(T)} >= kManyBytes) {}
+        asks_(weights_.parts()[0].inner <= kFewProducts) {}
 
   void run() {
     weights_.pack();
@@ -173,12 +173,7 @@ class DirectRun {
   }
 
  private:
-  static constexpr std::int64_t kFewProducts = 16;     // of a result
-  static constexpr std::int64_t kManyBytes = 1 << 20;  // of results that a core's caches may not hold
-
-  static std::int64_t results(const TapConv& taps) {
-    return taps.batch * taps.groups * taps.to * taps.axis[1].longest * taps.axis[2].longest;
-  }
+  static constexpr std::int64_t kFewProducts = 16;  // of a result
 
   void unit(const Unit& u, std::int64_t g, ShiftedStage<T>& stage) const {
     const TapPart& part = weights_.parts()[0];

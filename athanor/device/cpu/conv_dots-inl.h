@@ -15,9 +15,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
-/// Dot products kept in registers at once: rows of the source, channels of the gradient. Sixteen registers do for 3 × 4
-/// sums, a channel's vectors and one of the source. Where so many rows are all there are (a channel under 3 × 3 taps),
-/// high tiles read a gradient, often from the third cache, once only.
+/// Dot products kept in registers at once: rows of the source, channels of the gradient. The side of a tile that
+/// has fewer vectors keeps them in registers beside the sums: sixteen do for 3 × 4. Where so many rows are all there
+/// are (a channel under 3 × 3 taps), high tiles read a gradient, often from the third cache, once only.
 inline constexpr int kDotRows = HWY_MAX_BYTES >= 64 ? 5 : 3;
 inline constexpr int kDotCols = HWY_MAX_BYTES >= 64 ? 5 : 4;
 inline constexpr int kHighDotRows = HWY_MAX_BYTES >= 64 ? 9 : kDotRows;
@@ -88,17 +88,29 @@ HWY_NOINLINE void dot_positions(const DotSpan& s, const T* source, const std::in
     const T* y = grad + n * s.grad_image;
 #pragma GCC unroll 1
     for (std::int64_t p = 0; p < s.vectors * L; p += L) {
-      V col[kCols];
+      if constexpr (kRows <= kCols) {
+        V x[kRows];
 #pragma GCC unroll 8
-      for (int j = 0; j < kCols; ++j) col[j] = hn::LoadU(d, y + j * s.grad_step + p);
+        for (int i = 0; i < kRows; ++i) x[i] = hn::LoadU(d, row[i] + p);
+#pragma GCC unroll 8
+        for (int j = 0; j < kCols; ++j) {
+          const V col = hn::LoadU(d, y + j * s.grad_step + p);
+#pragma GCC unroll 8
+          for (int i = 0; i < kRows; ++i) sum[i][j] = hn::MulAdd(x[i], col, sum[i][j]);
+        }
+      } else {
+        V col[kCols];
+#pragma GCC unroll 8
+        for (int j = 0; j < kCols; ++j) col[j] = hn::LoadU(d, y + j * s.grad_step + p);
 #pragma GCC unroll 16
-      for (int i = 0; i < kRows; ++i) {
-        V x = hn::LoadU(d, row[i] + p);
+        for (int i = 0; i < kRows; ++i) {
+          V x = hn::LoadU(d, row[i] + p);
 #if HWY_TARGET == HWY_AVX3
-        asm("" : "+v"(x.raw));  // or else the compiler loads it once per product
+          asm("" : "+v"(x.raw));  // or else the compiler loads it once per product
 #endif
 #pragma GCC unroll 8
-        for (int j = 0; j < kCols; ++j) sum[i][j] = hn::MulAdd(x, col[j], sum[i][j]);
+          for (int j = 0; j < kCols; ++j) sum[i][j] = hn::MulAdd(x, col[j], sum[i][j]);
+        }
       }
     }
     if (s.tail == 0) continue;
