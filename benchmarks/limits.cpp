@@ -14,7 +14,6 @@
 #include <numeric>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "benchmarks/protocol.h"
@@ -58,6 +57,11 @@ class Buffer {
 /// from back to front in turns, which finds the end that the last walk touched last still in a core's cache; or with
 /// streaming stores from front to back, asking for what lies 2 KB ahead.
 enum class Way { Ordinary, Streaming, Pages, Turns, Ahead };
+/// What a row of `way` is called after its size.
+constexpr const char* suffix_of(Way way) {
+  constexpr const char* suffixes[] = {"", "@streaming", "@pages", "@turns", "@ahead"};
+  return suffixes[static_cast<int>(way)];
+}
 constexpr bool streams(Way way) { return way == Way::Streaming || way == Way::Pages || way == Way::Ahead; }
 
 #ifdef __x86_64__
@@ -280,8 +284,7 @@ void add_memory_rows(bench::Program& program) {
     const std::string size = n == 1000000 ? "/1e6" : "/1e8";
     const double bytes = 4.0 * static_cast<double>(n);
     for (const Way way : {Way::Ordinary, Way::Streaming, Way::Pages, Way::Turns, Way::Ahead}) {
-      const char* const ways[] = {"", "@streaming", "@pages", "@turns", "@ahead"};
-      const std::string suffix = size + ways[static_cast<int>(way)];
+      const std::string suffix = size + suffix_of(way);
       program.add("limit.copy" + suffix, "B", 2 * bytes, [=] {
         auto from = std::make_shared<Buffer>(n), to = std::make_shared<Buffer>(n);
         return [=] { split(n, way, [&](auto b, auto e) { copy_range(to->get() + b, from->get() + b, e - b, way); }); };
@@ -309,8 +312,8 @@ void add_memory_rows(bench::Program& program) {
 /// goes on with its results pays for a way of writing them. Bounds no row; says whether to stream results of 4 MB.
 void add_ring_rows(bench::Program& program) {
   constexpr std::int64_t kFloats = 1000000;
-  for (const auto& [way, suffix] : {std::pair{Way::Ordinary, ""}, {Way::Turns, "@turns"}, {Way::Ahead, "@ahead"}})
-    program.add(std::string("limit.copy.ring/1e6") + suffix, "B", 3 * 8.0 * kFloats, [way = way] {
+  for (const Way way : {Way::Ordinary, Way::Turns, Way::Ahead})
+    program.add(std::string("limit.copy.ring/1e6") + suffix_of(way), "B", 3 * 8.0 * kFloats, [=] {
       auto ring = std::make_shared<std::vector<Buffer>>();
       for (int i = 0; i < 3; ++i) ring->emplace_back(std::int64_t{kFloats});
       return [=] {

@@ -152,8 +152,7 @@ class DirectRun {
         taps_(taps),
         source_(taps.forward ? call.x : call.y),
         dest_(taps.forward ? call.y : call.x),
-        weights_(call, taps),
-        asks_(weights_.parts()[0].inner <= kFewProducts) {}
+        weights_(call, taps) {}
 
   void run() {
     weights_.pack();
@@ -193,7 +192,7 @@ class DirectRun {
         // The last vectors lie over those before, where there are any: what both hold is the same.
         const std::int64_t width = positions - p <= kVector<T> ? kVector<T> : kTileCols<T>;
         const std::int64_t at = positions >= width ? std::min(p, positions - width) : p;
-        if (asks_) ask_for(to + p + kTileCols<T>, tiles.height(t));
+        if (part.inner <= kFewProducts) ask_for(to + p + kTileCols<T>, tiles.height(t));
         columns(tiles.height(t), part.inner, a, stage.data() + at, offsets.data(), to + at, positions - at, end);
       }
     }
@@ -228,7 +227,6 @@ class DirectRun {
   const TapConv& taps_;
   const ConvData &source_, &dest_;
   PackedTaps<T, T> weights_;
-  const bool asks_;
 };
 
 }  // namespace athanor::HWY_NAMESPACE

@@ -22,6 +22,7 @@ inline constexpr int kDotRows = HWY_MAX_BYTES >= 64 ? 5 : 3;
 inline constexpr int kDotCols = HWY_MAX_BYTES >= 64 ? 5 : 4;
 inline constexpr int kHighDotRows = HWY_MAX_BYTES >= 64 ? 9 : kDotRows;
 inline constexpr int kHighDotCols = HWY_MAX_BYTES >= 64 ? 3 : kDotCols;
+constexpr bool suits_high_tiles(std::int64_t rows) { return rows > kDotRows && rows <= kHighDotRows; }
 
 /// What the tiles of one unit have in common. Positions are padded to whole vectors in the packed gradient only.
 struct DotSpan {
@@ -158,9 +159,8 @@ class DotWeight {
       : call_(call),
         taps_(taps),
         part_(by_column(parts_of(taps)[0])),
-        high_(part_.inner > kDotRows && part_.inner <= kHighDotRows),
-        rows_(part_.inner, high_ ? kHighDotRows : kDotRows),
-        cols_(taps.to, high_ ? kHighDotCols : kDotCols),
+        rows_(part_.inner, suits_high_tiles(part_.inner) ? kHighDotRows : kDotRows),
+        cols_(taps.to, suits_high_tiles(part_.inner) ? kHighDotCols : kDotCols),
         units_(make_units<ShiftedStage<T>>(taps, taps.from, 1, false)) {}
 
   void run() {
@@ -329,7 +329,6 @@ class DotWeight {
   const ConvCall& call_;
   const TapConv& taps_;
   const TapPart part_;
-  const bool high_;
   const DotTiles rows_, cols_;  // channels and taps of the input; channels of the output
   std::vector<Unit> units_;
   std::int64_t sums_size_ = 0;
