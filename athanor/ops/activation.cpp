@@ -4,6 +4,8 @@
 #include "athanor/ops/activation_backward.h"
 #include "athanor/ops/autocast.h"
 #include "athanor/ops/compare.h"
+#include "athanor/ops/create.h"
+#include "athanor/ops/join.h"
 #include "athanor/ops/pointwise_op.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/unary.h"
@@ -234,16 +236,45 @@ Tensor prelu(const Tensor& self_, const Tensor& weight_) {
 }
 
 /// self[:n] * sigmoid(self[n:]), the halves of dim.
-ATHANOR_FUNCTION("glu(Tensor self, int dim=-1) -> Tensor | function out");
-Tensor glu(const Tensor& self, std::int64_t dim) {
-  ATHANOR_CHECK(self.dim() > 0, "glu does not support 0-dimensional tensors");
-  if (!is_floating_point(self.dtype())) fail_not_floating("glu", self.dtype());
-  dim = wrap_dim(dim, self.dim(), "glu");
-  const std::int64_t n = self.size(dim);
-  ATHANOR_CHECK(n % 2 == 0, "glu: Halving dimension must be even, but dimension ", dim, " is size ", n,
-                " in an input of shape ", self.sizes());
-  return mul(narrow(self, dim, 0, n / 2), sigmoid(narrow(self, dim, n / 2, n / 2)));
-}
+struct Glu {
+  ATHANOR_OP("glu(Tensor self, int dim=-1) -> Tensor | function out");
+  std::int64_t dim;
+  SavedTensor x;
+  Meta infer(const Tensor& self) {
+    ATHANOR_CHECK(self.defined(), "glu: expected a tensor, got an undefined one");
+    ATHANOR_CHECK(self.dim() > 0, "glu does not support 0-dimensional tensors");
+    if (!is_floating_point(self.dtype())) fail_not_floating("glu", self.dtype());
+    dim = wrap_dim(dim, self.dim(), "glu");
+    DimVector shape(self.sizes());
+    std::int64_t& n = shape[static_cast<std::size_t>(dim)];
+    ATHANOR_CHECK(n % 2 == 0, "glu: Halving dimension must be even, but dimension ", dim, " is size ", n,
+                  " in an input of shape ", self.sizes());
+    n /= 2;
+    return {shape, self.dtype(), self.device(), {}};
+  }
+  /// The values, or the gates' arguments.
+  Tensor half(const Tensor& t, int which) const {
+    const std::int64_t n = t.size(dim) / 2;
+    return narrow(t, dim, which * n, n);
+  }
+  void run(const Tensor& out, const Tensor& self) {
+    const NoGradGuard guard;
+    launch(binary_kernel, BinaryOp::SigmoidGate, out, half(self, 0), half(self, 1), Scalar(0), Scalar(0));
+  }
+  void save(const Node&, const Tensor& self) { x.save(self); }
+  void grad(GradCall& g) {
+    const Tensor self = g.get(x), up = g.grad(), value = half(self, 0), gate = half(self, 1);
+    if (GradMode::is_enabled()) {
+      const Tensor s = sigmoid(gate), into_value = mul(up, s);
+      return g.set(0, cat(TensorList({into_value, mul(mul(into_value, value), rsub(s, 1))}), dim));
+    }
+    const Tensor out = empty(self.sizes(), self.options()), into_value = half(out, 0), into_gate = half(out, 1);
+    launch(binary_kernel, BinaryOp::SigmoidGate, into_value, up, gate, Scalar(0), Scalar(0));
+    launch(binary_kernel, BinaryOp::Mul, into_gate, into_value, value, Scalar(1), Scalar(0));
+    launch(binary_kernel, BinaryOp::LogSigmoidBackward, into_gate, into_gate, gate, Scalar(0), Scalar(0));
+    g.set(0, out);
+  }
+};
 
 }  // namespace athanor::ops
 

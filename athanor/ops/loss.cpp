@@ -465,8 +465,15 @@ struct BinaryCrossEntropy : Autocast<AutocastTo::Float32> {
   }
   void grad(GradCall& g) {
     const Tensor p = g.get(x), target = g.get(t);
-    if (g.needs(0)) g.set(0, div(mul(g.grad(), sub(p, target)), clamp_min(mul(p, rsub(p, 1)), 1e-12)));
+    if (g.needs(0)) g.set(0, slope(g.grad(), p, target));
     if (g.needs(1)) g.set(1, mul(g.grad(), sub(log1p(neg(p)), log(p))));
+  }
+  static Tensor slope(const Tensor& g, const Tensor& p, const Tensor& target) {
+    constexpr double kLeast = 1e-12;  // PyTorch's
+    if (GradMode::is_enabled()) return div(mul(g, sub(p, target)), clamp_min(mul(p, rsub(p, 1)), kLeast));
+    Tensor out = empty(p.sizes(), p.options());
+    launch(ternary_kernel, TernaryOp::CrossEntropyBackward, out, g, p, target, Scalar(kLeast));
+    return out;
   }
 };
 

@@ -21,6 +21,7 @@ ATHANOR_VECTOR_OP_2(SqrtBackward, hn::Div(a, hn::Add(b, b)));
 ATHANOR_VECTOR_OP_2(RsqrtBackward, hn::Mul(hn::Mul(a, hn::Set(d, static_cast<T>(-0.5))), hn::Mul(b, hn::Mul(b, b))));
 ATHANOR_VECTOR_OP_2(ReciprocalBackward, hn::Neg(hn::Mul(a, hn::Mul(b, b))));
 ATHANOR_VECTOR_OP_2(LogSigmoidBackward, hn::Mul(a, vec_sigmoid(d, hn::Neg(b))));
+ATHANOR_VECTOR_OP_2(SigmoidGate, hn::Mul(a, vec_sigmoid(d, b)));
 
 /// g inside (p0, p1), 0 at and beyond the ends; NaN inputs pass g.
 struct HardtanhBackward {
@@ -161,6 +162,7 @@ void add_all(PointwiseTables& t, DType dtype) {
   t.at(BinaryOp::MishBackward, dtype) = &binary_vectors<T, MishBackward>;
   t.at(BinaryOp::SoftplusBackward, dtype) = &binary_vectors<T, SoftplusBackward>;
   t.at(BinaryOp::LogSigmoidBackward, dtype) = &binary_vectors<T, LogSigmoidBackward>;
+  t.at(BinaryOp::SigmoidGate, dtype) = &binary_vectors<T, SigmoidGate>;
   t.at(BinaryOp::HardsigmoidBackward, dtype) = &binary_vectors<T, HardsigmoidBackward>;
   t.at(BinaryOp::HardswishBackward, dtype) = &binary_vectors<T, HardswishBackward>;
   t.at(BinaryOp::ShrinkBackward, dtype) = &binary_vectors<T, ShrinkBackward>;

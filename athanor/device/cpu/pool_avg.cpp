@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "athanor/base/parallel.h"
+#include "athanor/device/cpu/dense_line.h"
 #include "athanor/device/cpu/pool_shape.h"
+#include "athanor/device/cpu/reduce_core.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
@@ -288,7 +290,29 @@ void avg_pool_cpu(const View& out, const View& in, const PoolParams& params) {
 void avg_pool_backward_cpu(const View& din, const View& dout, const PoolParams& params) {
   HWY_DYNAMIC_DISPATCH(avg_backward_run)(din, dout, &params);
 }
-void adaptive_avg_pool_cpu(const View& out, const View& in) { HWY_DYNAMIC_DISPATCH(avg_forward_run)(out, in, nullptr); }
+/// Means of whole planes that lie one after the other: sums of rows.
+void average_planes(const View& out, const View& in) {
+  const std::int64_t n = in.numel / out.numel, step = 16;
+  const bool wide = in.dtype == DType::Double;
+  const cpu::Reducer reducer = wide ? cpu::double_reducer(cpu::Fold::Sum) : cpu::float_reducer(cpu::Fold::Sum);
+  const auto* from = static_cast<const char*>(in.data);
+  parallel_for(0, out.numel, 1 + 16384 / n, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; r += step) {
+      const std::int64_t count = std::min(step, end - r);
+      double sums[step] = {};
+      reducer.rows(sums, from + r * n * static_cast<std::int64_t>(in.item_size()), n, count, n, 0);
+      for (double& sum : sums) sum /= static_cast<double>(n);
+      cpu::store_range(out, r, sums, DType::Double, count);
+    }
+  });
+}
+
+void adaptive_avg_pool_cpu(const View& out, const View& in) {
+  const bool computes = in.dtype == DType::Float || in.dtype == DType::Double;
+  if (computes && out.numel > 0 && out.numel == out.size(0) * out.size(1) && in.contiguous && in.numel > 0)
+    return average_planes(out, in);
+  HWY_DYNAMIC_DISPATCH(avg_forward_run)(out, in, nullptr);
+}
 void adaptive_avg_pool_backward_cpu(const View& din, const View& dout) {
   HWY_DYNAMIC_DISPATCH(avg_backward_run)(din, dout, nullptr);
 }

@@ -84,7 +84,7 @@ namespace athanor {
 /// SoftplusBackward(beta, threshold), LogSigmoidBackward, HardsigmoidBackward, HardswishBackward,
 /// ShrinkBackward(lambda; hardshrink and softshrink), SoftsignBackward, LogitBackward(eps, or -1 for none). With b = the
 /// result y: SigmoidBackward, TanhBackward, SqrtBackward (grad / 2y), RsqrtBackward (-grad y^3 / 2), ReciprocalBackward
-/// (-grad y^2).
+/// (-grad y^2). And no gradient: SigmoidGate, a sigmoid(b).
 #define ATHANOR_BINARY_BACKWARD_OPS(X)                                                                                 \
   X(ThresholdBackward, "threshold_backward") X(HardtanhBackward, "hardtanh_backward")                                  \
   X(LeakyReluBackward, "leaky_relu_backward") X(EluBackward, "elu_backward") X(SeluBackward, "selu_backward")          \
@@ -94,14 +94,14 @@ namespace athanor {
   X(HardswishBackward, "hardswish_backward") X(ShrinkBackward, "hardshrink_backward")                                  \
   X(SoftsignBackward, "softsign_backward") X(SigmoidBackward, "sigmoid_backward") X(TanhBackward, "tanh_backward")     \
   X(SqrtBackward, "sqrt_backward") X(RsqrtBackward, "rsqrt_backward") X(ReciprocalBackward, "reciprocal_backward")     \
-  X(LogitBackward, "logit_backward")
+  X(LogitBackward, "logit_backward") X(SigmoidGate, "glu")
 
 /// Where: a is a bool condition, b and c any dtype. Lerp: a + c * (b - a), floating. Addcmul: a + p0 * b * c. Addcdiv:
-/// a + p0 * b / c, floating. Clamp: a within [b, c] (c wins if b > c), NaN propagates. ScaledDifference: p0 a (b - c),
-/// floating.
+/// a + p0 * b / c, floating. Clamp: a within [b, c] (c wins if b > c), NaN propagates. Floating only: ScaledDifference,
+/// p0 a (b - c); CrossEntropyBackward, a (b - c) / max(b (1 - b), p0).
 #define ATHANOR_TERNARY_OPS(X)                                                                                         \
   X(Where, "where") X(Lerp, "lerp") X(Addcmul, "addcmul") X(Addcdiv, "addcdiv") X(Clamp, "clamp") \
-  X(ScaledDifference, "mse_loss_backward")
+  X(ScaledDifference, "mse_loss_backward") X(CrossEntropyBackward, "binary_cross_entropy_backward")
 
 // clang-format on
 
