@@ -234,14 +234,34 @@ class ChannelSums {
  public:
   ChannelSums(const Channels& c, const View& grad, const View& in, const View& out, const std::vector<double>& mean,
               DType t)
-      : c_(c), grad_(grad), in_(in), out_(out), mean_(mean), t_(t), sum_g(mean.size()), sum_gx(mean.size()) {
-    if (in.numel == 0) return;
-    if (c.block)
+      : c_(c),
+        grad_(grad),
+        in_(in),
+        out_(out),
+        mean_(mean),
+        t_(t),
+        per_part_(std::max<std::int64_t>(1, 65536 / std::max<std::int64_t>(1, c.plane))),
+        parts_((c.samples + per_part_ - 1) / per_part_),
+        sum_g(mean.size()),
+        sum_gx(mean.size()) {}
+
+  void all() {
+    if (in_.numel == 0) return;
+    if (c_.block)
       by_blocks();
-    else if (c.last)
+    else if (c_.last)
       by_columns();
     else
       by_planes();
+  }
+  /// Those of one channel of planes; the same bits.
+  void of_channel(std::int64_t channel) {
+    for (std::int64_t p = 0; p < parts_; ++p) {
+      double sums[2] = {0, 0};
+      part(channel, p, sums);
+      sum_g[static_cast<std::size_t>(channel)] += sums[0];
+      sum_gx[static_cast<std::size_t>(channel)] += sums[1];
+    }
   }
 
  private:
@@ -249,6 +269,7 @@ class ChannelSums {
   const View &grad_, &in_, &out_;
   const std::vector<double>& mean_;
   DType t_;
+  std::int64_t per_part_, parts_;  ///< of each channel's samples, whose sums are added in order
 
  public:
   std::vector<double> sum_g, sum_gx;
@@ -280,26 +301,24 @@ class ChannelSums {
                  });
   }
 
-  /// Each channel's samples are cut into parts of a fixed size, whose sums are added in order.
   void by_planes() {
-    const std::int64_t per_part = std::max<std::int64_t>(1, 65536 / std::max<std::int64_t>(1, c_.plane));
-    const std::int64_t parts = (c_.samples + per_part - 1) / per_part;
-    std::vector<double> sums(static_cast<std::size_t>(2 * parts * c_.channels));
-    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, per_part * c_.plane));
-    parallel_for(0, parts * c_.channels, grain, [&](std::int64_t b, std::int64_t e) {
-      for (; b < e; ++b) {
-        const std::int64_t channel = b / parts, first = b % parts * per_part;
-        double local[2] = {0, 0};
-        for (std::int64_t s = first; s < std::min(c_.samples, first + per_part); ++s)
-          plane((s * c_.channels + channel) * c_.plane, mean_[static_cast<std::size_t>(channel)], local);
-        sums[static_cast<std::size_t>(2 * b)] = local[0];
-        sums[static_cast<std::size_t>(2 * b + 1)] = local[1];
-      }
+    std::vector<double> sums(static_cast<std::size_t>(2 * parts_ * c_.channels));
+    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, per_part_ * c_.plane));
+    parallel_for(0, parts_ * c_.channels, grain, [&](std::int64_t b, std::int64_t e) {
+      for (; b < e; ++b) part(b / parts_, b % parts_, &sums[static_cast<std::size_t>(2 * b)]);
     });
-    for (std::int64_t i = 0; i < parts * c_.channels; ++i) {
-      sum_g[static_cast<std::size_t>(i / parts)] += sums[static_cast<std::size_t>(2 * i)];
-      sum_gx[static_cast<std::size_t>(i / parts)] += sums[static_cast<std::size_t>(2 * i + 1)];
+    for (std::int64_t i = 0; i < parts_ * c_.channels; ++i) {
+      sum_g[static_cast<std::size_t>(i / parts_)] += sums[static_cast<std::size_t>(2 * i)];
+      sum_gx[static_cast<std::size_t>(i / parts_)] += sums[static_cast<std::size_t>(2 * i + 1)];
     }
+  }
+  void part(std::int64_t channel, std::int64_t p, double* sums) const {
+    const std::int64_t first = p * per_part_;
+    double local[2] = {0, 0};
+    for (std::int64_t s = first; s < std::min(c_.samples, first + per_part_); ++s)
+      plane((s * c_.channels + channel) * c_.plane, mean_[static_cast<std::size_t>(channel)], local);
+    sums[0] = local[0];
+    sums[1] = local[1];
   }
   void plane(std::int64_t start, double center, double* sums) const {
     alignas(64) double room[3][kNormPiece];
@@ -361,6 +380,14 @@ class ChannelSums {
   }
 };
 
+/// Whether a channel's gradient and input stay in the second cache between their sums and the gradient of the input.
+/// Nothing for a channel or two, which many threads could not share.
+bool fits_by_channel(const Channels& c, const View& in) {
+  constexpr std::int64_t kStays = 1 << 20;
+  return !c.last && !c.block && in.numel > 0 && c.channels >= get_num_threads() &&
+         2 * c.per_channel() * static_cast<std::int64_t>(in.item_size()) <= kStays;
+}
+
 void batch_norm_backward_cpu(const View& din, const View& dweight, const View& dbias, const View& grad, const View& in,
                              const View& out, const View& mean, const View& invstd, const View& weight, bool training) {
   const DType t = norm_dtype(in, "batch_norm_backward");
@@ -371,12 +398,39 @@ void batch_norm_backward_cpu(const View& din, const View& dweight, const View& d
   const auto channels = static_cast<std::size_t>(c.channels);
   std::vector<double> scale = to_doubles(weight, 1, c.channels), slope(channels), shift(channels), dw(channels);
   const auto n = static_cast<double>(c.per_channel());
-  for (std::size_t i = 0; i < channels; ++i) {
+  const auto derive = [&](std::size_t i) {
     scale[i] *= inv[i];
     dw[i] = sums.sum_gx[i] * inv[i];
     slope[i] = training ? -scale[i] * inv[i] * dw[i] / n : 0;
     shift[i] = training ? -scale[i] * sums.sum_g[i] / n : 0;
+  };
+  const bool native = in.dtype == t && grad.dtype == t, sums_count = training || dweight.defined() || dbias.defined();
+  if (native && din.defined() && fits_by_channel(c, in)) {
+    const std::size_t bytes = item_size(t);
+    const View to = flat(din);
+    parallel_for(0, c.channels, 1 + kGrain / c.per_channel(), [&](std::int64_t b, std::int64_t e) {
+      for (; b < e; ++b) {
+        if (sums_count) sums.of_channel(b);
+        const auto i = static_cast<std::size_t>(b);
+        derive(i);
+        double room[4];
+        const double values[4] = {center[i], scale[i], slope[i], shift[i]};
+        convert_line(room, t, values, DType::Double, 4);
+        const auto at = [&](std::int64_t k) -> const void* { return element(static_cast<void*>(room), k, bytes); };
+        for (std::int64_t s = 0; s < c.samples; ++s) {
+          const std::int64_t start = (s * c.channels + b) * c.plane;
+          norm_fns(t).gradient_row(dense_output(to, start, t, nullptr), dense_input(g, start, c.plane, t, nullptr),
+                                   dense_input(x, start, c.plane, t, nullptr),
+                                   y.defined() ? dense_input(y, start, c.plane, t, nullptr) : nullptr, c.plane,
+                                   {at(0), at(1), at(2), at(3)});
+        }
+      }
+    });
+    from_doubles(dweight, dw);
+    return from_doubles(dbias, sums.sum_g);
   }
+  if (sums_count) sums.all();
+  for (std::size_t i = 0; i < channels; ++i) derive(i);
   from_doubles(dweight, dw);
   from_doubles(dbias, sums.sum_g);
   if (!din.defined()) return;
@@ -388,7 +442,6 @@ void batch_norm_backward_cpu(const View& din, const View& dweight, const View& d
   params.set(3, shift);
   const View to = flat(din);
   const auto gradient = c.last ? norm_fns(t).gradient_columns : norm_fns(t).gradient_row;
-  const bool native = in.dtype == t && grad.dtype == t;
   each_piece(c, repeats, !native, [&](std::int64_t start, std::int64_t m, std::int64_t channel) {
     alignas(64) double room[3][kNormPiece];
     void* const dx = dense_output(to, start, t, room[0]);
