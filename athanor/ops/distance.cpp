@@ -8,6 +8,7 @@
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/index.h"
+#include "athanor/ops/kernels/pointwise.h"
 #include "athanor/ops/matmul.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
@@ -32,17 +33,47 @@ void check_floating(const char* op, const Tensor& t) {
   ATHANOR_CHECK(is_floating_point(t.dtype()), op, " only supports floating-point dtypes, got ", t.dtype());
 }
 
-/// |a - b|² = |a|² + |b|² - 2 ab for all pairs of rows: one product instead of a difference per pair.
-Tensor euclidean_by_product(const Tensor& a, const Tensor& b) {
-  const auto squares = [](const Tensor& t) { return sum(square(t), IntArrayRef{std::int64_t{-1}}, true); };
-  const Tensor both = add(squares(a), transpose(squares(b), -2, -1));
-  const Tensor squared = sub(both, mul(matmul(a, transpose(b, -2, -1)), 2));
-  // Rounding may leave a negative; equal rows have a gradient of zero rather than infinity.
-  const Tensor apart = gt(squared, 0);
-  return where(apart, sqrt(where(apart, squared, Scalar(1))), Scalar(0));
-}
-
 }  // namespace
+
+/// Euclidean distances of all pairs of rows from |a - b|² = |a|² + |b|² - 2 ab: one product instead of a difference per
+/// pair. Equal rows have a gradient of zero rather than infinity.
+struct EuclideanDist {
+  ATHANOR_OP("_euclidean_dist(Tensor x1, Tensor x2) -> Tensor | function");
+  SavedTensor x1, x2, distances;
+  Meta infer(const Tensor& a, const Tensor& b) {
+    DimVector sizes =
+        broadcast_shapes(a.sizes().slice(0, a.sizes().size() - 2), b.sizes().slice(0, b.sizes().size() - 2), "cdist");
+    sizes.push_back(a.size(-2));
+    sizes.push_back(b.size(-2));
+    return {sizes, a.dtype(), a.device(), {}};
+  }
+  void run(const Tensor& out, const Tensor& a, const Tensor& b) {
+    const NoGradGuard guard;
+    const auto squares = [](const Tensor& t) { return sum(square(t), IntArrayRef{std::int64_t{-1}}, true); };
+    Tensor t = matmul(mul(a, -2), transpose(b, -2, -1));
+    add_(t, squares(a));
+    add_(t, transpose(squares(b), -2, -1));
+    clamp_min_(t, 0);  // rounding may leave a negative; NaN stays
+    launch(unary_kernel, UnaryOp::Sqrt, out, t, Scalar(0), Scalar(0));
+  }
+  void save(const Node&, const Tensor& a, const Tensor& b) {
+    x1.save(a);
+    x2.save(b);
+  }
+  void save_results(Node* n, const Tensor& out) { distances.save_result(out, n); }
+  void grad(GradCall& g) {
+    const Tensor a = g.get(x1), b = g.get(x2), d = g.get(distances), equal = eq(d, 0);
+    const Tensor share = where(equal, Scalar(0), div(g.grad(), where(equal, Scalar(1), d)));
+    if (g.needs(0)) {
+      const Tensor own = mul(a, sum(share, IntArrayRef{std::int64_t{-1}}, true));
+      g.set(0, sum_to_size(sub(own, matmul(share, b)), a.sizes()));
+    }
+    if (g.needs(1)) {
+      const Tensor turned = transpose(share, -2, -1), own = mul(b, sum(turned, IntArrayRef{std::int64_t{-1}}, true));
+      g.set(1, sum_to_size(sub(own, matmul(turned, a)), b.sizes()));
+    }
+  }
+};
 
 /// The norm of order inf of the last dim, whose gradient goes to every greatest element in full, as PyTorch has it for
 /// distances of pairs. linalg_vector_norm shares it among them.
@@ -91,8 +122,7 @@ Tensor cdist(const Tensor& x1_, const Tensor& x2_, double p, std::optional<std::
     sizes.push_back(x2.size(-2));
     return zeros(sizes, x1.options());
   }
-  if (p == 2 && (mode == 1 || (mode == 0 && (x1.size(-2) > 25 || x2.size(-2) > 25))))
-    return euclidean_by_product(x1, x2);
+  if (p == 2 && (mode == 1 || (mode == 0 && (x1.size(-2) > 25 || x2.size(-2) > 25)))) return _euclidean_dist(x1, x2);
   return pair_distance(sub(unsqueeze(x1, -2), unsqueeze(x2, -3)), p);
 }
 

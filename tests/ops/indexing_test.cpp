@@ -101,6 +101,18 @@ TEST(Indexing, SourcesOfAddedAndCopiedSlicesHaveTheirShape) {
   EXPECT_EQ(x.index_copy(1, two, ones({3, 2})).sum().item<float>(), 3);
 }
 
+TEST(Cdist, NanAndInfiniteRowsAreFarFromEverythingAlsoByAProduct) {
+  Tensor x = ones({30, 3}), y = zeros({30, 3});
+  x.index_put_({0, 0}, NAN);
+  x.index_put_({1, 0}, INFINITY);
+  for (const std::int64_t mode : {1, 2}) {
+    const Tensor d = cdist(x, y, 2, mode);
+    EXPECT_TRUE(isnan(d[0]).all().item<bool>()) << mode;
+    EXPECT_FALSE(isfinite(d[1]).any().item<bool>()) << mode;
+    EXPECT_NEAR(d[2][0].item<double>(), std::sqrt(3.0), 1e-6) << mode;
+  }
+}
+
 TEST(Distance, OfTheGreatestDifferenceGivesTiesTheWholeGradient) {
   const Tensor x = tensor({0., 1., 3., 1., 1., 1.}, kDouble).view({2, 3}).requires_grad_(true);
   const Tensor y = tensor({1., 0., 2.}, kDouble).view({1, 3});
