@@ -204,5 +204,22 @@ TEST(Overflow, OfTheElementsOfAPoolingWindowIsRefusedUnlessOnlyTheirNumberMatter
   EXPECT_NEAR(avg_pool3d(x, kernel, kernel, padding).item<double>() * std::pow(kKernel, 3), 28, 1e-9);
 }
 
+TEST(Overflow, MseLossHasTheGradientOfGreatDifferences) {
+  Tensor x = zeros({1000});
+  x[7] = 3e38;
+  x.requires_grad_(true);
+  mse_loss(x, zeros({1000})).backward();
+  EXPECT_NEAR(x.grad()[7].item<float>() / 6e35, 1, 1e-5);
+}
+
+TEST(Overflow, FrozenBatchNormPassesGradientsByInfiniteInputs) {
+  Tensor x = zeros({2, 3, 4});
+  x.index_put_({0, 1, 2}, INFINITY);
+  x.index_put_({1, 2, 0}, NAN);
+  x.requires_grad_(true);
+  batch_norm(x, {}, {}, zeros({3}), ones({3}), false, 0.1, 0).sum().backward();
+  EXPECT_TRUE(equal(x.grad(), ones({2, 3, 4})));
+}
+
 }  // namespace
 }  // namespace athanor

@@ -393,6 +393,7 @@ void batch_norm_backward_cpu(const View& din, const View& dweight, const View& d
   const DType t = norm_dtype(in, "batch_norm_backward");
   const Channels c = channels_of(in, "batch_norm_backward");
   const View g = flat(grad), x = flat(in), y = out.defined() ? flat(out) : out;
+  const View& factor = training ? x : g;  // of a slope of 0 without batch statistics, where x may be infinite
   const auto center = to_doubles(mean, 0, c.channels), inv = to_doubles(invstd, 1, c.channels);
   ChannelSums sums(c, g, x, y, center, t);
   const auto channels = static_cast<std::size_t>(c.channels);
@@ -420,7 +421,7 @@ void batch_norm_backward_cpu(const View& din, const View& dweight, const View& d
         for (std::int64_t s = 0; s < c.samples; ++s) {
           const std::int64_t start = (s * c.channels + b) * c.plane;
           norm_fns(t).gradient_row(dense_output(to, start, t, nullptr), dense_input(g, start, c.plane, t, nullptr),
-                                   dense_input(x, start, c.plane, t, nullptr),
+                                   dense_input(factor, start, c.plane, t, nullptr),
                                    y.defined() ? dense_input(y, start, c.plane, t, nullptr) : nullptr, c.plane,
                                    {at(0), at(1), at(2), at(3)});
         }
@@ -445,7 +446,8 @@ void batch_norm_backward_cpu(const View& din, const View& dweight, const View& d
   each_piece(c, repeats, !native, [&](std::int64_t start, std::int64_t m, std::int64_t channel) {
     alignas(64) double room[3][kNormPiece];
     void* const dx = dense_output(to, start, t, room[0]);
-    const void *const dy = dense_input(g, start, m, t, room[0]), *const in_x = dense_input(x, start, m, t, room[1]),
+    const void *const dy = dense_input(g, start, m, t, room[0]),
+                      *const in_x = dense_input(factor, start, m, t, room[1]),
                       *const in_y = y.defined() ? dense_input(y, start, m, t, room[2]) : nullptr;
     if (c.block)
       norm_fns(t).gradient_blocks(dx, dy, in_x, in_y, m, c.block, params.from(channel));
