@@ -217,7 +217,7 @@ struct CrossEntropy : Autocast<AutocastTo::Float32> {
     const DType statistics = self.dtype() == DType::Double ? DType::Double : DType::Float;
     std::array<Meta, 3> m;
     m[0] = {loss_shape(target, reduction), self.dtype(), self.device(), {}};
-    m[1] = {DimVector(target.sizes()), statistics, self.device(), {}};
+    m[1] = {DimVector(target.sizes()), DType::Double, self.device(), {}};
     m[2] = {{}, statistics, self.device(), {}};
     return m;
   }

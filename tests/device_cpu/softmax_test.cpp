@@ -255,7 +255,7 @@ TEST(CrossEntropy, AgreesWithTheReferenceForwardAndBackward) {
         const DType stat = t == DType::Double ? t : DType::Float;
         const Shape loss_shape = r == LossReduction::None ? positions : Shape{};
         StridedArray x(t, c.logits, c.order), dx(t, c.logits), target(DType::Long, positions), loss(t, loss_shape),
-            grad(t, loss_shape), lse(stat, positions), total(stat, {}), weight(t, {classes});
+            grad(t, loss_shape), lse(DType::Double, positions), total(stat, {}), weight(t, {classes});
         x.fill(5, 3);
         grad.fill(8).fill_with(0.5);
         weight.each_index([&](const Shape& i) { weight.put(i, c.weighted ? 0.5 + static_cast<double>(i[0]) / 4 : 1); });

@@ -64,6 +64,14 @@ TEST(CrossEntropy, GradientsToSecondOrder) {
                 {one});
 }
 
+TEST(CrossEntropy, GradientsOfLargeLogitsLoseNothing) {
+  for (const float large : {100.F, 1e5F, 1e8F}) {
+    const Tensor x = full({2, 3}, large).requires_grad_(true);
+    cross_entropy_loss(x, zeros({2}, kLong), {}, 2).backward();
+    EXPECT_TRUE(allclose(x.grad(), tensor({-2. / 3, 1. / 3, 1. / 3}).to(kFloat).expand({2, 3}), 1e-6, 0)) << large;
+  }
+}
+
 TEST(CrossEntropy, MeanOfNothingIsNaN) {
   EXPECT_TRUE(std::isnan(cross_entropy_loss(logits(), classes({-100, -100})).item<double>()));
 }

@@ -212,6 +212,12 @@ TEST(Overflow, MseLossHasTheGradientOfGreatDifferences) {
   EXPECT_NEAR(x.grad()[7].item<float>() / 6e35, 1, 1e-5);
 }
 
+TEST(Overflow, OfAReluStatePassesGradientsAsReluDoes) {
+  const Tensor x = tensor({NAN, 1., -1.}).to(kFloat).reshape({3, 1}).requires_grad_(true), one = ones({1, 1});
+  rnn_relu_cell(x, zeros({3, 1}), one, one).sum().backward();
+  EXPECT_TRUE(equal(x.grad(), tensor({1., 1., 0.}).to(kFloat).reshape({3, 1})));
+}
+
 TEST(Overflow, FrozenBatchNormPassesGradientsByInfiniteInputs) {
   Tensor x = zeros({2, 3, 4});
   x.index_put_({0, 1, 2}, INFINITY);

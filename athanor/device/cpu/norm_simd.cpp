@@ -99,10 +99,10 @@ void affine(void* out, const void* x, const void* more, std::int64_t n, const No
   loop(static_cast<T*>(out), static_cast<const T*>(x), static_cast<const T*>(more), n, p, stream);
 }
 
-/// g where y is positive, else 0.
+/// g where y is positive or NaN, else 0.
 template <class V, class D>
 HWY_INLINE V gate(D d, V g, V y) {
-  return hn::IfThenElseZero(hn::Gt(y, hn::Zero(d)), g);
+  return hn::IfThenZeroElse(hn::Le(y, hn::Zero(d)), g);
 }
 
 template <class T, bool kColumns>

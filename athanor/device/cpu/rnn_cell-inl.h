@@ -271,7 +271,7 @@ struct BackwardCells {
   HWY_INLINE void plain(const L& l, std::int64_t i, std::int64_t k, V up) const {
     const auto y = l.load(work.at(i) + k);
     const auto slope =
-        kMode == RnnMode::Tanh ? hn::Mul(up, flatten(l, y)) : hn::IfThenElseZero(hn::Gt(y, hn::Zero(l.d)), up);
+        kMode == RnnMode::Tanh ? hn::Mul(up, flatten(l, y)) : hn::IfThenZeroElse(hn::Le(y, hn::Zero(l.d)), up);
     l.store(slope, dgates.at(i) + k);
     l.store(hn::Zero(l.d), dh.at(i) + k);
   }

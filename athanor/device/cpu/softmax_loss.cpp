@@ -17,11 +17,16 @@ constexpr std::int64_t kGrain = 8192;  // logits for which a second thread pays
 
 double load_one(const View& v, std::int64_t offset) {
   if (v.dtype == DType::Float) return static_cast<double>(v.ptr<const float>()[offset]);
+  if (v.dtype == DType::Double) return v.ptr<const double>()[offset];
   double x = 0;
   load_line(&x, DType::Double, element(v.data, offset, v.item_size()), v.dtype, 1, 1);
   return x;
 }
 void store_one(const View& v, std::int64_t offset, double x) {
+  if (v.dtype == DType::Double) {
+    v.ptr<double>()[offset] = x;
+    return;
+  }
   store_line(element(v.data, offset, v.item_size()), v.dtype, 1, &x, DType::Double, 1);
 }
 

@@ -272,12 +272,14 @@ void cross_entropy_backward(void* to, const void* from, const void* weights, std
   auto* out = static_cast<T*>(to);
   const auto* x = static_cast<const T*>(from);
   const auto* w = static_cast<const T*>(weights);
-  const auto center = hn::Set(d, static_cast<T>(lse)), scale = hn::Set(d, static_cast<T>(a)),
+  // In two parts: of large logits the first would lose what the classes share.
+  const T high = static_cast<T>(lse), low = std::isfinite(high) ? static_cast<T>(lse - static_cast<double>(high)) : 0;
+  const auto center = hn::Set(d, high), rest = hn::Set(d, low), scale = hn::Set(d, static_cast<T>(a)),
              less = hn::Set(d, static_cast<T>(b));
   each_vector(x, n, T(0), [&](auto v, std::int64_t i) HWY_ATTR {
     auto part = less;
     if (w) part = hn::Mul(part, i + Lane<T>::L <= n ? hn::LoadU(d, w + i) : load_tail(d, w + i, n - i));
-    store_at(d, hn::Sub(hn::Mul(vec_exp(d, hn::Sub(v, center)), scale), part), out, i, n);
+    store_at(d, hn::Sub(hn::Mul(vec_exp(d, hn::Sub(hn::Sub(v, center), rest)), scale), part), out, i, n);
   });
 }
 

@@ -34,9 +34,9 @@ struct ClassLossParams {
 /// Cross entropy of logits with class indices, log_softmax and nll_loss in one pass.
 /// With w = weight[target] (weight has C elements; undefined: 1) and e the label smoothing, the loss of a position is
 /// (1 - e) w (lse - x[target]) + e / C sum_c weight[c] (lse - x[c]). loss: target's shape for None, else one element:
-/// the sum, for Mean divided by total_weight. lse (target's shape; float32, or float64 if logits are) receives log sum
-/// exp of each position; total_weight (one element, lse's dtype) the sum of w over positions that count. Mean of
-/// nothing is NaN.
+/// the sum, for Mean divided by total_weight. lse (target's shape; float64, since the gradient takes logits as large
+/// from it) receives log sum exp of each position; total_weight (one element; float32, or float64 if logits are) the
+/// sum of w over positions that count. Mean of nothing is NaN.
 extern Kernel<void(const View& loss, const View& lse, const View& total_weight, const View& logits, const View& target,
                    const View& weight, const ClassLossParams& params)>
     cross_entropy_kernel;
