@@ -1,7 +1,7 @@
 // Sampling images at the points of a grid (Jaderberg et al., "Spatial transformer networks", 2015).
 #include "athanor/ops/grid_sample.h"
 
-#include <cmath>
+#include <limits>
 
 #include "athanor/ops/autocast.h"
 #include "athanor/ops/binary.h"
@@ -102,70 +102,238 @@ struct SamplePointsWeight {
 
 namespace {
 
-enum Interpolation { kBilinear = 0, kNearest = 1, kBicubic = 2 };
-enum Padding { kZeros = 0, kBorder = 1, kReflection = 2 };
+/// Places along one dim, by which the derivative of a place is multiplied where it is not 0 or 1, and that factor.
+struct Places {
+  Tensor at, factor;
+};
 
 /// x folded back and forth between low and high, as a light ray between mirrors.
-Tensor reflected(const Tensor& x, double low, double high) {
-  if (low == high) return mul(x, 0);
+Places reflected(const Tensor& x, double low, double high) {
+  if (low == high) return {mul(x, 0), zeros_like(x)};
   const double span = high - low;
   const Tensor distance = abs(sub(x, low));
   const Tensor turns = floor(div(detach(distance), span));
-  const Tensor rest = sub(distance, mul(turns, span));
-  return where(eq(fmod(turns, 2), 0), add(rest, low), rsub(rest, high));
+  const Tensor rest = sub(distance, mul(turns, span)), even = eq(fmod(turns, 2), 0);
+  return {where(even, add(rest, low), rsub(rest, high)),
+          where(logical_xor(even, lt(detach(x), low)), full_like(x, 1), full_like(x, -1))};
 }
 
-/// One axis of the input.
+/// One dim of the input.
 struct Axis {
   std::int64_t size;
-  bool align_corners;
-  std::int64_t padding;
+  GridSampling how;
+  /// The derivative of place().
+  double slope() const { return how.align_corners ? static_cast<double>(size - 1) / 2 : static_cast<double>(size) / 2; }
   /// -1 … 1 to places in the input: the centers of the outermost elements, or their outer edges.
   Tensor place(const Tensor& x) const {
     const auto n = static_cast<double>(size);
-    return align_corners ? mul(add(x, 1), (n - 1) / 2) : mul(sub(mul(add(x, 1), n), 1), 0.5);
+    return how.align_corners ? mul(add(x, 1), slope()) : mul(sub(mul(add(x, 1), n), 1), 0.5);
   }
-  Tensor padded(Tensor x) const {
+  Places padded(const Tensor& x) const {
     const auto n = static_cast<double>(size);
-    if (padding == kZeros) return x;
-    if (padding == kReflection) x = align_corners ? reflected(x, 0, n - 1) : reflected(x, -0.5, n - 0.5);
-    return clamp(where(isnan(x), Scalar(0), x), 0, n - 1);
+    if (how.padding == GridSampling::kZeros) return {x, full_like(x, 1)};
+    Places y{x, full_like(x, 1)};
+    if (how.padding == GridSampling::kReflection)
+      y = how.align_corners ? reflected(x, 0, n - 1) : reflected(x, -0.5, n - 0.5);
+    // As PyTorch has it, the gradient is 0 at a border, not only beyond: one of the two taps lies outside there.
+    const Tensor fixed = detach(y.at), inner = logical_and(gt(fixed, 0), lt(fixed, n - 1));
+    return {where(inner, y.at, clamp(where(isnan(fixed), Scalar(0), fixed), 0, n - 1)),
+            where(inner, y.factor, Scalar(0))};
   }
   /// Whether an integer place lies in the input.
   Tensor inside(const Tensor& at) const { return logical_and(ge(at, 0), le(at, size - 1)); }
 };
 
-/// A place along one axis that is read, and how much it counts.
+/// A place along one dim that is read, how much it counts, and the derivative of that by the coordinate; neither of
+/// them where only the nearest element is read.
 struct Tap {
-  Tensor inside, index, weight;
+  Tensor inside, index, weight, slope;
 };
 
-Tap tap_at(const Axis& axis, const Tensor& whole, const Tensor& weight) {
+Tap tap_at(const Axis& axis, const Tensor& whole, const Tensor& weight = {}, const Tensor& slope = {}) {
   // Bounds are compared as integers: size - 1 need not be a number of the dtype. NaN and what is too large for an
   // integer become the least one, which lies outside.
   const Tensor at = to_dtype(detach(whole), DType::Long);
-  return {axis.inside(at), clamp(at, 0, axis.size - 1), weight};
+  return {axis.inside(at), clamp(at, 0, axis.size - 1), weight, slope};
 }
 
-/// The cubic convolution weight of distance x (Keys, 1981) with a = -3/4, for |x| <= 1 and 1 < |x| < 2.
+/// The cubic convolution weight of distance x (Keys, 1981) with a = -3/4, for |x| <= 1 and 1 < |x| < 2, and the
+/// derivatives.
 Tensor near_cubic(const Tensor& x) { return add(mul(mul(sub(mul(x, 1.25), 2.25), x), x), 1); }
 Tensor far_cubic(const Tensor& x) { return sub(mul(add(mul(add(mul(x, -0.75), 3.75), x), -6.0), x), -3.0); }
+Tensor near_slope(const Tensor& x) { return mul(sub(mul(x, 3.75), 4.5), x); }
+Tensor far_slope(const Tensor& x) { return sub(mul(add(mul(x, -2.25), 7.5), x), 6.0); }
 
-std::vector<Tap> taps_of(const Axis& axis, const Tensor& coordinate, std::int64_t interpolation) {
+std::vector<Tap> taps_of(const Axis& axis, const Tensor& coordinate) {
   const Tensor at = axis.place(coordinate);
-  if (interpolation == kNearest) return {tap_at(axis, round(axis.padded(at)), Tensor())};
-  if (interpolation == kBilinear) {
-    const Tensor x = axis.padded(at), low = floor(detach(x));
-    const Tensor part = sub(x, low);
-    return {tap_at(axis, low, rsub(part, 1)), tap_at(axis, add(low, 1), part)};
+  if (axis.how.interpolation == GridSampling::kNearest) return {tap_at(axis, round(axis.padded(at).at))};
+  if (axis.how.interpolation == GridSampling::kLinear) {
+    const Places x = axis.padded(at);
+    const Tensor low = floor(detach(x.at)), part = sub(x.at, low), slope = mul(x.factor, axis.slope());
+    return {tap_at(axis, low, rsub(part, 1), neg(slope)), tap_at(axis, add(low, 1), part, slope)};
   }
   const Tensor low = floor(detach(at)), part = sub(at, low), rest = rsub(part, 1);
-  const Tensor weights[] = {far_cubic(add(part, 1)), near_cubic(part), near_cubic(rest), far_cubic(add(rest, 1))};
+  const Tensor before = add(part, 1), after = add(rest, 1);
+  const Tensor weights[] = {far_cubic(before), near_cubic(part), near_cubic(rest), far_cubic(after)};
+  const Tensor slopes[] = {far_slope(before), near_slope(part), neg(near_slope(rest)), neg(far_slope(after))};
   std::vector<Tap> taps;
   // Each tap is padded on its own.
-  for (int k = 0; k < 4; ++k) taps.push_back(tap_at(axis, axis.padded(add(low, k - 1)), weights[k]));
+  for (int k = 0; k < 4; ++k)
+    taps.push_back(tap_at(axis, axis.padded(add(low, k - 1)).at, weights[k], mul(slopes[k], axis.slope())));
   return taps;
 }
+
+/// The taps of all points, of which index and weight are (N, taps, points).
+class Taps {
+ public:
+  Taps(const Tensor& input, const Tensor& grid, const GridSampling& how) : spatial_(input.dim() - 2) {
+    std::int64_t count = 1;  // -1 would not tell it where there are no examples
+    for (std::int64_t d = 1; d <= spatial_; ++d) count *= grid.size(d);
+    points_ = reshape(grid, {grid.size(0), count, spatial_});
+    for (std::int64_t d = 0; d < spatial_; ++d) {
+      // The last coordinate belongs to the first spatial dim.
+      const Axis axis{input.size(2 + d), how};
+      dims_.push_back(taps_of(axis, select(points_, 2, spatial_ - 1 - d)));
+      combinations_ *= dims_.back().size();
+    }
+    std::vector<Tensor> indices;
+    for (std::size_t k = 0; k < combinations_; ++k) {
+      Tensor inside, index;
+      for (std::int64_t d = 0; d < spatial_; ++d) {
+        const Tap& t = tap(k, d);
+        inside = inside.defined() ? logical_and(inside, t.inside) : t.inside;
+        index = index.defined() ? add(mul(index, input.size(2 + d)), t.index) : t.index;
+      }
+      indices.push_back(where(inside, index, Scalar(-1)));
+    }
+    index = stack(indices, 1);
+  }
+  Tensor index;
+  /// Their derivative by the coordinate of one dim, or themselves.
+  Tensor weight(std::int64_t by = -1) const {
+    std::vector<Tensor> weights;
+    for (std::size_t k = 0; k < combinations_; ++k) {
+      Tensor weight;
+      for (std::int64_t d = 0; d < spatial_; ++d) {
+        const Tensor& factor = d == by ? tap(k, d).slope : tap(k, d).weight;
+        if (factor.defined()) weight = weight.defined() ? mul(weight, factor) : factor;
+      }
+      // The nearest element counts once wherever the point lies, so the gradient of the grid is zeros, not absent.
+      if (!weight.defined()) weight = add(mul(nan_to_num(select(points_, 2, 0), 0.0, 0.0, 0.0), 0), 1);
+      weights.push_back(weight);
+    }
+    return stack(weights, 1);
+  }
+
+ private:
+  const Tap& tap(std::size_t k, std::int64_t d) const {
+    for (std::int64_t i = 0; i < d; ++i) k /= dims_[0].size();
+    return dims_[static_cast<std::size_t>(d)][k % dims_[0].size()];
+  }
+  std::int64_t spatial_;
+  std::size_t combinations_ = 1;
+  Tensor points_;
+  std::vector<std::vector<Tap>> dims_;
+};
+
+/// (N, C, points…) as the grid has them.
+DimVector sampled_sizes(const Tensor& input, const Tensor& grid) {
+  DimVector sizes{input.size(0), input.size(1)};
+  for (std::int64_t d = 1; d + 1 < grid.dim(); ++d) sizes.push_back(grid.size(d));
+  return sizes;
+}
+
+/// Halves have too few digits for places in an image.
+Tensor wide(const Tensor& t) { return is_half(t.dtype()) ? cast(t, DType::Float) : t; }
+
+/// The sampler in ops that have gradients of every order.
+Tensor composed_sampler(const Tensor& input, const Tensor& grid, const GridSampling& how) {
+  const Taps taps(input, wide(grid), how);
+  const Tensor out = _sample_points(flatten(wide(input), 2, -1), taps.index, taps.weight());
+  return cast(reshape(out, sampled_sizes(input, grid)), input.dtype());
+}
+
+/// The gradient of its grid: likewise.
+Tensor composed_grid_gradient(const Tensor& g, const Tensor& input, const Tensor& grid, const GridSampling& how) {
+  const Taps taps(input, wide(grid), how);
+  const Tensor of_weight = _sample_points_weight(flatten(wide(g), 2, -1), flatten(wide(input), 2, -1), taps.index);
+  std::vector<Tensor> coordinates;
+  for (std::int64_t d = input.dim() - 2; d-- > 0;) coordinates.push_back(sum(mul(of_weight, taps.weight(d)), {1}));
+  return cast(reshape(stack(coordinates, -1), grid.sizes()), grid.dtype());
+}
+
+/// The gradient of the grid where output's is g: composed of other ops where it has to be differentiated in turn.
+Tensor grid_gradient(const Tensor& g, const Tensor& input, const Tensor& grid, const GridSampling& how) {
+  if (how.interpolation == GridSampling::kNearest) return zeros_like(grid);
+  if (GradMode::is_enabled() && (wants_grad(g) || wants_grad(input) || wants_grad(grid)))
+    return composed_grid_gradient(g, input, grid, how);
+  const Tensor out = detail::empty_tensor(grid.sizes(), grid.dtype(), grid.device());
+  launch(grid_sample_grid_kernel, out, contiguous(g), contiguous(input), contiguous(grid), how);
+  return out;
+}
+
+}  // namespace
+
+/// grid_sampler of operands that were checked.
+struct SampleGrid {
+  ATHANOR_OP(
+      "_sample_grid(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor "
+      "| function");
+  static constexpr const char* grad_name = "GridSamplerBackward0";
+  std::int64_t interpolation_mode, padding_mode;
+  bool align_corners;
+  SavedTensor kept_input, kept_grid;
+  DimVector sizes;
+  GridSampling how() const { return {interpolation_mode, padding_mode, align_corners}; }
+  void prepare(Tensor& input, Tensor& grid) { input = contiguous(input), grid = contiguous(grid); }
+  Meta infer(const Tensor& input, const Tensor& grid) {
+    sizes = DimVector(input.sizes());
+    return {sampled_sizes(input, grid), input.dtype(), input.device(), {}};
+  }
+  void run(const Tensor& out, const Tensor& input, const Tensor& grid) {
+    launch(grid_sample_kernel, out, input, grid, how());
+  }
+  void save(const Node& n, const Tensor& input, const Tensor& grid) {
+    kept_grid.save(grid);
+    if (n.needs(1)) kept_input.save(input);
+  }
+  void grad(GradCall& g) {
+    const Tensor grid = g.get(kept_grid);
+    if (g.needs(0))
+      g.set(0, _sample_grid_input_backward(g.grad(), grid, sizes, interpolation_mode, padding_mode, align_corners));
+    if (g.needs(1)) g.set(1, grid_gradient(g.grad(), g.get(kept_input), grid, how()));
+  }
+};
+
+/// The gradient of its input, which has `size`.
+struct SampleGridInputBackward {
+  ATHANOR_OP(
+      "_sample_grid_input_backward(Tensor grad, Tensor grid, int[] size, int interpolation_mode, int padding_mode, "
+      "bool "
+      "align_corners) -> Tensor | function");
+  DimVector size;
+  std::int64_t interpolation_mode, padding_mode;
+  bool align_corners;
+  SavedTensor kept_grad, kept_grid;
+  GridSampling how() const { return {interpolation_mode, padding_mode, align_corners}; }
+  void prepare(Tensor& grad, Tensor& grid) { grad = contiguous(grad), grid = contiguous(grid); }
+  Meta infer(const Tensor& grad, const Tensor&) { return {size, grad.dtype(), grad.device(), {}}; }
+  void run(const Tensor& out, const Tensor& grad, const Tensor& grid) {
+    launch(grid_sample_source_kernel, out, grad, grid, how());
+  }
+  void save(const Node& n, const Tensor& grad, const Tensor& grid) {
+    kept_grid.save(grid);
+    if (n.needs(1)) kept_grad.save(grad);
+  }
+  void grad(GradCall& g) {
+    const Tensor grid = g.get(kept_grid);
+    if (g.needs(0)) g.set(0, _sample_grid(g.grad(), grid, interpolation_mode, padding_mode, align_corners));
+    // What it is multiplied by is linear in the two alike.
+    if (g.needs(1)) g.set(1, grid_gradient(g.get(kept_grad), g.grad(), grid, how()));
+  }
+};
+
+namespace {
 
 void check_sampler(const char* op, const Tensor& input, const Tensor& grid, std::int64_t interpolation,
                    std::int64_t padding) {
@@ -199,40 +367,11 @@ Tensor grid_sampler(const Tensor& input_, const Tensor& grid_, std::int64_t inte
                     std::int64_t padding_mode, bool align_corners) {
   const Tensor input = autocast_to_float(input_), grid = autocast_to_float(grid_);
   check_sampler("grid_sampler", input, grid, interpolation_mode, padding_mode);
-  const std::int64_t spatial = input.dim() - 2, n = input.size(0), channels = input.size(1);
-  std::int64_t count = 1;  // -1 would not tell it where there are no examples
-  for (std::int64_t d = 1; d <= spatial; ++d) count *= grid.size(d);
-  // Halves have too few digits for places in an image.
-  const Tensor points = reshape(is_half(grid.dtype()) ? cast(grid, DType::Float) : grid, {n, count, spatial});
-  const Tensor source = flatten(input, 2, -1);
-  std::vector<std::vector<Tap>> taps;
-  for (std::int64_t d = 0; d < spatial; ++d) {
-    // The last coordinate belongs to the first spatial dim.
-    const Axis axis{input.size(2 + d), align_corners, padding_mode};
-    taps.push_back(taps_of(axis, select(points, 2, spatial - 1 - d), interpolation_mode));
-  }
-  const std::size_t each = taps[0].size();
-  std::size_t combinations = 1;
-  for (std::int64_t d = 0; d < spatial; ++d) combinations *= each;
-  std::vector<Tensor> indices, weights;
-  for (std::size_t k = 0; k < combinations; ++k) {
-    Tensor inside, index, weight;
-    std::size_t rest = k;
-    for (std::int64_t d = 0; d < spatial; ++d, rest /= each) {
-      const Tap& tap = taps[static_cast<std::size_t>(d)][rest % each];
-      inside = inside.defined() ? logical_and(inside, tap.inside) : tap.inside;
-      index = index.defined() ? add(mul(index, input.size(2 + d)), tap.index) : tap.index;
-      if (tap.weight.defined()) weight = weight.defined() ? mul(weight, tap.weight) : tap.weight;
-    }
-    indices.push_back(where(inside, index, Scalar(-1)));
-    // The nearest element counts once wherever the point lies, so the gradient of the grid is zeros, not absent.
-    if (!weight.defined()) weight = add(mul(nan_to_num(select(points, 2, 0), 0.0, 0.0, 0.0), 0), 1);
-    weights.push_back(weight);
-  }
-  const Tensor out = _sample_points(source, stack(indices, 1), cast(stack(weights, 1), input.dtype()));
-  DimVector sizes{n, channels};
-  for (std::int64_t d = 1; d <= spatial; ++d) sizes.push_back(grid.size(d));
-  return reshape(out, sizes);
+  std::int64_t plane = 1;
+  for (const std::int64_t s : input.sizes().slice(2)) plane *= s;
+  if (plane > std::numeric_limits<std::int32_t>::max())
+    return composed_sampler(input, grid, {interpolation_mode, padding_mode, align_corners});
+  return _sample_grid(input, grid, interpolation_mode, padding_mode, align_corners);
 }
 
 namespace {

@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "athanor/device/cpu/pointwise_tables.h"
 #include "numeric.h"
 
 namespace athanor::interpolate_test {
@@ -73,6 +74,65 @@ TEST(GridSampleOfNan, IsNanAmongZerosButReadsAndAddsNothing) {
   EXPECT_EQ(image.grad().sum().item<double>(), 1);  // the weights of the one point
   const Tensor box = ones({1, 1, 2, 2, 2}, kDouble), point = full({1, 1, 1, 1, 3}, nan, kDouble);
   EXPECT_EQ(grid_sampler(box, point, 0, 0, false).item<double>(), 0);
+}
+
+/// Calls fn(input, grid, mode, padding, align) for two and three dims and all ways; -1 and 1 are among the coordinates,
+/// and more points than a block of the kernel has.
+template <class F>
+void each_way(F&& fn) {
+  manual_seed(5);
+  for (const std::int64_t dims : {2, 3})
+    for (const std::int64_t mode : {0, 1, 2})
+      for (const std::int64_t padding : {0, 1, 2})
+        for (const bool align : {false, true}) {
+          const Tensor x = dims == 2 ? rand({2, 5, 3, 4}, kDouble) : rand({2, 5, 2, 3, 2}, kDouble);
+          Tensor grid = dims == 2 ? rand({2, 7, 43, 2}, kDouble) : rand({2, 3, 3, 31, 3}, kDouble);
+          grid = grid * 3.2 - 1.6;
+          grid = where(rand_like(grid) < 0.1, grid.sign(), grid);
+          SCOPED_TRACE(std::to_string(dims) + " " + std::to_string(mode) + " " + std::to_string(padding) +
+                       (align ? " align" : ""));
+          fn(x.requires_grad_(true), grid.requires_grad_(true), mode, padding, align);
+        }
+}
+
+/// The same with every instruction set.
+template <class F>
+void each_sampling(F&& fn) {
+  for (int n = 0; cpu::use_simd_target(n); ++n) {
+    SCOPED_TRACE(n);
+    each_way(fn);
+  }
+  cpu::use_simd_target(0);
+}
+
+TEST(GridSampleGradient, IsTheSameWhereItIsToBeDifferentiatedInTurn) {
+  each_sampling([](const Tensor& x, const Tensor& grid, std::int64_t mode, std::int64_t padding, bool align) {
+    const Tensor out = grid_sampler(x, grid, mode, padding, align), g = rand_like(out);
+    const auto plain = autograd::grad({out}, {x, grid}, {g}, true);
+    const auto composed = autograd::grad({out}, {x, grid}, {g}, true, true);
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_TRUE(allclose(plain[i], composed[i].detach(), 1e-9, 1e-11)) << i;
+    // Either alone is what it is beside the other.
+    EXPECT_TRUE(equal(autograd::grad({out}, {x}, {g}, true)[0], plain[0]));
+    EXPECT_TRUE(equal(autograd::grad({out}, {grid}, {g}, true)[0], plain[1]));
+  });
+}
+
+TEST(GridSampleGradient, OfHalvesIsThatOfTheSameNumbersInFloat) {
+  each_sampling([](const Tensor& x, const Tensor& grid, std::int64_t mode, std::int64_t padding, bool align) {
+    for (const DType t : {kHalf, kBFloat16}) {
+      Tensor in[] = {x.detach().to(t).requires_grad_(true), grid.detach().to(t).requires_grad_(true)};
+      Tensor wide[] = {in[0].detach().to(kFloat).requires_grad_(true), in[1].detach().to(kFloat).requires_grad_(true)};
+      const Tensor out = grid_sampler(in[0], in[1], mode, padding, align);
+      const Tensor expected = grid_sampler(wide[0], wide[1], mode, padding, align);
+      EXPECT_TRUE(allclose(out, expected.detach().to(t), 1e-2, 1e-3));
+      const Tensor exact = grid_sampler(wide[0].to(kDouble), wide[1].to(kDouble), mode, padding, align);
+      EXPECT_TRUE(allclose(expected.to(kDouble), exact, 1e-4, 1e-4));
+      const Tensor g = rand_like(out);
+      const auto got = autograd::grad({out}, {in[0], in[1]}, {g});
+      const auto want = autograd::grad({expected}, {wide[0], wide[1]}, {g.to(kFloat)});
+      for (std::size_t i = 0; i < 2; ++i) EXPECT_TRUE(allclose(got[i], want[i].to(t), 1e-2, 1e-3)) << i;
+    }
+  });
 }
 
 }  // namespace athanor::interpolate_test
