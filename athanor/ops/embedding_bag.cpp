@@ -11,6 +11,7 @@
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
 #include "athanor/ops/reduce.h"
+#include "athanor/ops/spread.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/view.h"
 
@@ -57,8 +58,8 @@ struct EmbeddingBag {
     const Tensor indices = g.get(index), own = g.get(factors);
     if (mode == 2) {
       const Tensor none = lt(places, 0);
-      g.set(0, scatter_add(zeros(from, g.grad(0).options()), 0, where(none, Scalar(0), places),
-                           masked_fill(g.grad(0), none, Scalar(0))));
+      const Tensor source = where(none, Scalar(0), places), values = masked_fill(g.grad(0), none, Scalar(0));
+      spread(g, from, scatter_add_, 0, source, values);
       return;
     }
     Tensor each = index_select(g.grad(0), 0, bag_of);

@@ -12,6 +12,7 @@
 #include "athanor/ops/promote.h"
 #include "athanor/ops/reduce.h"
 #include "athanor/ops/reduce_extreme.h"
+#include "athanor/ops/spread.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/view.h"
 
@@ -86,7 +87,7 @@ struct IndexSelect {
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& i) { launch(index_select_kernel, out, self, i, dim); }
   void save(const Node&, const Tensor&, const Tensor& i) { index.save(i); }
-  void grad(GradCall& g) { g.set(0, index_add(zeros(from, g.grad().options()), dim, g.get(index), g.grad())); }
+  void grad(GradCall& g) { spread(g, from, index_add_, dim, g.get(index), g.grad(), Scalar(1)); }
 };
 
 /// out[i][j] = self[index[i][j]][j] for dim 0.
@@ -106,7 +107,7 @@ struct Gather {
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& i) { launch(gather_kernel, out, self, i, dim); }
   void save(const Node&, const Tensor&, const Tensor& i) { index.save(i); }
-  void grad(GradCall& g) { g.set(0, scatter_add(zeros(from, g.grad().options()), dim, g.get(index), g.grad())); }
+  void grad(GradCall& g) { spread(g, from, scatter_add_, dim, g.get(index), g.grad()); }
 };
 
 /// self with self[index[i][j]][j] = src[i][j] for dim 0.
@@ -305,7 +306,7 @@ struct AdvancedIndex {
   void grad(GradCall& g) {
     std::vector<Tensor> list;
     for (const auto& s : indices) list.push_back(g.get(s));
-    g.set(0, index_put_with(zeros(from, g.grad().options()), list, g.grad(), true));
+    spread(g, from, index_put_with_, list, g.grad(), true);
   }
 };
 
@@ -443,7 +444,7 @@ struct MaskedSelect {
   void save(const Node&, const Tensor&, const Tensor& m) { mask.save(m); }
   void grad(GradCall& g) {
     const Tensor m = expand(g.get(mask), from);
-    g.set(0, masked_scatter(zeros(from, g.grad().options()), m, g.grad()));
+    spread(g, from, masked_scatter_, m, g.grad());
   }
 };
 
@@ -460,7 +461,7 @@ struct Take {
   }
   void run(const Tensor& out, const Tensor& self, const Tensor& i) { launch(take_kernel, out, self, i); }
   void save(const Node&, const Tensor&, const Tensor& i) { index.save(i); }
-  void grad(GradCall& g) { g.set(0, put(zeros(from, g.grad().options()), g.get(index), g.grad(), true)); }
+  void grad(GradCall& g) { spread(g, from, put_, g.get(index), g.grad(), true); }
 };
 
 /// self with the elements at index, read as 1-d, replaced by (or, accumulated, increased by) source's.

@@ -13,6 +13,7 @@
 #include "athanor/ops/reduce.h"
 #include "athanor/ops/reshape.h"
 #include "athanor/ops/spatial.h"
+#include "athanor/ops/spread.h"
 #include "athanor/ops/view.h"
 
 namespace athanor::ops {
@@ -523,7 +524,7 @@ struct RepeatInterleave {
     // The entry each repeated slice came from, then a sum by index.
     const std::int64_t n = from[static_cast<std::size_t>(dim)];
     const Tensor source = repeat_interleave_dim(arange(n, TensorOptions(g.grad().device())), g.get(repeats), 0, total);
-    g.set(0, index_add(zeros(from, g.grad().options()), dim, source, g.grad()));
+    spread(g, from, index_add_, dim, source, g.grad(), Scalar(1));
   }
 };
 

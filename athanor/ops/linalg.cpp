@@ -40,21 +40,61 @@ Tensor flipped(const Tensor& a) { return transpose(a, -2, -1); }
 /// A number per matrix, made to broadcast against the matrices.
 Tensor for_matrices(const Tensor& t) { return unsqueeze(unsqueeze(t, -1), -1); }
 
+/// Room for the factorization of matrices, which gradients solve with again.
+struct LuRoom {
+  Tensor lu, pivots;
+  LuRoom() = default;
+  explicit LuRoom(const Tensor& a)
+      : lu(detail::empty_tensor(a.sizes(), a.dtype(), a.device())),
+        pivots(detail::empty_tensor(a.sizes().slice(0, a.sizes().size() - 1), DType::Long, a.device())) {}
+};
+
 }  // namespace
+
+/// self⁻¹ b, or that of self's transpose, with the factors of self.
+struct SolveAgain {
+  ATHANOR_OP("_solve_again(Tensor self, Tensor b, Tensor lu, Tensor pivots, bool transposed) -> Tensor | function");
+  static constexpr const char* grad_name = "LinalgSolveExBackward0";
+  bool transposed;
+  SavedTensor a, x;
+  LuRoom factors;
+  Meta infer(const Tensor&, const Tensor& b, const Tensor&, const Tensor&) {
+    return {DimVector(b.sizes()), b.dtype(), b.device(), {}};
+  }
+  void run(const Tensor& out, const Tensor&, const Tensor& b, const Tensor& lu, const Tensor& pivots) {
+    launch(solve_again_kernel, out, lu, pivots, b, transposed);
+  }
+  void save(const Node&, const Tensor& self, const Tensor&, const Tensor& lu, const Tensor& pivots) {
+    a.save(self);
+    factors.lu = lu, factors.pivots = pivots;
+  }
+  void save_results(Node* n, const Tensor& out) { x.save_result(out, n); }
+  void grad(GradCall& g) {
+    const Tensor gb = _solve_again(g.get(a), g.grad(), factors.lu, factors.pivots, !transposed), y = g.get(x);
+    if (g.needs(0)) g.set(0, neg(transposed ? matmul(y, flipped(gb)) : matmul(gb, flipped(y))));
+    if (g.needs(1)) g.set(1, gb);
+  }
+};
 
 /// a⁻¹ b for matrices (…, n, n) and (…, n, m) of the same batch dims.
 struct Solve {
   ATHANOR_OP("_solve(Tensor self, Tensor b, bool inverts=False) -> Tensor | function");
   static constexpr const char* grad_name = "LinalgSolveExBackward0";
-  bool inverts;  // b is the identity, for errors to tell
+  bool inverts;  // b is the identity
   SavedTensor a, x;
+  LuRoom factors;
   Meta infer(const Tensor& self, const Tensor& b) { return {DimVector(b.sizes()), self.dtype(), self.device(), {}}; }
-  void run(const Tensor& out, const Tensor& self, const Tensor& b) { launch(solve_kernel, out, self, b, inverts); }
+  void run(const Tensor& out, const Tensor& self, const Tensor& b) {
+    factors = LuRoom(self);
+    launch(solve_kernel, out, factors.lu, factors.pivots, self, b, inverts);
+  }
   void save(const Node&, const Tensor& self, const Tensor&) { a.save(self); }
   void save_results(Node* n, const Tensor& out) { x.save_result(out, n); }
   void grad(GradCall& g) {
-    const Tensor gb = _solve(flipped(g.get(a)), g.grad(), inverts);
-    if (g.needs(0)) g.set(0, neg(matmul(gb, flipped(g.get(x)))));
+    const Tensor back = flipped(g.get(x));
+    const Tensor gb =
+        inverts ? matmul(back, g.grad()) : _solve_again(g.get(a), g.grad(), factors.lu, factors.pivots, true);
+    if (g.needs(0)) g.set(0, neg(matmul(gb, back)));
     if (g.needs(1)) g.set(1, gb);
   }
 };
@@ -109,7 +149,10 @@ struct SlogDet {
     const Meta m{batch_sizes(A), A.dtype(), A.device(), {}};
     return {m, m};
   }
-  void run(const Tensor& sign, const Tensor& logabs, const Tensor& A) { launch<2>(slogdet_kernel, sign, logabs, A); }
+  void run(const Tensor& sign, const Tensor& logabs, const Tensor& A) {
+    const LuRoom room(A);
+    launch<4>(slogdet_kernel, sign, logabs, room.lu, room.pivots, A);
+  }
   void save(const Node&, const Tensor& A) { a.save(A); }
   void grad(GradCall& g) {
     // The sign is constant in pieces.
@@ -125,19 +168,24 @@ struct Det {
   ATHANOR_OP("linalg_det(Tensor A) -> Tensor | out");
   static constexpr const char* grad_name = "LinalgDetBackward0";
   SavedTensor a, d;
+  LuRoom factors;
   Meta infer(const Tensor& A) {
     check_square("linalg.det", A);
     return {batch_sizes(A), A.dtype(), A.device(), {}};
   }
-  void run(const Tensor& out, const Tensor& A) { launch(slogdet_kernel, out, Tensor(), A); }
+  void run(const Tensor& out, const Tensor& A) {
+    factors = LuRoom(A);
+    launch<4>(slogdet_kernel, out, Tensor(), factors.lu, factors.pivots, A);
+  }
   void save(const Node&, const Tensor& A) { a.save(A); }
   void save_results(Node* n, const Tensor& out) { d.save_result(out, n); }
   void grad(GradCall& g) {
     const Tensor m = g.get(a), det = g.get(d), singular = for_matrices(eq(det, 0)), up = for_matrices(g.grad());
-    const auto cofactors_by_inverse = [&](const Tensor& of) { return mul(for_matrices(det), flipped(linalg_inv(of))); };
-    if (!any(singular).item().toBool()) return g.set(0, mul(up, cofactors_by_inverse(m)));
-    const Tensor regular = where(singular, eye(m.size(-1), m.options()), m);
-    g.set(0, mul(up, where(singular, _cofactors(m), cofactors_by_inverse(regular))));
+    const Tensor one = eye(m.size(-1), m.options());
+    if (!any(singular).item().toBool())
+      return g.set(0, _solve_again(m, mul(mul(up, for_matrices(det)), one), factors.lu, factors.pivots, true));
+    const Tensor by_inverse = mul(for_matrices(det), flipped(linalg_inv(where(singular, one, m))));
+    g.set(0, mul(up, where(singular, _cofactors(m), by_inverse)));
   }
 };
 /// The determinant of each matrix, (*, n, n).

@@ -1,6 +1,7 @@
 // Padding: sizes are given from the last dim on, two per dim (before, after).
 #include "athanor/ops/pad.h"
 
+#include "athanor/base/parallel.h"
 #include "athanor/ops/autocast.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/index.h"
@@ -128,7 +129,26 @@ struct PadByMode {
     for (std::size_t i = 0; i < pad.size(); ++i) sizes[sizes.size() - 1 - i / 2] += pad[i];
     return {sizes, self.dtype(), self.device(), layout_like(self, sizes)};
   }
+  /// Cut along a dim that is not padded: borders repeat what is still in the caches.
   void run(const Tensor& out, const Tensor& self) {
+    const std::size_t first = inner.size() - pad.size() / 2;
+    std::size_t d = 0;
+    while (d < first && inner[d] == 1) ++d;
+    if (d == first || out.numel() == 0 || !out.device().is_cpu()) return pad_part(out, self);
+    constexpr std::int64_t kPieceBytes = 1 << 18;
+    const std::int64_t item = static_cast<std::int64_t>(item_size(out.dtype())), whole = inner[d];
+    const std::int64_t most = std::max<std::int64_t>(kPieceBytes * get_num_threads() / (out.numel() / whole * item), 1);
+    DimVector start(inner.size()), sizes(out.sizes());
+    for (; start[d] < whole; start[d] += most) {
+      inner[d] = sizes[d] = std::min(most, whole - start[d]);
+      pad_part(part_alias(out, start, sizes), part_alias(self, start, inner));
+    }
+    inner[d] = whole;
+  }
+  void grad(GradCall& g) { g.set(0, _pad_by_mode_backward(g.grad(), inner, pad, mode)); }
+
+ private:
+  void pad_part(const Tensor& out, const Tensor& self) const {
     const Overlap o = overlap_of(inner, pad);
     launch(copy_kernel, part_alias(out, o.outer_start, o.sizes), self);
     for (std::size_t i = 0; i < pad.size() / 2; ++i) {
@@ -142,7 +162,6 @@ struct PadByMode {
       }
     }
   }
-  void grad(GradCall& g) { g.set(0, _pad_by_mode_backward(g.grad(), inner, pad, mode)); }
 };
 
 /// Gradients of the borders are added to those of what they repeat.

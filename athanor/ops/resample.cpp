@@ -172,10 +172,12 @@ void check_input(const char* op, const Tensor& self, IntArrayRef output_size, st
   static_cast<void>(empty(sizes, self.options()));
 }
 
-/// The dims in the order that makes the intermediate results small: those that shrink most first.
-DimVector cheapest_order(const Tensor& self, IntArrayRef output_size) {
+/// The dims in the order that makes the intermediate results small: those that shrink most first. last_first: of those
+/// that grow alike the last, whose elements move one by one where others' move in rows.
+DimVector cheapest_order(const Tensor& self, IntArrayRef output_size, bool last_first = false) {
   DimVector order;
   for (std::size_t d = 0; d < output_size.size(); ++d) order.push_back(static_cast<std::int64_t>(d));
+  if (last_first) std::reverse(order.begin(), order.end());
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
     const auto x = static_cast<std::size_t>(a), y = static_cast<std::size_t>(b);
     return output_size[x] * self.sizes()[y + 2] < output_size[y] * self.sizes()[x + 2];
@@ -225,7 +227,7 @@ Tensor nearest(const char* op, const Tensor& self, IntArrayRef output_size, std:
                bool exact) {
   check_input(op, self, output_size, spatial);
   Tensor x = self;
-  for (const std::int64_t d : cheapest_order(self, output_size)) {
+  for (const std::int64_t d : cheapest_order(self, output_size, true)) {
     const auto u = static_cast<std::size_t>(d);
     const std::int64_t n = x.size(d + 2), m = output_size[u];
     const auto scale = static_cast<float>(scales[u].value_or(0));

@@ -78,7 +78,9 @@ Indexed apply(const TensorBase& self, ArrayRef<indexing::TensorIndex> indices) {
         break;
       case Kind::Slice:
         ++place;
-        out.view = ops::slice(out.view, dim++, i.slice().start(), i.slice().stop(), i.slice().step());
+        if (const auto& s = i.slice(); s.start() != 0 || s.stop() < out.view.size(dim) || s.step() != 1)
+          out.view = ops::slice(out.view, dim, s.start(), s.stop(), s.step());
+        ++dim;
         break;
       case Kind::None:
         out.view = ops::unsqueeze(out.view, dim++);

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "athanor/base/parallel.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
 #include "athanor/ops/index.h"
@@ -374,7 +375,10 @@ struct SliceOp {
     std::tie(start, end) = clip_bounds(start, end, from[static_cast<std::size_t>(dim)]);
     return slice_geometry(self, dim, *start, *end, step);
   }
-  void grad(GradCall& g) { g.set(0, slice_backward(g.grad(), from, dim, *start, *end, step)); }
+  void grad(GradCall& g) {
+    const bool whole = g.grad().sizes() == IntArrayRef(from);  // as x[:, 1] takes the first dim
+    g.set(0, whole ? g.grad() : slice_backward(g.grad(), from, dim, *start, *end, step));
+  }
 };
 
 /// Index `index` along dim, which disappears.
@@ -415,12 +419,39 @@ struct SliceBackward {
                   " has the shape ", IntArrayRef(slice_sizes), ", but its gradient has ", grad.sizes());
     return {input_sizes, grad.dtype(), grad.device(), {}};
   }
+  /// Piece by piece along the first dim, so that zeros are still in the caches where the gradient goes over them;
+  /// unless zeros are so many that they bypass the caches.
   void run(const Tensor& out, const Tensor& grad) {
-    launch(fill_kernel, out, Scalar(0));
-    const Geometry g = slice_geometry(out, dim, start, end, step);
-    launch(copy_kernel, detail::alias(out, g.sizes, g.strides, g.offset), grad);
+    constexpr std::int64_t kPieceBytes = 1 << 18, kLargest = 32 << 20;
+    const std::int64_t bytes = out.numel() * static_cast<std::int64_t>(item_size(out.dtype()));
+    if (bytes <= kPieceBytes || bytes >= kLargest || !out.device().is_cpu()) return write(out, grad, start, end);
+    const std::int64_t rows = out.size(0), total = grad.size(0);
+    const std::int64_t most = std::max<std::int64_t>(kPieceBytes * get_num_threads() / (bytes / rows), 1);
+    std::int64_t taken = 0;
+    for (std::int64_t row = 0; row < rows; row += most) {
+      const std::int64_t part = std::min(most, rows - row);
+      if (dim != 0) {
+        write(rows_of(out, row, part), rows_of(grad, row, part), start, end);
+        continue;
+      }
+      const std::int64_t first = taken < total ? std::min(start + taken * step - row, part) : part;
+      const std::int64_t last = std::max(first, std::min(end - row, part)), count = slice_length(first, last, step);
+      write(rows_of(out, row, part), rows_of(grad, taken, count), first, last);
+      taken += count;
+    }
   }
   void grad(GradCall& g) { g.set(0, slice(g.grad(), dim, start, end, step)); }
+
+ private:
+  static Tensor rows_of(const Tensor& t, std::int64_t from, std::int64_t count) {
+    const Geometry g = slice_geometry(t, 0, from, from + count, 1);
+    return detail::alias(t, g.sizes, g.strides, g.offset);
+  }
+  void write(const Tensor& out, const Tensor& grad, std::int64_t first, std::int64_t last) const {
+    launch(fill_kernel, out, Scalar(0));
+    const Geometry g = slice_geometry(out, dim, first, last, step);
+    launch(copy_kernel, detail::alias(out, g.sizes, g.strides, g.offset), grad);
+  }
 };
 
 ATHANOR_FUNCTION("narrow(Tensor self, int dim, int start, int length) -> Tensor");

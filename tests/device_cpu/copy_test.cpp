@@ -65,6 +65,26 @@ TEST(Copy, HandlesStridesAndUnalignedMemory) {
     }
 }
 
+TEST(Copy, ShortRowsMayBeCutAnywhere) {
+  for (DType t : {kByte, kHalf, kFloat, kDouble})
+    for (std::int64_t width : {1, 2, 3, 7, 8, 9}) {
+      SCOPED_TRACE(std::string(dtype_name(t)) + " of width " + std::to_string(width));
+      const Box in = numbers(t, {5, 7001, width}, {7001 * 12, 12, 1}, 1),
+                turned = numbers(t, {5, 7001, width}, {1, 5, 5 * 7001});
+      const Box out(t, {5, 7001, width}, {7003 * 10, 10, 1}, 1);
+      const int before = get_num_threads();
+      for (int threads : {1, 2, 7}) {
+        set_num_threads(threads);
+        fill(out, 0);
+        copy(out, in);
+        expect_copied(out, in);
+        copy(out, turned);
+        expect_copied(out, turned);
+      }
+      set_num_threads(before);
+    }
+}
+
 TEST(Copy, Broadcasts) {
   for (DType from : {kFloat, kInt})
     for (DType to : {kFloat, kBFloat16}) {

@@ -97,6 +97,7 @@ Refusal singular(const std::function<void(const Tensor&)>& fn) {
 
 void add_solve() {
   Row r = matrix_row("linalg_solve");
+  r.absolute = 100;  // rounding in one order or another leaves that much of 70 rows
   r.cases = {
       case_of(
           "matrices",

@@ -29,6 +29,16 @@ TEST(Pad, LastDimComesFirst) {
   EXPECT_EQ(list(pad(x, {1, 0, 0, 1}, "reflect")), (std::vector<double>{2, 1, 2, 4, 3, 4, 2, 1, 2}));
 }
 
+TEST(Pad, OfManyPiecesIsThatOfEach) {
+  const Tensor x = values({1, 5, 3, 150, 90}, kFloat);  // more than fits a piece, along the second dim
+  for (const char* mode : {"reflect", "replicate", "circular"}) {
+    const Tensor all = pad(x, {2, 1, 3, 0}, mode);
+    for (std::int64_t i = 0; i < 5; ++i)
+      for (std::int64_t j = 0; j < 3; ++j)
+        EXPECT_TRUE(equal(all[0][i][j], pad(x[0][i][j].unsqueeze(0), {2, 1, 3, 0}, mode).squeeze(0))) << mode;
+  }
+}
+
 TEST(Pad, AWideBorderGivesItsGradientsToTheLineItRepeats) {
   for (const std::int64_t width : {1, 2, 3, 7, 1000}) {
     Tensor x = values({2, 3}).requires_grad_();

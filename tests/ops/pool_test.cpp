@@ -124,21 +124,25 @@ TEST(AdaptivePool, WideWindowsOfStridedRowsAreMeans) {
   EXPECT_EQ(adaptive_avg_pool2d(x, {0, 2}).numel(), 0);
 }
 
-TEST(EmbeddingBag, RowsTakenFourAtATimeGiveTheSameBits) {
-  const Tensor table = values({12, 19}, kFloat, 4);
+TEST(EmbeddingBag, RowsAddedInVectorsGiveTheSameBits) {
   std::vector<std::int64_t> rows;
   for (std::int64_t i = 0; i < 31; ++i) rows.push_back(i * 7 % 12);
   const Tensor indices = tensor(rows, kLong), offsets = tensor(std::vector<std::int64_t>{0, 0, 3, 13}, kLong);
-  const Tensor ones_of_all = ones({31}, kFloat);
-  for (const std::int64_t padding : {-1, 5}) {  // with rows to skip, and without
-    const auto pad = padding < 0 ? std::optional<std::int64_t>() : std::optional<std::int64_t>(padding);
-    const Tensor fast = std::get<0>(embedding_bag(table, indices, offsets, false, 0, false, Tensor(), false, pad));
-    const Tensor slow = std::get<0>(embedding_bag(table, indices, offsets, false, 0, false, ones_of_all, false, pad));
-    const Tensor columns = table.t().contiguous().t();
-    EXPECT_TRUE(equal(fast, slow));
-    EXPECT_TRUE(
-        equal(fast, std::get<0>(embedding_bag(columns, indices, offsets, false, 0, false, Tensor(), false, pad))));
-  }
+  const Tensor apart = stack({indices, indices}, 1).select(1, 0), ones_of_all = ones({31});
+  for (const DType dtype : {kFloat, kDouble})
+    for (const std::int64_t width : {0, 1, 19, 64, 85})
+      for (const std::int64_t padding : {-1, 0, 5}) {  // with rows to skip, and without
+        const Tensor table = values({12, width}, dtype, 4), columns = table.t().contiguous().t();
+        const auto pad = padding < 0 ? std::optional<std::int64_t>() : std::optional<std::int64_t>(padding);
+        const auto sums = [&](const Tensor& of, const Tensor& at, const Tensor& factors) {
+          return std::get<0>(embedding_bag(of, at, offsets, false, 0, false, factors, false, pad));
+        };
+        const Tensor fast = sums(table, indices, Tensor());
+        EXPECT_TRUE(equal(fast, sums(table, indices, ones_of_all.to(dtype)))) << width;
+        EXPECT_TRUE(equal(fast, sums(columns, indices, Tensor()))) << width;
+        EXPECT_TRUE(equal(fast, sums(table, indices.to(kInt), Tensor()))) << width;
+        EXPECT_TRUE(equal(fast, sums(table, apart, Tensor()))) << width;
+      }
 }
 
 TEST(Pool, KeepsChannelsLastAndTakesUnbatchedInput) {

@@ -75,6 +75,33 @@ TEST(Slice, GradientOfTheGradientIsASlice) {
   gradgradcheck(f, {x});
 }
 
+TEST(Slice, GradientOfManyPiecesIsZeroBesideTheSlice) {
+  const std::int64_t rows = 700, columns = 301;
+  const int before = get_num_threads();
+  for (const int threads : {1, 2, 7}) {
+    set_num_threads(threads);
+    for (const std::int64_t dim : {0, 1})
+      for (const std::int64_t step : {std::int64_t{1}, std::int64_t{3}, std::int64_t{250}, INT64_MAX})
+        for (const auto& [start, end] : {std::pair{0, 700}, {1, 300}, {299, 300}, {300, 300}}) {
+          const Tensor part = zeros({rows, columns}).slice(dim, start, end, step);
+          const Tensor got = slice_backward(values(part.sizes().vec(), kFloat), {rows, columns}, dim, start, end, step);
+          EXPECT_TRUE(equal(got.slice(dim, start, end, step), values(part.sizes().vec(), kFloat)));
+          EXPECT_EQ(got.count_nonzero().item<std::int64_t>(),
+                    values(part.sizes().vec(), kFloat).count_nonzero().item<std::int64_t>());
+        }
+  }
+  set_num_threads(before);
+}
+
+TEST(Slice, OfAWholeDimHandsTheGradientOn) {
+  Tensor x = values({4, 6}).requires_grad_();
+  x.slice(0).slice(1, 0, 6).pow(2).sum().backward();
+  EXPECT_TRUE(equal(x.grad(), x.detach() * 2));
+  const Tensor all = x.index({indexing::Slice()});
+  EXPECT_FALSE(all.is_same(x)) << "still a view of its own";
+  EXPECT_EQ(all.data_ptr(), x.data_ptr());
+}
+
 // ---- views in place
 
 TEST(ViewInPlace, ChangesShapeAndKeepsStorageAndVersion) {

@@ -48,14 +48,17 @@ struct Rows {
     }
   }
   std::int64_t left_in_row() const { return p.sizes[0] - at[0]; }
-  void next_row() {
+  /// `rows` further, at most as many as dim 1 has left.
+  void next_row(std::int64_t rows = 1) {
     shift(0, -at[0]);
     at[0] = 0;
     for (int d = 1; d < p.ndim; ++d) {
-      shift(d, 1);
-      if (++at[d] < p.sizes[d]) return;
+      shift(d, rows);
+      at[d] += rows;
+      if (at[d] < p.sizes[d]) return;
       shift(d, -at[d]);
       at[d] = 0;
+      rows = 1;
     }
   }
 
@@ -65,10 +68,31 @@ struct Rows {
   }
 };
 
+/// Rows one after the other along dim 1, each too short for a call of its own.
+template <class U>
+void copy_short_rows(const LoopPlan& p, char* to, const char* from, std::int64_t rows) {
+  using Place = typename Unaligned<U>::type;
+  const std::int64_t n = p.sizes[0], to_step = p.strides[0][0], from_step = p.strides[1][0];
+  const std::int64_t to_row = p.strides[0][1], from_row = p.strides[1][1];
+  for (std::int64_t r = 0; r < rows; ++r, to += to_row, from += from_row)
+    for (std::int64_t i = 0, t = 0, f = 0; i < n; ++i, t += to_step, f += from_step)
+      *reinterpret_cast<Place*>(to + t) = *reinterpret_cast<const Place*>(from + f);
+}
+
 template <class U>
 void copy_strided(const LoopPlan& p, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kShortRow = 8;
+  const bool short_rows = p.ndim > 1 && p.sizes[0] <= kShortRow;
   Rows rows(p, begin);
   while (begin < end) {
+    const std::int64_t whole =
+        short_rows && rows.at[0] == 0 ? std::min((end - begin) / p.sizes[0], p.sizes[1] - rows.at[1]) : 0;
+    if (whole > 0) {
+      copy_short_rows<U>(p, p.data[0] + rows.offset[0], p.data[1] + rows.offset[1], whole);
+      begin += whole * p.sizes[0];
+      rows.next_row(whole);
+      continue;
+    }
     const std::int64_t n = std::min(end - begin, rows.left_in_row());
     move_run<U>(p.data[0] + rows.offset[0], p.strides[0][0], p.data[1] + rows.offset[1], p.strides[1][0], n);
     begin += n;

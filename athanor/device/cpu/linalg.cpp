@@ -8,6 +8,7 @@
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/gemm.h"
+#include "athanor/device/cpu/linalg_lines.h"
 
 namespace athanor::cpu {
 namespace {
@@ -34,14 +35,12 @@ std::int64_t batch_of(const View& v) {
 }
 
 template <class T>
-void load(std::vector<T>& to, const View& v, std::int64_t index) {
+void load(T* to, const View& v, std::int64_t index) {
   const MatrixView m = matrix_of(v, index);
   const std::int64_t rows = v.size(-2), columns = v.size(-1);
-  to.resize(static_cast<std::size_t>(rows * columns));
   const T* from = v.ptr<T>() + m.offset;
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j)
-      to[static_cast<std::size_t>(i * columns + j)] = from[i * m.row + j * m.column];
+    for (std::int64_t j = 0; j < columns; ++j) to[i * columns + j] = from[i * m.row + j * m.column];
 }
 template <class T>
 void store(const View& v, std::int64_t index, const std::vector<T>& from) {
@@ -53,11 +52,6 @@ void store(const View& v, std::int64_t index, const std::vector<T>& from) {
       to[i * m.row + j * m.column] = from[static_cast<std::size_t>(i * columns + j)];
 }
 
-/// y -= a x.
-template <class T>
-void subtract_scaled(T* __restrict y, const T* __restrict x, T a, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] -= a * x[i];
-}
 /// Columns of a row-major matrix of `stride`, side by side: column k at to + k * rows.
 template <class T>
 void load_columns(T* to, const T* from, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
@@ -112,12 +106,11 @@ bool is_upper(const T* a, std::int64_t n) {
 /// P A = L U in place, row-major; pivots[k] is the row exchanged with row k. Gives the sign of P, and the first column
 /// whose pivot is zero in `singular` (-1: none). A zero pivot's column is passed over.
 template <class T>
-int factor_lu(T* a, std::int64_t n, std::vector<std::int64_t>& pivots, std::int64_t& singular) {
-  pivots.resize(static_cast<std::size_t>(n));
+int factor_lu(T* a, std::int64_t n, std::int64_t* pivots, std::int64_t& singular) {
   singular = -1;
   if (is_upper(a, n)) {
     for (std::int64_t k = n; k-- > 0;) {
-      pivots[static_cast<std::size_t>(k)] = k;
+      pivots[k] = k;
       if (a[k * n + k] == T(0)) singular = k;
     }
     return 1;
@@ -129,10 +122,8 @@ int factor_lu(T* a, std::int64_t n, std::vector<std::int64_t>& pivots, std::int6
     load_columns(panel.data(), a + begin * n + begin, n, rows, columns);
     for (std::int64_t k = 0; k < columns; ++k) {
       T* const column = panel.data() + k * rows;
-      std::int64_t best = k;
-      for (std::int64_t i = k + 1; i < rows; ++i)
-        if (std::abs(column[i]) > std::abs(column[best])) best = i;
-      pivots[static_cast<std::size_t>(begin + k)] = begin + best;
+      const std::int64_t best = k + largest_size(column + k, rows - k);
+      pivots[begin + k] = begin + best;
       if (best != k) {
         T* const row = a + (begin + k) * n;
         std::swap_ranges(row, row + n, a + (begin + best) * n);
@@ -148,48 +139,59 @@ int factor_lu(T* a, std::int64_t n, std::vector<std::int64_t>& pivots, std::int6
       for (std::int64_t i = k + 1; i < rows; ++i) column[i] /= pivot;
       for (std::int64_t j = k + 1; j < columns; ++j) {
         T* const other = panel.data() + j * rows;
-        subtract_scaled(other + k + 1, column + k + 1, other[k], rows - k - 1);
+        subtract_sum(other + k + 1, column + k + 1, 0, other + k, 0, 1, rows - k - 1);
       }
     }
     store_columns(a + begin * n + begin, n, panel.data(), rows, columns);
     // The panel's rows right of it, then everything below.
-    for (std::int64_t k = begin; k < end; ++k)
-      for (std::int64_t i = k + 1; i < end; ++i)
-        subtract_scaled(a + i * n + end, a + k * n + end, a[i * n + k], n - end);
+    for (std::int64_t i = begin + 1; i < end; ++i)
+      subtract_sum(a + i * n + end, a + begin * n + end, n, a + i * n + begin, 1, i - begin, n - end);
     subtract_product<T>({a + end * n + end, n, 1}, {a + end * n + begin, n, 1}, {a + begin * n + end, n, 1}, n - end,
                         n - end, end - begin);
   }
   return sign;
 }
 
-/// b (n, m) = (L U)⁻¹ P b in place: what earlier panels of rows contribute to one, then within it.
+/// b (n, m) = t⁻¹ b in place for a triangle t, its diagonal ones if `unit`: what panels of rows solved before
+/// contribute to one, then within it.
 template <class T>
-void solve_factored(const T* lu, const std::vector<std::int64_t>& pivots, T* b, std::int64_t n, std::int64_t m) {
-  for (std::int64_t k = 0; k < n; ++k) {
-    const std::int64_t other = pivots[static_cast<std::size_t>(k)];
-    if (other != k) std::swap_ranges(b + k * m, b + k * m + m, b + other * m);
-  }
-  const auto each_strip = [&](const auto& fn) { parallel_for(0, m, 1 + kGrain / (kPanel * kPanel), fn); };
-  for (std::int64_t begin = 0; begin < n; begin += kPanel) {
-    const std::int64_t end = std::min(begin + kPanel, n);
-    subtract_product<T>({b + begin * m, m, 1}, {lu + begin * n, n, 1}, {b, m, 1}, end - begin, m, begin);
-    each_strip([&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t i = begin; i < end; ++i)
-        for (std::int64_t k = begin; k < i; ++k)
-          subtract_scaled(b + i * m + first, b + k * m + first, lu[i * n + k], last - first);
-    });
-  }
-  for (std::int64_t begin = (n - 1) / kPanel * kPanel; n > 0 && begin >= 0; begin -= kPanel) {
-    const std::int64_t end = std::min(begin + kPanel, n);
-    subtract_product<T>({b + begin * m, m, 1}, {lu + begin * n + end, n, 1}, {b + end * m, m, 1}, end - begin, m,
-                        n - end);
-    each_strip([&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t i = end; i-- > begin;) {
-        for (std::int64_t k = i + 1; k < end; ++k)
-          subtract_scaled(b + i * m + first, b + k * m + first, lu[i * n + k], last - first);
-        for (std::int64_t j = first; j < last; ++j) b[i * m + j] /= lu[i * n + i];
+void substitute(Block<const T> t, bool upper, bool unit, T* b, std::int64_t n, std::int64_t m) {
+  const auto row = [&](std::int64_t i) { return b + i * m; };
+  const auto entry = [&](std::int64_t i, std::int64_t k) { return t.data + i * t.row + k * t.column; };
+  const std::int64_t panels = (n + kPanel - 1) / kPanel;
+  for (std::int64_t p = 0; p < panels; ++p) {
+    const std::int64_t begin = (upper ? panels - 1 - p : p) * kPanel, end = std::min(begin + kPanel, n);
+    const std::int64_t from = upper ? end : 0, count = upper ? n - end : begin;
+    if (count > 0)
+      subtract_product<T>({row(begin), m, 1}, {entry(begin, from), t.row, t.column}, {row(from), m, 1}, end - begin, m,
+                          count);
+    parallel_for(0, m, 1 + kGrain / (kPanel * kPanel), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t done = 0; done < end - begin; ++done) {
+        const std::int64_t i = upper ? end - 1 - done : begin + done, k = upper ? i + 1 : begin;
+        T* const here = row(i) + first;
+        if (done > 0) subtract_sum(here, row(k) + first, m, entry(i, k), t.column, done, last - first);
+        if (unit) continue;
+        const T pivot = *entry(i, i);
+        for (std::int64_t j = 0; j < last - first; ++j) here[j] /= pivot;
       }
     });
+  }
+}
+
+/// b (n, m) = (L U)⁻¹ P b in place, or that of the transpose, Pᵀ (Uᵀ Lᵀ)⁻¹ b.
+template <class T>
+void solve_factored(const T* lu, const std::int64_t* pivots, T* b, std::int64_t n, std::int64_t m, bool transposed) {
+  const auto exchange = [&](std::int64_t k) {
+    if (pivots[k] != k) std::swap_ranges(b + k * m, b + k * m + m, b + pivots[k] * m);
+  };
+  if (transposed) {
+    substitute<T>({lu, 1, n}, false, false, b, n, m);
+    substitute<T>({lu, 1, n}, true, true, b, n, m);
+    for (std::int64_t k = n; k-- > 0;) exchange(k);
+  } else {
+    for (std::int64_t k = 0; k < n; ++k) exchange(k);
+    substitute<T>({lu, n, 1}, false, true, b, n, m);
+    substitute<T>({lu, n, 1}, true, false, b, n, m);
   }
 }
 
@@ -201,37 +203,48 @@ void solve_factored(const T* lu, const std::vector<std::int64_t>& pivots, T* b, 
 }
 
 template <class T>
-void solve(const View& out, const View& a, const View& b, bool inverts) {
+void solve(const View& out, const View& lu, const View& pivots, const View& a, const View& b, bool inverts) {
   const std::int64_t n = a.size(-1), m = b.size(-1), batch = batch_of(out);
   parallel_for(0, batch, 1 + kGrain / (n * n * (n + m) + 1), [&](std::int64_t first, std::int64_t last) {
-    std::vector<T> lu, x;
-    std::vector<std::int64_t> pivots;
     for (std::int64_t i = first; i < last; ++i) {
-      load(lu, a, i);
+      T* const factors = lu.ptr<T>() + i * n * n;
+      T* const x = out.ptr<T>() + i * n * m;
+      std::int64_t* const rows = pivots.ptr<std::int64_t>() + i * n;
+      load(factors, a, i);
       load(x, b, i);
       std::int64_t singular = -1;
-      factor_lu(lu.data(), n, pivots, singular);
+      factor_lu(factors, n, rows, singular);
       if (singular >= 0) fail_singular(inverts, batch > 1 ? i : -1, singular);
-      solve_factored(lu.data(), pivots, x.data(), n, m);
-      store(out, i, x);
+      solve_factored(factors, rows, x, n, m, false);
+    }
+  });
+}
+
+template <class T>
+void solve_again(const View& out, const View& lu, const View& pivots, const View& b, bool transposed) {
+  const std::int64_t n = lu.size(-1), m = b.size(-1), batch = batch_of(out);
+  parallel_for(0, batch, 1 + kGrain / (n * n * m + 1), [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      T* const x = out.ptr<T>() + i * n * m;
+      load(x, b, i);
+      solve_factored(lu.ptr<T>() + i * n * n, pivots.ptr<std::int64_t>() + i * n, x, n, m, transposed);
     }
   });
 }
 
 /// Without `logabs`, `sign` is the determinants themselves.
 template <class T>
-void slogdet(const View& sign, const View& logabs, const View& a) {
+void slogdet(const View& sign, const View& logabs, const View& factors, const View& pivots, const View& a) {
   const std::int64_t n = a.size(-1), batch = batch_of(a);
   parallel_for(0, batch, 1 + kGrain / (n * n * n + 1), [&](std::int64_t first, std::int64_t last) {
-    std::vector<T> lu;
-    std::vector<std::int64_t> pivots;
     for (std::int64_t i = first; i < last; ++i) {
+      T* const lu = factors.ptr<T>() + i * n * n;
       load(lu, a, i);
       std::int64_t singular = -1;
-      T s = static_cast<T>(factor_lu(lu.data(), n, pivots, singular)), total = 0;
+      T s = static_cast<T>(factor_lu(lu, n, pivots.ptr<std::int64_t>() + i * n, singular)), total = 0;
       double product = static_cast<double>(s);  // of more range than float: a part of it may overflow
       for (std::int64_t k = 0; k < n; ++k) {
-        const T u = lu[static_cast<std::size_t>(k * n + k)];
+        const T u = lu[k * n + k];
         if (u < 0) s = -s;
         if (logabs.defined())
           total += std::log(std::abs(u));
@@ -257,9 +270,9 @@ template <class T>
 void cholesky(const View& out, const View& a, const char* op) {
   const std::int64_t n = a.size(-1), batch = batch_of(a);
   parallel_for(0, batch, 1 + kGrain / (n * n * n + 1), [&](std::int64_t first, std::int64_t last) {
-    std::vector<T> l;
+    std::vector<T> l(static_cast<std::size_t>(n * n));
     for (std::int64_t b = first; b < last; ++b) {
-      load(l, a, b);
+      load(l.data(), a, b);
       std::vector<T> panel(static_cast<std::size_t>(n * std::min(n, kPanel)));
       for (std::int64_t start = 0; start < n; start += kPanel) {
         const std::int64_t end = std::min(start + kPanel, n), rows = n - start, columns = end - start;
@@ -275,7 +288,7 @@ void cholesky(const View& out, const View& a, const char* op) {
           column[j] = std::sqrt(column[j]);
           for (std::int64_t i = j + 1; i < rows; ++i) column[i] /= column[j];
           for (std::int64_t k = j + 1; k < columns; ++k)
-            subtract_scaled(panel.data() + k * rows + k, column + k, column[k], rows - k);
+            subtract_sum(panel.data() + k * rows + k, column + k, 0, column + k, 0, 1, rows - k);
           std::fill_n(column, j, T(0));
         }
         store_columns(from + start, n, panel.data(), rows, columns);
@@ -286,17 +299,21 @@ void cholesky(const View& out, const View& a, const char* op) {
   });
 }
 
-void solve_cpu(const View& out, const View& a, const View& b, bool inverts) {
-  out.dtype == DType::Float ? solve<float>(out, a, b, inverts) : solve<double>(out, a, b, inverts);
+void solve_cpu(const View& out, const View& lu, const View& pivots, const View& a, const View& b, bool inverts) {
+  (out.dtype == DType::Float ? solve<float> : solve<double>)(out, lu, pivots, a, b, inverts);
 }
-void slogdet_cpu(const View& sign, const View& logabs, const View& a) {
-  a.dtype == DType::Float ? slogdet<float>(sign, logabs, a) : slogdet<double>(sign, logabs, a);
+void solve_again_cpu(const View& out, const View& lu, const View& pivots, const View& b, bool transposed) {
+  (out.dtype == DType::Float ? solve_again<float> : solve_again<double>)(out, lu, pivots, b, transposed);
+}
+void slogdet_cpu(const View& sign, const View& logabs, const View& lu, const View& pivots, const View& a) {
+  (a.dtype == DType::Float ? slogdet<float> : slogdet<double>)(sign, logabs, lu, pivots, a);
 }
 void cholesky_cpu(const View& out, const View& a, const char* op) {
   out.dtype == DType::Float ? cholesky<float>(out, a, op) : cholesky<double>(out, a, op);
 }
 
 ATHANOR_REGISTER_KERNEL(solve_kernel, CPU, &solve_cpu);
+ATHANOR_REGISTER_KERNEL(solve_again_kernel, CPU, &solve_again_cpu);
 ATHANOR_REGISTER_KERNEL(slogdet_kernel, CPU, &slogdet_cpu);
 ATHANOR_REGISTER_KERNEL(cholesky_kernel, CPU, &cholesky_cpu);
 

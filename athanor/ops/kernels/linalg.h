@@ -7,12 +7,19 @@
 
 namespace athanor {
 
-/// out (n, m) = a⁻¹ b for a (n, n), by LU with partial pivoting. Throws LinAlgError naming the first zero pivot;
-/// `inverts` says that the caller wants an inverse.
-extern Kernel<void(const View& out, const View& a, const View& b, bool inverts)> solve_kernel;
-/// sign and log of the absolute value of the determinants of a (n, n), by LU; 0 and -inf where singular. Without
-/// `logabs`, `sign` is the determinants.
-extern Kernel<void(const View& sign, const View& logabs, const View& a)> slogdet_kernel;
+/// out (n, m) = a⁻¹ b for a (n, n), by LU with partial pivoting, whose factors are left in lu (n, n), and in pivots
+/// (n), of int64, the row exchanged with each. Throws LinAlgError naming the first zero pivot; `inverts` says that the
+/// caller wants an inverse. out, lu and pivots are contiguous.
+extern Kernel<void(const View& out, const View& lu, const View& pivots, const View& a, const View& b, bool inverts)>
+    solve_kernel;
+/// out (n, m) = a⁻¹ b, or that of a's transpose, with what solve_kernel or slogdet_kernel left of a. All but b are
+/// contiguous.
+extern Kernel<void(const View& out, const View& lu, const View& pivots, const View& b, bool transposed)>
+    solve_again_kernel;
+/// sign and log of the absolute value of the determinants of a (n, n), by LU as in solve_kernel; 0 and -inf where
+/// singular. Without `logabs`, `sign` is the determinants.
+extern Kernel<void(const View& sign, const View& logabs, const View& lu, const View& pivots, const View& a)>
+    slogdet_kernel;
 /// out (n, n) = the lower factor L with L Lᵀ = a, zeros above. Only a's lower triangle is read. Throws Error for a
 /// matrix that is not positive-definite.
 extern Kernel<void(const View& out, const View& a, const char* op)> cholesky_kernel;
