@@ -21,6 +21,30 @@
 
 namespace athanor::ops {
 
+namespace linalg {
+
+void check_matrix(const char* op, const Tensor& a) {
+  ATHANOR_CHECK(a.defined(), op, ": expected a tensor, got an undefined one");
+  ATHANOR_CHECK(a.dim() >= 2, op, ": The input tensor A must have at least 2 dimensions, got shape ", a.sizes());
+  ATHANOR_CHECK_TYPE(NotImplementedError, a.dtype() == DType::Float || a.dtype() == DType::Double, op,
+                     ": Expected a float32 or float64 tensor, got ", a.dtype(), "; convert it with .to()");
+}
+
+void check_square(const char* op, const Tensor& a) {
+  check_matrix(op, a);
+  ATHANOR_CHECK(a.size(-1) == a.size(-2), op, ": A must be batches of square matrices, but they are ", a.size(-2),
+                " by ", a.size(-1), " matrices");
+}
+
+void check_same_dtype(const char* op, const Tensor& a, const Tensor& b) {
+  ATHANOR_CHECK(b.defined() && b.dtype() == a.dtype(), op, ": expected A and B to have the same dtype, got ", a.dtype(),
+                " and ", b.defined() ? b.dtype() : DType::Undefined);
+}
+
+DimVector batch_sizes(const Tensor& a) { return DimVector(a.sizes().slice(0, a.sizes().size() - 2)); }
+
+}  // namespace linalg
+
 namespace {
 
 using linalg::swapped;

@@ -149,9 +149,11 @@ Tensor linalg_matrix_rank(const Tensor& self, double tol, bool hermitian) {
 
 namespace {
 
-/// The norm of a matrix times that of its inverse; infinite where there is none.
-template <class Norm>
-Tensor condition(const Tensor& A, Norm&& norm) {
+/// The norm of a matrix times that of its inverse; infinite where there is none. Without `order` the norm is "fro".
+Tensor condition(const Tensor& A, const std::optional<Scalar>& order) {
+  const auto norm = [&](const Tensor& t) {
+    return order ? linalg_matrix_norm(t, *order) : linalg_matrix_norm(t, "fro");
+  };
   const Tensor singular = eq(std::get<0>(linalg_slogdet(detach(A))), 0);
   const Tensor regular = where(unsqueeze(unsqueeze(singular, -1), -1), eye(A.size(-1), A.options()), A);
   return where(singular, Scalar(INFINITY), mul(norm(A), norm(linalg_inv(regular))));
@@ -172,7 +174,7 @@ Tensor linalg_cond(const Tensor& self, const std::optional<Scalar>& p) {
                      ", expected None, 1, 2, inf, their negatives, 'fro' or 'nuc'");
   if (std::abs(order) != 2) linalg::check_square("linalg.cond", A);
   if (A.numel() == 0) return zeros(linalg::batch_sizes(A), A.options());
-  if (std::abs(order) != 2) return condition(A, [&](const Tensor& t) { return linalg_matrix_norm(t, Scalar(order)); });
+  if (std::abs(order) != 2) return condition(A, Scalar(order));
   const Tensor s = linalg_svdvals(A), greatest = select(s, -1, 0), least = select(s, -1, -1);
   return order > 0 ? div(greatest, least) : div(least, greatest);
 }
@@ -188,7 +190,7 @@ Tensor linalg_cond(const Tensor& self, std::string_view p) {
     const Tensor s = linalg_svdvals(A);
     return mul(sum_last(s), sum_last(reciprocal(s)));
   }
-  return condition(A, [&](const Tensor& t) { return linalg_matrix_norm(t, p); });
+  return condition(A, std::nullopt);
 }
 
 /// The X of least size that makes |self X - b| least, by the pseudo-inverse with rtol=rcond: solution, residuals (the

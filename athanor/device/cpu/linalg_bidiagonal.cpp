@@ -1,6 +1,7 @@
 // Singular value decompositions by bidiagonalization in blocks (Dongarra, Hammarling & Sorensen, "Block reduction of
 // matrices to condensed forms for eigenvalue computations", 1989) and implicit QR steps, with the shift of zero where
-// the matrix is singular (Demmel & Kahan, "Accurate singular values of bidiagonal matrices", 1990).
+// the matrix is singular (Demmel & Kahan, "Accurate singular values of bidiagonal matrices", 1990). The time goes to
+// products, sums and rotations of columns; what calls them is "cold", which makes it small.
 #include <algorithm>
 #include <cmath>
 
@@ -25,15 +26,16 @@ struct Bidiagonal {
 
 /// y -= the columns of `of` from `begin`, with weights that are the products of those of `by` with x; rows from `top`
 /// count.
-void subtract_products(double* y, const Columns& of, std::int64_t of_begin, const Columns& by, std::int64_t by_begin,
-                       std::int64_t count, const double* x, std::int64_t y_top, std::int64_t x_top) {
+[[gnu::cold]] void subtract_products(double* y, const Columns& of, std::int64_t of_begin, const Columns& by,
+                                     std::int64_t by_begin, std::int64_t count, const double* x, std::int64_t y_top,
+                                     std::int64_t x_top) {
   for (std::int64_t k = 0; k < count; ++k)
     add_scaled(y + y_top, of[of_begin + k] + y_top, -dot(by[by_begin + k] + x_top, x + x_top, by.rows - x_top),
                of.rows - y_top);
 }
 
 /// a = left B rightᵀ, in blocks: within one, a itself stays as it is, less left yᵀ and x rightᵀ.
-Bidiagonal bidiagonalize(Columns& a) {
+[[gnu::cold]] Bidiagonal bidiagonalize(Columns& a) {
   const std::int64_t n = a.count;
   Bidiagonal b(n);
   std::vector<double> row(static_cast<std::size_t>(n));
@@ -143,7 +145,7 @@ void step_without_shift(double* d, double* e, std::int64_t begin, std::int64_t e
 }
 
 /// The matrix becomes diagonal; false if the iteration does not end.
-bool diagonalize(Bidiagonal& b, Rotations left, Rotations right) {
+[[gnu::cold]] bool diagonalize(Bidiagonal& b, Rotations left, Rotations right) {
   double *const d = b.d.data(), *const e = b.e.data();
   const auto n = static_cast<std::int64_t>(b.d.size());
   double most = 0;
@@ -180,7 +182,7 @@ bool diagonalize(Bidiagonal& b, Rotations left, Rotations right) {
 
 }  // namespace
 
-bool decompose_bidiagonal(Columns& w, std::vector<double>& s, Columns& v, bool vectors) {
+[[gnu::cold]] bool decompose_bidiagonal(Columns& w, std::vector<double>& s, Columns& v, bool vectors) {
   Bidiagonal b = bidiagonalize(w);
   if (vectors) {
     w = columns_of(b.left, w.count);

@@ -112,6 +112,16 @@ void product(Part c, Part a, Part b, std::int64_t m, std::int64_t n, std::int64_
   gemm(g);
 }
 
+std::vector<std::int64_t> order_of(const std::vector<double>& values, bool greatest_first) {
+  std::vector<std::int64_t> order(values.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
+  std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    const double x = values[static_cast<std::size_t>(a)], y = values[static_cast<std::size_t>(b)];
+    return x == y ? a < b : (x < y) != greatest_first;
+  });
+  return order;
+}
+
 double reflect(double* x, std::int64_t n, double& tau) {
   tau = 0;
   const double alpha = x[0];

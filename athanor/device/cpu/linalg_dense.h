@@ -53,6 +53,9 @@ struct Part {
 /// c (m, n) = beta c + alpha a (m, k) b (k, n).
 void product(Part c, Part a, Part b, std::int64_t m, std::int64_t n, std::int64_t k, double alpha, double beta);
 
+/// Where the values are that come first, second, …: the least first, or the greatest. Equal ones keep their order.
+std::vector<std::int64_t> order_of(const std::vector<double>& values, bool greatest_first);
+
 /// H = I - tau v vᵀ with v[0] = 1 and H x = (result, 0, …): x is replaced by v (Golub & Van Loan, "Matrix
 /// Computations", 5.1, with LAPACK's choice of sign). n ≥ 1.
 double reflect(double* x, std::int64_t n, double& tau);

@@ -1,9 +1,9 @@
 // Eigenvalues and vectors of symmetric matrices: Householder tridiagonalization in blocks (Dongarra, Hammarling &
 // Sorensen, "Block reduction of matrices to condensed forms for eigenvalue computations", 1989), then implicit QR steps
-// with Wilkinson's shift (Golub & Van Loan, "Matrix Computations", 8.3). In double for any dtype.
+// with Wilkinson's shift (Golub & Van Loan, "Matrix Computations", 8.3). In double for any dtype. The time goes to
+// products, sums and rotations of columns; what calls them is "cold", which makes it small.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "athanor/base/error.h"
 #include "athanor/base/parallel.h"
@@ -25,7 +25,7 @@ struct Tridiagonal {
 };
 
 /// a = Q T Qᵀ for a symmetric a, both of whose triangles are there.
-Tridiagonal tridiagonalize(Columns& a) {
+[[gnu::cold]] Tridiagonal tridiagonalize(Columns& a) {
   const std::int64_t n = a.count;
   Tridiagonal t(n);
   for (std::int64_t begin = 0; begin < n; begin += dense::kBlock) {
@@ -92,7 +92,7 @@ void step(std::vector<double>& diagonal, std::vector<double>& beside, std::int64
 }
 
 /// d becomes the eigenvalues; false if the iteration does not end.
-bool diagonalize(std::vector<double>& d, std::vector<double>& e, dense::Rotations turns) {
+[[gnu::cold]] bool diagonalize(std::vector<double>& d, std::vector<double>& e, dense::Rotations turns) {
   const auto n = static_cast<std::int64_t>(d.size());
   const auto negligible = [&](std::int64_t k) {
     const auto i = static_cast<std::size_t>(k);
@@ -115,7 +115,7 @@ bool diagonalize(std::vector<double>& d, std::vector<double>& e, dense::Rotation
 
 /// Makes both triangles what the one is that counts, and scales so that squares neither overflow nor vanish. Gives the
 /// power of two to multiply the eigenvalues with, or nothing if something is not finite.
-bool prepare(Columns& a, bool upper, int& power) {
+[[gnu::cold]] bool prepare(Columns& a, bool upper, int& power) {
   const std::int64_t n = a.count;
   double most = 0;
   bool finite = true;
@@ -132,37 +132,37 @@ bool prepare(Columns& a, bool upper, int& power) {
   return finite;
 }
 
-void eigh_cpu(const View& values, const View& vectors, const View& a, bool upper) {
-  const std::int64_t n = a.size(-1), batch = dense::batch_of(a);
-  if (n == 0) return;
-  dense::parallel_batch(a, n * n * n, [&](std::int64_t i) {
-    Columns matrix = dense::load(a, i, false), basis(0, 0);
-    int power = 0;
-    if (!prepare(matrix, upper, power)) {
-      std::fill(matrix.values.begin(), matrix.values.end(), NAN);
-      dense::store(values, i, std::vector<double>(static_cast<std::size_t>(n), NAN));
-      if (vectors.defined()) dense::store(vectors, i, matrix, false);
-      return;
-    }
-    Tridiagonal t = tridiagonalize(matrix);
-    if (vectors.defined()) basis = dense::columns_of(t.q, n);
-    ATHANOR_CHECK_TYPE(LinAlgError, diagonalize(t.d, t.e, dense::Rotations(vectors.defined() ? &basis : nullptr)),
-                       "linalg.eigh: ", batch > 1 ? "(Batch element " + std::to_string(i) + "): " : "",
-                       "The algorithm failed to converge within ", kEighSteps * n, " steps.");
-    std::vector<std::int64_t> order(static_cast<std::size_t>(n));
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::int64_t x, std::int64_t y) {
-      return t.d[static_cast<std::size_t>(x)] < t.d[static_cast<std::size_t>(y)];
-    });
-    std::vector<double> sorted;
-    for (std::int64_t k = 0; k < n; ++k) {
-      const std::int64_t from = order[static_cast<std::size_t>(k)];
-      sorted.push_back(std::scalbn(t.d[static_cast<std::size_t>(from)], power));
-      if (vectors.defined()) std::copy_n(basis[from], n, matrix[k]);
-    }
-    dense::store(values, i, sorted);
+/// Matrix i of the batch.
+[[gnu::cold]] void decompose_one(const View& values, const View& vectors, const View& a, bool upper, std::int64_t i) {
+  const std::int64_t n = a.size(-1);
+  Columns matrix = dense::load(a, i, false), basis(0, 0);
+  int power = 0;
+  if (!prepare(matrix, upper, power)) {
+    std::fill(matrix.values.begin(), matrix.values.end(), NAN);
+    dense::store(values, i, std::vector<double>(static_cast<std::size_t>(n), NAN));
     if (vectors.defined()) dense::store(vectors, i, matrix, false);
-  });
+    return;
+  }
+  Tridiagonal t = tridiagonalize(matrix);
+  if (vectors.defined()) basis = dense::columns_of(t.q, n);
+  ATHANOR_CHECK_TYPE(LinAlgError, diagonalize(t.d, t.e, dense::Rotations(vectors.defined() ? &basis : nullptr)),
+                     "linalg.eigh: ", dense::batch_of(a) > 1 ? "(Batch element " + std::to_string(i) + "): " : "",
+                     "The algorithm failed to converge within ", kEighSteps * n, " steps.");
+  const std::vector<std::int64_t> order = dense::order_of(t.d, false);
+  std::vector<double> sorted;
+  for (std::int64_t k = 0; k < n; ++k) {
+    const std::int64_t from = order[static_cast<std::size_t>(k)];
+    sorted.push_back(std::scalbn(t.d[static_cast<std::size_t>(from)], power));
+    if (vectors.defined()) std::copy_n(basis[from], n, matrix[k]);
+  }
+  dense::store(values, i, sorted);
+  if (vectors.defined()) dense::store(vectors, i, matrix, false);
+}
+
+void eigh_cpu(const View& values, const View& vectors, const View& a, bool upper) {
+  const std::int64_t n = a.size(-1);
+  if (n == 0) return;
+  dense::parallel_batch(a, n * n * n, [&](std::int64_t i) { decompose_one(values, vectors, a, upper, i); });
 }
 
 ATHANOR_REGISTER_KERNEL(eigh_kernel, CPU, &eigh_cpu);

@@ -4,7 +4,6 @@
 // In double for any dtype.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "athanor/base/error.h"
@@ -17,6 +16,7 @@ namespace {
 
 using dense::Columns;
 
+constexpr int kSvdFineSweeps = 12;         // after which columns of rounding count as zeros
 constexpr int kSvdSweeps = 60;             // about ten are needed
 constexpr std::int64_t kSvdByJacobi = 24;  // columns, at most
 constexpr double kSvdRounding = 2.3e-16;
@@ -31,6 +31,9 @@ void svd_rotate(double* __restrict x, double* __restrict y, double c, double s, 
 
 /// Makes the columns of w orthogonal; v goes through the same rotations. False if that takes too long.
 bool orthogonalize(Columns& w, Columns& v) {
+  double greatest = 0;
+  for (std::int64_t j = 0; j < w.count; ++j) greatest = std::max(greatest, dense::dot(w[j], w[j], w.rows));
+  const double noise = kSvdRounding * static_cast<double>(w.rows), least = noise * noise * greatest;
   for (int sweep = 0; sweep < kSvdSweeps; ++sweep) {
     bool rotated = false;
     for (std::int64_t p = 0; p + 1 < w.count; ++p)
@@ -38,6 +41,8 @@ bool orthogonalize(Columns& w, Columns& v) {
         const double pp = dense::dot(w[p], w[p], w.rows), qq = dense::dot(w[q], w[q], w.rows),
                      pq = dense::dot(w[p], w[q], w.rows);
         if (std::abs(pq) <= 4 * kSvdRounding * std::sqrt(pp) * std::sqrt(qq)) continue;
+        // What is left of a column that depends on others is rounding, made anew by every rotation.
+        if (sweep >= kSvdFineSweeps && std::min(pp, qq) <= least) continue;
         rotated = true;
         const double zeta = (qq - pp) / (2 * pq);
         const double t = std::copysign(1 / (std::abs(zeta) + std::hypot(1, zeta)), zeta);
@@ -51,7 +56,7 @@ bool orthogonalize(Columns& w, Columns& v) {
 }
 
 /// Makes column j of u a unit vector orthogonal to those before it. One that is mostly rounding is replaced.
-void complete(Columns& u, std::int64_t j) {
+[[gnu::cold]] void complete(Columns& u, std::int64_t j) {
   double* const x = u[j];
   for (std::int64_t attempt = -1; attempt < u.rows; ++attempt) {
     if (attempt >= 0) {
@@ -62,7 +67,7 @@ void complete(Columns& u, std::int64_t j) {
     for (int again = 0; again < 2; ++again)
       for (std::int64_t k = 0; k < j; ++k) {
         const double part = dense::dot(x, u[k], u.rows);
-        for (std::int64_t i = 0; i < u.rows; ++i) x[i] -= part * u[k][i];
+        dense::add_scaled(x, u[k], -part, u.rows);
       }
     const double size = std::sqrt(dense::dot(x, x, u.rows));
     // Some unit vector has at least 1 / sqrt(rows) outside any space of fewer dims.
@@ -74,12 +79,8 @@ void complete(Columns& u, std::int64_t j) {
 }
 
 /// Columns of w, and of v if it has any rows, in the order of s, the greatest first.
-void sort_values(Columns& w, std::vector<double>& s, Columns& v) {
-  std::vector<std::int64_t> order(s.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return s[static_cast<std::size_t>(a)] > s[static_cast<std::size_t>(b)];
-  });
+[[gnu::cold]] void sort_values(Columns& w, std::vector<double>& s, Columns& v) {
+  const std::vector<std::int64_t> order = dense::order_of(s, true);
   Columns sorted_w(w.count, w.rows), sorted_v(v.count, v.rows);
   std::vector<double> sorted_s;
   for (std::int64_t j = 0; j < w.count; ++j) {
@@ -109,7 +110,7 @@ bool decompose_by_jacobi(Columns& w, std::vector<double>& s, Columns& v, bool ve
   return true;
 }
 
-bool decompose_by_steps(Columns& w, std::vector<double>& s, Columns& v, bool vectors) {
+[[gnu::cold]] bool decompose_by_steps(Columns& w, std::vector<double>& s, Columns& v, bool vectors) {
   const std::int64_t n = w.count, m = w.rows;
   if (m == n) {
     if (!dense::decompose_bidiagonal(w, s, v, vectors)) return false;
