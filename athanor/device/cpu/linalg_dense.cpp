@@ -1,4 +1,5 @@
-// Matrices of columns, products, Householder reflections in blocks, sequences of rotations.
+// Matrices of columns, products, Householder reflections in blocks, sequences of rotations. "Cold" makes what only
+// calls other loops small.
 #include "athanor/device/cpu/linalg_dense.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace athanor::cpu::dense {
 
 namespace {
 
-constexpr std::int64_t kStrip = 16;          // rows that are rotated together
+constexpr std::int64_t kStrip = 32;          // rows that are rotated together
 constexpr std::size_t kManyTurns = 1 << 14;  // that stay in the second cache
 
 std::int64_t offset_of(const View& v, std::int64_t index, int inner) {
@@ -112,7 +113,7 @@ void product(Part c, Part a, Part b, std::int64_t m, std::int64_t n, std::int64_
   gemm(g);
 }
 
-std::vector<std::int64_t> order_of(const std::vector<double>& values, bool greatest_first) {
+[[gnu::cold]] std::vector<std::int64_t> order_of(const std::vector<double>& values, bool greatest_first) {
   std::vector<std::int64_t> order(values.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
   std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
@@ -153,8 +154,8 @@ double reflect(double* x, std::int64_t n, double& tau) {
 namespace {
 
 /// Reflections first … first + count - 1 of h as I - V T Vᵀ (or with Tᵀ) on columns begin … end of c.
-void apply_block(const Reflections& h, std::int64_t first, std::int64_t count, Columns& c, std::int64_t begin,
-                 std::int64_t end, bool transposed) {
+[[gnu::cold]] void apply_block(const Reflections& h, std::int64_t first, std::int64_t count, Columns& c,
+                               std::int64_t begin, std::int64_t end, bool transposed) {
   const std::int64_t top = first + h.shift, rows = h.v.rows - top, columns = end - begin;
   if (rows <= 0 || columns <= 0) return;
   const auto v = [&](std::int64_t k) { return h.v[first + k] + top; };
@@ -197,7 +198,7 @@ Columns columns_of(const Reflections& h, std::int64_t columns) {
   return c;
 }
 
-Reflections factor_qr(Columns& a) {
+[[gnu::cold]] Reflections factor_qr(Columns& a) {
   const std::int64_t m = a.rows, n = a.count, k = std::min(m, n);
   Reflections h(k, m, 0);
   for (std::int64_t begin = 0; begin < k; begin += kBlock) {
