@@ -279,6 +279,8 @@ namespace linalg {
 inline Tensor cholesky(const Tensor& x) { return linalg_cholesky(x); }
 inline Tensor cross(const Tensor& a, const Tensor& b, std::int64_t dim = -1) { return linalg_cross(a, b, dim); }
 inline Tensor det(const Tensor& x) { return linalg_det(x); }
+inline std::tuple<Tensor, Tensor> eigh(const Tensor& x, std::string_view uplo = "L") { return linalg_eigh(x, uplo); }
+inline Tensor eigvalsh(const Tensor& x, std::string_view uplo = "L") { return linalg_eigvalsh(x, uplo); }
 inline Tensor inv(const Tensor& x) { return linalg_inv(x); }
 inline Tensor& inv_out(Tensor& out, const Tensor& x) { return linalg_inv_out(out, x); }
 inline Tensor matrix_norm(const Tensor& x, const Scalar& ord, IntArrayRef dim = {-2, -1}, bool keepdim = false,
@@ -299,8 +301,26 @@ inline Tensor norm(const Tensor& x, std::string_view ord, OptionalIntArrayRef di
                    std::optional<DType> dtype = {}) {
   return linalg_norm(x, ord, dim, keepdim, dtype);
 }
+inline std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& b, std::optional<double> cond,
+                                                        std::optional<std::string_view> driver) {
+  return linalg_lstsq(a, b, cond, driver);
+}
+inline Tensor matrix_rank(const Tensor& x, double tol, bool hermitian = false) {
+  return linalg_matrix_rank(x, tol, hermitian);
+}
+inline Tensor pinv(const Tensor& x, double rcond = 1e-15, bool hermitian = false) {
+  return linalg_pinv(x, rcond, hermitian);
+}
+inline std::tuple<Tensor, Tensor> qr(const Tensor& x, std::string_view mode = "reduced") { return linalg_qr(x, mode); }
 inline std::tuple<Tensor, Tensor> slogdet(const Tensor& x) { return linalg_slogdet(x); }
 inline Tensor solve(const Tensor& a, const Tensor& b, bool left = true) { return linalg_solve(a, b, left); }
+inline Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left = true, bool ones = false) {
+  return linalg_solve_triangular(a, b, upper, left, ones);
+}
+inline std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& x, bool full_matrices = true) {
+  return linalg_svd(x, full_matrices);
+}
+inline Tensor svdvals(const Tensor& x) { return linalg_svdvals(x); }
 inline Tensor vector_norm(const Tensor& x, const Scalar& ord = 2, OptionalIntArrayRef dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {}) {
   return linalg_vector_norm(x, ord, dim, keepdim, dtype);

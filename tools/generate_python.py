@@ -37,6 +37,8 @@ RESULT_NAMES = {
     **{name: VALUES for name in ("max", "min", "sort", "topk", "kthvalue", "median", "nanmedian", "mode", "cummax",
                                  "cummin")},
     "slogdet": "sign logabsdet", "linalg_slogdet": "sign logabsdet", "aminmax": "min max",
+    "linalg_qr": "Q R", "linalg_svd": "U S Vh", "svd": "U S V", "linalg_eigh": "eigenvalues eigenvectors",
+    "linalg_lstsq": "solution residuals rank singular_values",
 }
 # Python's spelling of an argument where it differs from the schema's.
 ARGUMENT_NAMES = {

@@ -44,10 +44,11 @@ REASONS = [
      "Settings of the process: here under other headers (GradMode, base/parallel.h), or without an effect"),
     (r"torch\.Tensor\.(pin_memory|is_pinned|record_stream)",
      "Memory of CUDA devices: with the CUDA backend"),
-    (r"torch\.(Tensor\.)?(svd|geqrf|orgqr|ormqr|pinverse|lu|lu_solve|lu_unpack|cholesky_inverse|cholesky_solve|"
+    (r"torch\.(Tensor\.)?(geqrf|orgqr|ormqr|lu|lu_solve|lu_unpack|cholesky_inverse|"
      r"triangular_solve|matrix_exp|pca_lowrank|svd_lowrank)|torch\.linalg\..*",
-     "Linear algebra beyond solve, inv, det, slogdet, cholesky, norms, matrix_power, multi_dot, cross: there is no LAPACK, "
-     "and no kernel of the library's own for eigenvalues, QR, least squares and triangular systems"),
+     "Linear algebra beyond systems, inverses, determinants, norms, products, least squares, and factors by Cholesky, QR, "
+     "singular values and symmetric eigenvalues: there is no LAPACK, and no kernel of the library's own for eigenvalues of "
+     "other matrices, whose numbers are complex, and for factors that are kept for later calls"),
     (r"torch\.special\..*|torch\.(Tensor\.)?(i0_?|igammac?_?|mvlgamma_?|frexp)",
      "Special functions beyond those of the tensor methods: each is a kernel for three instruction sets in a library of 15 "
      "MB at most; those marked are made of other operations in Python"),

@@ -10,6 +10,7 @@
 #include "athanor/ops/diagonal.h"
 #include "athanor/ops/join.h"
 #include "athanor/ops/kernels/linalg.h"
+#include "athanor/ops/linalg_decompose.h"
 #include "athanor/ops/matmul.h"
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
@@ -379,7 +380,7 @@ Tensor without_dims(const Tensor& self, const Tensor& norm, std::pair<std::int64
 }
 
 Tensor singular_values(const Tensor& a, std::pair<std::int64_t, std::int64_t> dims) {
-  return std::get<1>(_svd(movedim(a, IntArrayRef{dims.first, dims.second}, IntArrayRef{-2, -1})));
+  return linalg_svdvals(movedim(a, IntArrayRef{dims.first, dims.second}, IntArrayRef{-2, -1}));
 }
 
 }  // namespace

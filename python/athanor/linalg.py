@@ -12,6 +12,10 @@ _ops = _C.ops
 cross, multi_dot, matrix_power = _ops.linalg_cross, _ops.linalg_multi_dot, _ops.linalg_matrix_power
 solve, inv, slogdet, det, cholesky = (_ops.linalg_solve, _ops.linalg_inv, _ops.linalg_slogdet, _ops.linalg_det,
                                       _ops.linalg_cholesky)
+qr, svd, svdvals, eigh, eigvalsh = (_ops.linalg_qr, _ops.linalg_svd, _ops.linalg_svdvals, _ops.linalg_eigh,
+                                    _ops.linalg_eigvalsh)
+solve_triangular, lstsq, pinv, matrix_rank, cond = (_ops.linalg_solve_triangular, _ops.linalg_lstsq, _ops.linalg_pinv,
+                                                    _ops.linalg_matrix_rank, _ops.linalg_cond)
 vector_norm, matrix_norm, norm = _ops.linalg_vector_norm, _ops.linalg_matrix_norm, _ops.linalg_norm
 matmul = _ops.matmul
 

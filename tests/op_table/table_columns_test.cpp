@@ -166,7 +166,12 @@ const std::vector<std::string> kOwnDtype = {"float_power",
                                             "max_pool2d_with_indices",
                                             "max_pool3d_with_indices",
                                             "fractional_max_pool2d",
-                                            "fractional_max_pool3d"};
+                                            "fractional_max_pool3d",
+                                            "linalg_qr",
+                                            "linalg_eigh",
+                                            "linalg_svd",
+                                            "svd",
+                                            "linalg_lstsq"};
 
 /// Tensors that a call may be given for its results: as they come from `make`, which is called for each.
 template <class Make>

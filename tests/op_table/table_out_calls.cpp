@@ -153,6 +153,35 @@ void add_products(Calls& list) {
   OUT("matrix_power", matrix_power, regular(), 3);
   OUT("inverse", inverse, regular());
   OUT("linalg_cholesky", linalg_cholesky, regular().matmul(regular().t()), true);
+  OUT("cholesky_solve", cholesky_solve, some({3, 2}), regular());
+  OUT("linalg_solve_triangular", linalg_solve_triangular, regular(), some({3, 2}), true);
+  OUTS("linalg_qr", linalg_qr, some({4, 3}));
+  OUTS("linalg_eigh", linalg_eigh, regular());
+  OUT("linalg_eigvalsh", linalg_eigvalsh, regular(), "U");
+  OUT("linalg_svdvals", linalg_svdvals, some({4, 3}));
+  OUT("linalg_pinv", linalg_pinv, some({4, 3}));
+  OUT("linalg_pinv.rcond", linalg_pinv, some({4, 3}), 1e-3);
+  OUT("linalg_matrix_rank", linalg_matrix_rank, some({4, 3}));
+  OUT("linalg_matrix_rank.tol", linalg_matrix_rank, some({4, 3}), 1e-3);
+  OUT("linalg_cond", linalg_cond, some({4, 3}));
+  OUT("linalg_cond.p_str", linalg_cond, regular(), "nuc");
+  for (const bool old : {false, true})
+    list.push_back({old ? "svd" : "linalg_svd",
+                    [=] {
+                      const auto [u, s, v] = old ? svd(some({4, 3})) : linalg_svd(some({4, 3}));
+                      return Tensors{u, s, v};
+                    },
+                    [=](Tensors& o) {
+                      old ? svd_out(o[0], o[1], o[2], some({4, 3})) : linalg_svd_out(o[0], o[1], o[2], some({4, 3}));
+                    }});
+  list.push_back({"linalg_lstsq",
+                  [] {
+                    const auto [x, residuals, rank, values] = linalg_lstsq(some({4, 3}), some({4, 2}), {}, "gelsd");
+                    return Tensors{x, residuals, rank, values};
+                  },
+                  [](Tensors& o) {
+                    linalg_lstsq_out(o[0], o[1], o[2], o[3], some({4, 3}), some({4, 2}), {}, "gelsd");
+                  }});
   OUT("linalg_cross", linalg_cross, some({2, 3}), some({2, 3}));
   OUT("linalg_det", linalg_det, regular());
   OUT("linalg_inv", linalg_inv, regular());

@@ -24,7 +24,8 @@ extern Kernel<void(const View& sign, const View& logabs, const View& lu, const V
 /// matrix that is not positive-definite.
 extern Kernel<void(const View& out, const View& a, const char* op)> cholesky_kernel;
 /// a (m, n) = u diag(s) vh with k = min(m, n) singular values, the greatest first; u (m, k) and vh (k, n) have
-/// orthonormal columns and rows. Throws LinAlgError for what is not finite. The outputs are contiguous.
+/// orthonormal columns and rows; without u and vh, s alone. Throws LinAlgError for what is not finite, and if the
+/// iteration does not end.
 extern Kernel<void(const View& u, const View& s, const View& vh, const View& a)> svd_kernel;
 
 }  // namespace athanor
