@@ -15,7 +15,7 @@ namespace {
 /// A number as a 0-d host tensor that counts as a number in promotion.
 Tensor number(const Scalar& s) {
   NoGradGuard guard;
-  Tensor t = ops::scalar_tensor(s, s.isFloatingPoint() ? TensorOptions(DType::Double) : TensorOptions(s.type()));
+  Tensor t = scalar_tensor(s, s.isFloatingPoint() ? TensorOptions(DType::Double) : TensorOptions(s.type()));
   t.impl()->wrapped_number = true;
   return t;
 }

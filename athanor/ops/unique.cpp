@@ -123,7 +123,7 @@ Tensor isin(const Tensor& elements, const Tensor& test_elements, bool /*assume_u
   const NoGradGuard off;
   const std::int64_t n = given("isin", test_elements).numel();
   static_cast<void>(given("isin", elements));
-  if (n == 0) return ops::full(elements.sizes(), invert, TensorOptions(elements.device()).dtype(DType::Bool));
+  if (n == 0) return full(elements.sizes(), invert, TensorOptions(elements.device()).dtype(DType::Bool));
   const DType t = Promotion().add(elements).add(test_elements).type();
   const Tensor all = std::get<0>(sort(cast(reshape(test_elements, {n}), t), 0, false)), wanted = cast(elements, t);
   // NaN comes last; searches need an order.
@@ -142,7 +142,7 @@ ATHANOR_FUNCTION(
     "isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> "
     "Tensor | function out own_dtype");
 Tensor isin(const Scalar& element, const Tensor& test_elements, bool assume_unique, bool invert) {
-  return isin(ops::scalar_tensor(element, TensorOptions(given("isin", test_elements).device()).dtype(element.type())),
+  return isin(scalar_tensor(element, TensorOptions(given("isin", test_elements).device()).dtype(element.type())),
               test_elements, assume_unique, invert);
 }
 

@@ -93,7 +93,7 @@ bool may_overlap(const Geometry& g) {
 /// geometries count in elements of one storage.
 Tensor as_strided_gradient(Tensor grad, const Geometry& in, Geometry out) {
   const TensorOptions options = grad.options();
-  if (grad.numel() == 0) return ops::zeros(in.sizes, options);
+  if (grad.numel() == 0) return zeros(in.sizes, options);
   DimVector repeated;
   for (std::size_t d = 0; d < out.sizes.size(); ++d) {
     if (out.strides[d] != 0 || out.sizes[d] == 1) continue;
@@ -106,17 +106,15 @@ Tensor as_strided_gradient(Tensor grad, const Geometry& in, Geometry out) {
   auto part = [&](const Tensor& flat, const Geometry& g) {
     return as_strided(flat, g.sizes, g.strides, g.offset - first);
   };
-  auto places = [&](const Geometry& g) {
-    return reshape(part(ops::arange(room, TensorOptions(grad.device())), g), {-1});
-  };
-  Tensor flat = ops::zeros({room}, options);
+  auto places = [&](const Geometry& g) { return reshape(part(arange(room, TensorOptions(grad.device())), g), {-1}); };
+  Tensor flat = zeros({room}, options);
   if (may_overlap(out))
     flat = index_add(flat, 0, places(out), reshape(grad, {-1}));
   else
     copy_(part(flat, out), grad);
   if (may_overlap(in)) {
     const Tensor shared = places(in);
-    const Tensor count = index_add(ops::zeros({room}, options), 0, shared, ops::ones({shared.numel()}, options));
+    const Tensor count = index_add(zeros({room}, options), 0, shared, ops::ones({shared.numel()}, options));
     flat = div(flat, clamp_min(count, 1));  // places that the input does not read have no count
   }
   return part(flat, in);
