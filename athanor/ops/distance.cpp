@@ -49,6 +49,7 @@ struct EuclideanDist {
   }
   void run(const Tensor& out, const Tensor& a, const Tensor& b) {
     const NoGradGuard guard;
+    const autocast::AutocastGuard whole(false);  // squares cancel
     const auto squares = [](const Tensor& t) { return sum(square(t), IntArrayRef{std::int64_t{-1}}, true); };
     Tensor t = matmul(mul(a, -2), transpose(b, -2, -1));
     add_(t, squares(a));
@@ -62,6 +63,7 @@ struct EuclideanDist {
   }
   void save_results(Node* n, const Tensor& out) { distances.save_result(out, n); }
   void grad(GradCall& g) {
+    const autocast::AutocastGuard whole(false);
     const Tensor a = g.get(x1), b = g.get(x2), d = g.get(distances), equal = eq(d, 0);
     const Tensor share = where(equal, Scalar(0), div(g.grad(), where(equal, Scalar(1), d)));
     if (g.needs(0)) {

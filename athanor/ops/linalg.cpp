@@ -9,6 +9,7 @@
 #include "athanor/ops/create.h"
 #include "athanor/ops/diagonal.h"
 #include "athanor/ops/join.h"
+#include "athanor/ops/kernels/copy.h"
 #include "athanor/ops/kernels/linalg.h"
 #include "athanor/ops/linalg_decompose.h"
 #include "athanor/ops/matmul.h"
@@ -87,10 +88,15 @@ struct Solve {
   Meta infer(const Tensor& self, const Tensor& b) { return {DimVector(b.sizes()), self.dtype(), self.device(), {}}; }
   void run(const Tensor& out, const Tensor& self, const Tensor& b) {
     factors = LuRoom(self);
-    launch(solve_kernel, out, factors.lu, factors.pivots, self, b, inverts);
+    launch<3>(solve_kernel, out, factors.lu, factors.pivots, self, b, inverts);
   }
-  void save(const Node&, const Tensor& self, const Tensor&) { a.save(self); }
-  void save_results(Node* n, const Tensor& out) { x.save_result(out, n); }
+  void save(const Node&, const Tensor& self, const Tensor&) {
+    if (!inverts) a.save(self);
+  }
+  void save_results(Node* n, const Tensor& out) {
+    x.save_result(out, n);
+    if (inverts) factors = LuRoom();
+  }
   void grad(GradCall& g) {
     const Tensor back = flipped(g.get(x));
     const Tensor gb =
@@ -176,7 +182,10 @@ struct Det {
   }
   void run(const Tensor& out, const Tensor& A) {
     factors = LuRoom(A);
-    launch<4>(slogdet_kernel, out, Tensor(), factors.lu, factors.pivots, A);
+    const bool direct = out.is_contiguous();
+    const Tensor values = direct ? out : detail::empty_tensor(out.sizes(), out.dtype(), out.device());
+    launch<4>(slogdet_kernel, values, Tensor(), factors.lu, factors.pivots, A);
+    if (!direct) launch(copy_kernel, out, values);
   }
   void save(const Node&, const Tensor& A) { a.save(A); }
   void save_results(Node* n, const Tensor& out) { d.save_result(out, n); }

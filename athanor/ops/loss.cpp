@@ -317,7 +317,7 @@ struct MseLoss : DifferenceLoss<MseLoss, BinaryOp::SquaredDistance> {
   static constexpr const char* schema = "mse_loss(Tensor self, Tensor target) -> Tensor";
 
   static Tensor slope(const Tensor& g, const Tensor& self, const Tensor& target) {
-    if (GradMode::is_enabled()) return mul(g, mul(sub(self, target), 2));
+    if (GradMode::is_enabled()) return mul(mul(g, sub(self, target)), 2);
     Tensor out = empty(g.sizes(), self.options());
     launch(ternary_kernel, TernaryOp::ScaledDifference, out, g, self, target, Scalar(2));
     return out;

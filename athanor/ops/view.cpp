@@ -377,7 +377,7 @@ struct SliceOp {
   }
   void grad(GradCall& g) {
     const bool whole = g.grad().sizes() == IntArrayRef(from);  // as x[:, 1] takes the first dim
-    g.set(0, whole ? g.grad() : slice_backward(g.grad(), from, dim, *start, *end, step));
+    g.set(0, whole ? clone(g.grad()) : slice_backward(g.grad(), from, dim, *start, *end, step));
   }
 };
 

@@ -173,6 +173,13 @@ TEST(Autocast, OperandsOfTwoDtypesAreCastAlike) {
   EXPECT_THROW(einsum("ij,jk->ik", {x, y.to(kDouble)}), Error) << "float64 is asked for on purpose";
 }
 
+TEST(Autocast, DistancesByAProductStayInFloat32) {
+  const Tensor a = numbers({40, 64}), b = a.add(0.05);
+  const Tensor plain = cdist(a, b);
+  const AutocastGuard guard;
+  EXPECT_TRUE(equal(cdist(a, b), plain));
+}
+
 TEST(Autocast, InPlaceFormsKeepTheirDtype) {
   const Tensor a = numbers({4, 6}), b = numbers({6, 5}, 1);
   Tensor c = zeros({4, 5}), out = empty({4, 5});

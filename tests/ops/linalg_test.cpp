@@ -1,3 +1,4 @@
+#include "athanor/tensor/stream.h"
 #include "numeric.h"
 
 namespace athanor {
@@ -71,6 +72,30 @@ TEST(Solve, GradientsOfBatchesAreThoseOfTheInverse) {
     expect_close(b.grad(), gb, 1e-8, 1e-8);
     expect_close(a.grad(), matmul(gb, matmul(linalg_inv(a.detach()), b.detach()).transpose(1, 2)).neg(), 1e-7, 1e-7);
   }
+}
+
+TEST(Solve, OnAQueueHasNoFactorsOfASingularMatrixToSolveWithAgain) {
+  detail::configure_cpu_queues(2);
+  {
+    const TensorOptions on(Device(DeviceType::CPU, 0));
+    Tensor a = eye(64).expand({8, 64, 64}).clone();
+    a.select(0, 0).zero_();
+    a = a.to(on);
+    const Tensor b = ones({8, 64, 3}).to(on).requires_grad_(), up = ones({8, 64, 3}).to(on);
+    Tensor busy = ones({600, 600}).to(on);
+    for (int i = 0; i < 8; ++i) busy = busy.mm(busy);  // the queue has not come to the solution when it is returned
+    const Tensor x = linalg_solve(a, b);
+    EXPECT_THROW(x.cpu(), LinAlgError);
+    EXPECT_THROW(autograd::grad({x}, {b}, {up})[0].cpu(), Error);
+  }
+  detail::configure_cpu_queues(0);
+}
+
+TEST(Det, IsWrittenWhereAStridedResultLies) {
+  const Tensor a = eye(2).mul(tensor({1., 2., 3.}).to(kFloat).reshape({3, 1, 1}));
+  Tensor both = zeros({3, 2}), column = both.select(1, 0);
+  linalg_det_out(column, a);
+  EXPECT_TRUE(equal(both, tensor({1., 0., 4., 0., 9., 0.}).to(kFloat).reshape({3, 2})));
 }
 
 TEST(Det, IsTheProductOfTheDiagonalsOfAProductOfTriangles) {

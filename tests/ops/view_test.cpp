@@ -326,6 +326,13 @@ TEST(Aliases, RecordTheOpThatTheyStandFor) {
   EXPECT_EQ(multiply(x, x).grad_fn()->name(), "MulBackward0");
 }
 
+TEST(Slice, OfAWholeDimHasAGradientOfItsOwn) {
+  const Tensor x = ones({4, 5}).requires_grad_(), up = ones({4, 5});
+  Tensor g = autograd::grad({x.slice(0, 0, 4)}, {x}, {up})[0];
+  g.mul_(3);
+  EXPECT_TRUE(equal(up, ones({4, 5})));
+}
+
 TEST(Cat, OfChannelsLastTensorsIsChannelsLast) {
   const auto last = [](IntArrayRef sizes) { return randn(sizes).contiguous(MemoryFormat::ChannelsLast); };
   const Tensor a = last({2, 3, 4, 5}), b = last({2, 6, 4, 5});

@@ -38,7 +38,7 @@ using Wrapping = typename WrappingType<T>::type;
 ATHANOR_TERNARY_OP(Lerp, c < T(0.5) ? a + c * (b - a) : b - (b - a) * (1 - c));
 ATHANOR_TERNARY_OP(Addcmul, static_cast<U>(a) + static_cast<U>(p) * static_cast<U>(b) * static_cast<U>(c));
 ATHANOR_TERNARY_OP(Addcdiv, a + p * b / c);
-ATHANOR_TERNARY_OP(ScaledDifference, (b - c) * (a * p));
+ATHANOR_TERNARY_OP(ScaledDifference, p*(a*(b - c)));
 ATHANOR_TERNARY_OP(CrossEntropyBackward, a*(b - c) / std::max(b * (1 - b), p));
 // NaN anywhere in a floating clamp gives NaN.
 ATHANOR_TERNARY_OP(ClampFloat, ((a != a) | (b != b) | (c != c)) ? a + b + c : std::min(std::max(a, b), c));

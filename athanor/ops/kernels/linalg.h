@@ -17,7 +17,7 @@ extern Kernel<void(const View& out, const View& lu, const View& pivots, const Vi
 extern Kernel<void(const View& out, const View& lu, const View& pivots, const View& b, bool transposed)>
     solve_again_kernel;
 /// sign and log of the absolute value of the determinants of a (n, n), by LU as in solve_kernel; 0 and -inf where
-/// singular. Without `logabs`, `sign` is the determinants.
+/// singular. Without `logabs`, `sign` is the determinants. All but a are contiguous.
 extern Kernel<void(const View& sign, const View& logabs, const View& lu, const View& pivots, const View& a)>
     slogdet_kernel;
 /// out (n, n) = the lower factor L with L Lᵀ = a, zeros above. Only a's lower triangle is read. Throws Error for a
