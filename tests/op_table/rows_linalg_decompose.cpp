@@ -210,7 +210,7 @@ void add_svd() {
             if (!old) v = v.mT();
             const std::int64_t k = s.size(-1);
             const Tensor u1 = u.narrow(-1, 0, k), v1 = v.narrow(-1, 0, k);
-            return Tensors{s, matmul(u1 * s.unsqueeze(-2), v1.mT()), gram(u1), gram(v1), gram(u.detach()), u1 * u1};
+            return Tensors{s, matmul(u1 * s.unsqueeze(-2), v1.mT()), gram(u1), gram(v1), gram(u.detach()), square(u1)};
           },
           [=](const Arrays& in) {
             const std::int64_t m = rows_of(in[0]), k = least_of(in[0]);
@@ -252,7 +252,7 @@ void add_eigh() {
             if (only) return Tensors{linalg_eigvalsh(a, triangle)};
             const Tensor half = triangle[0] == 'L' ? a.tril() : a.triu();
             const auto [l, v] = linalg_eigh(x[0].requires_grad() ? a : half, triangle);
-            return Tensors{l, matmul(v * l.unsqueeze(-2), v.mT()), gram(v), v * v};
+            return Tensors{l, matmul(v * l.unsqueeze(-2), v.mT()), gram(v), square(v)};
           },
           [=](const Arrays& in) {
             const std::int64_t n = rows_of(in[0]);

@@ -70,6 +70,8 @@ KNOWN = [
      "the mean's gradient for a target that broadcasts: torch divides by the target's number of elements, not the loss's"),
     ("binary_cross_entropy", lambda d: d.gradient and d.dtype == torch.float64,
      "probabilities of 0 and 1: torch's bound of 1e-12 is a float32"),
+    ("binary_cross_entropy", lambda d: d.gradient and d.dtype == torch.float16,
+     "probabilities of 0 and 1: torch's bound of 1e-12 is 0 in float16, and its gradient NaN"),
     ("smooth_l1_loss", lambda d: d.gradient and d.call["args"]["beta"] == 0,
      "the gradient of |d| at 0 is 0, as l1_loss has it; torch gives -1 for beta 0"),
     ("softshrink", lambda d: VERSION < (2, 0) and not d.finite, "torch 1 shrinks NaN to 0"),
