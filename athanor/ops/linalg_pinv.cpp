@@ -105,6 +105,7 @@ namespace {
 std::tuple<Tensor, Tensor> pseudo_inverse(const char* op, const Tensor& self, std::optional<double> atol,
                                           std::optional<double> rtol, bool hermitian) {
   const Tensor A = autocast_to_float(self);
+  const autocast::AutocastGuard whole(false);
   hermitian ? linalg::check_square(op, A) : linalg::check_matrix(op, A);
   const Tolerance t(A, atol, rtol);
   return _pinv(A, t.atol, t.rtol, hermitian);
@@ -205,6 +206,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> linalg_lstsq(const Tensor& self, cons
                                                         std::optional<std::string_view> driver_) {
   static constexpr const char* op = "linalg.lstsq";
   const Tensor A = autocast_to_float(self), given_b = autocast_to_float(b);
+  const autocast::AutocastGuard whole(false);
   const std::string_view driver = driver_.value_or("gelsy");
   linalg::check_matrix(op, A);
   linalg::check_same_dtype(op, A, given_b);

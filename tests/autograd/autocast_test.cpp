@@ -180,6 +180,14 @@ TEST(Autocast, DistancesByAProductStayInFloat32) {
   EXPECT_TRUE(equal(cdist(a, b), plain));
 }
 
+TEST(Autocast, PseudoInversesStayInFloat32) {
+  const Tensor a = numbers({5, 3}), b = numbers({5, 2}, 1);
+  const Tensor inverse = linalg_pinv(a), solution = std::get<0>(linalg_lstsq(a, b));
+  const AutocastGuard guard;
+  EXPECT_TRUE(equal(linalg_pinv(a), inverse));
+  EXPECT_TRUE(equal(std::get<0>(linalg_lstsq(a, b)), solution));
+}
+
 TEST(Autocast, InPlaceFormsKeepTheirDtype) {
   const Tensor a = numbers({4, 6}), b = numbers({6, 5}, 1);
   Tensor c = zeros({4, 5}), out = empty({4, 5});
