@@ -14,6 +14,7 @@
 #include "athanor/ops/op.h"
 #include "athanor/ops/pointwise.h"
 #include "athanor/ops/promote.h"
+#include "athanor/ops/reduce.h"
 #include "athanor/ops/ternary.h"
 #include "athanor/ops/unary.h"
 #include "athanor/ops/view.h"
@@ -267,7 +268,7 @@ Tensor grid_gradient(const Tensor& g, const Tensor& input, const Tensor& grid, c
   if (how.interpolation == GridSampling::kNearest) return zeros_like(grid);
   if (GradMode::is_enabled() && (wants_grad(g) || wants_grad(input) || wants_grad(grid)))
     return composed_grid_gradient(g, input, grid, how);
-  const Tensor out = detail::empty_tensor(grid.sizes(), grid.dtype(), grid.device());
+  Tensor out = detail::empty_tensor(grid.sizes(), grid.dtype(), grid.device());
   launch(grid_sample_grid_kernel, out, contiguous(g), contiguous(input), contiguous(grid), how);
   return out;
 }

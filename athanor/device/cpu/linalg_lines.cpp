@@ -52,7 +52,7 @@ void subtract_lines(T* y, const T* x, std::int64_t x_step, const T* c, std::int6
 
 template <class T>
 std::int64_t largest(const T* x, std::int64_t n) {
-  if (x[0] != x[0]) return 0;
+  if (std::isnan(x[0])) return 0;
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto most = hn::Set(d, std::abs(x[0]));
