@@ -11,6 +11,7 @@
 #include "athanor/ops/join.h"
 #include "athanor/ops/kernels/copy.h"
 #include "athanor/ops/kernels/linalg.h"
+#include "athanor/ops/linalg_checks.h"
 #include "athanor/ops/linalg_decompose.h"
 #include "athanor/ops/matmul.h"
 #include "athanor/ops/op.h"
@@ -27,17 +28,9 @@ namespace athanor::ops {
 
 namespace {
 
-void check_square(const char* op, const Tensor& a) {
-  ATHANOR_CHECK(a.defined(), op, ": expected a tensor, got an undefined one");
-  ATHANOR_CHECK(a.dim() >= 2 && a.size(-1) == a.size(-2), op, ": A must be batches of square matrices, but they are ",
-                "of shape ", a.sizes());
-  ATHANOR_CHECK_TYPE(NotImplementedError, a.dtype() == DType::Float || a.dtype() == DType::Double, op,
-                     ": Expected a float32 or float64 tensor, got ", a.dtype(), "; convert it with .to()");
-}
-
-DimVector batch_sizes(const Tensor& a) { return DimVector(a.sizes().slice(0, a.sizes().size() - 2)); }
-
-Tensor flipped(const Tensor& a) { return transpose(a, -2, -1); }
+using linalg::batch_sizes;
+using linalg::check_square;
+using linalg::swapped;
 
 /// A number per matrix, made to broadcast against the matrices.
 Tensor for_matrices(const Tensor& t) { return unsqueeze(unsqueeze(t, -1), -1); }
@@ -73,7 +66,7 @@ struct SolveAgain {
   void save_results(Node* n, const Tensor& out) { x.save_result(out, n); }
   void grad(GradCall& g) {
     const Tensor gb = _solve_again(g.get(a), g.grad(), factors.lu, factors.pivots, !transposed), y = g.get(x);
-    if (g.needs(0)) g.set(0, neg(transposed ? matmul(y, flipped(gb)) : matmul(gb, flipped(y))));
+    if (g.needs(0)) g.set(0, neg(transposed ? matmul(y, swapped(gb)) : matmul(gb, swapped(y))));
     if (g.needs(1)) g.set(1, gb);
   }
 };
@@ -98,7 +91,7 @@ struct Solve {
     if (inverts) factors = LuRoom();
   }
   void grad(GradCall& g) {
-    const Tensor back = flipped(g.get(x));
+    const Tensor back = swapped(g.get(x));
     const Tensor gb =
         inverts ? matmul(back, g.grad()) : _solve_again(g.get(a), g.grad(), factors.lu, factors.pivots, true);
     if (g.needs(0)) g.set(0, neg(matmul(gb, back)));
@@ -125,7 +118,7 @@ Tensor linalg_solve(const Tensor& A_, const Tensor& B_, bool left) {
   ATHANOR_CHECK(B.dim() >= 2 && B.size(left ? -2 : -1) == A.size(-1),
                 "linalg.solve: Incompatible shapes of A and B for ", "the equation ", left ? "AX = B" : "XA = B", " (",
                 A.sizes(), " and ", B.sizes(), ")");
-  if (!left) return flipped(linalg_solve(flipped(A), flipped(B), true));
+  if (!left) return swapped(linalg_solve(swapped(A), swapped(B), true));
   const DimVector common = broadcast_shapes(batch, batch_sizes(B), "linalg.solve");
   DimVector a_sizes(common), b_sizes(common);
   for (const std::int64_t d : {-2, -1}) {
@@ -163,7 +156,7 @@ struct SlogDet {
   void save(const Node&, const Tensor& A) { a.save(A); }
   void grad(GradCall& g) {
     // The sign is constant in pieces.
-    if (g.has(1)) g.set(0, mul(for_matrices(g.grad(1)), flipped(linalg_inv(g.get(a)))));
+    if (g.has(1)) g.set(0, mul(for_matrices(g.grad(1)), swapped(linalg_inv(g.get(a)))));
   }
 };
 /// The sign of the determinant of each matrix, (*, n, n), and the logarithm of its size.
@@ -194,7 +187,7 @@ struct Det {
     const Tensor one = eye(m.size(-1), m.options());
     if (!any(singular).item().toBool())
       return g.set(0, _solve_again(m, mul(mul(up, for_matrices(det)), one), factors.lu, factors.pivots, true));
-    const Tensor by_inverse = mul(for_matrices(det), flipped(linalg_inv(where(singular, one, m))));
+    const Tensor by_inverse = mul(for_matrices(det), swapped(linalg_inv(where(singular, one, m))));
     g.set(0, mul(up, where(singular, _cofactors(m), by_inverse)));
   }
 };
@@ -224,12 +217,12 @@ struct Cholesky {
   void save_results(Node* n, const Tensor& out) { l.save_result(out, n); }
   void grad(GradCall& g) {
     // Murray, "Differentiation of the Cholesky decomposition", 2016: S = L⁻ᵀ Φ(Lᵀ gL) L⁻¹, made symmetric.
-    const Tensor factor = g.get(l), upper = flipped(factor);
+    const Tensor factor = g.get(l), upper = swapped(factor);
     const Tensor inner = matmul(upper, g.grad());
     const Tensor half = add(tril(inner, 0), tril(inner, -1));  // twice Φ
     const Tensor left = _solve(upper, half);
-    const Tensor s = flipped(_solve(upper, flipped(left)));
-    g.set(0, mul(add(s, flipped(s)), 0.25));
+    const Tensor s = swapped(_solve(upper, swapped(left)));
+    g.set(0, mul(add(s, swapped(s)), 0.25));
   }
 };
 
@@ -237,7 +230,7 @@ struct Cholesky {
 ATHANOR_FUNCTION("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor | function out");
 Tensor linalg_cholesky(const Tensor& self, bool upper) {
   check_square("linalg.cholesky", self);
-  return upper ? flipped(_cholesky(flipped(self))) : _cholesky(self);
+  return upper ? swapped(_cholesky(swapped(self))) : _cholesky(self);
 }
 /// L, lower triangular with L Lᵀ = input, of each symmetric positive-definite matrix, (*, n, n), or Lᵀ with upper.
 /// Throws LinAlgError for others.
@@ -287,18 +280,18 @@ struct Svd {
     const Tensor squares = mul(S, S);
     const Tensor apart = where(eye(k, TensorOptions(DType::Bool).device(S.device())), Scalar(1),
                                sub(as_row(squares), as_column(squares)));
-    const auto skew = [&](const Tensor& x) { return div(sub(x, flipped(x)), apart); };
+    const auto skew = [&](const Tensor& x) { return div(sub(x, swapped(x)), apart); };
     if (g.has(0)) {
       const Tensor& gu = g.grad(0);
       const Tensor scaled = div(gu, as_row(S));
-      add_to(inner, mul(skew(matmul(flipped(U), gu)), as_row(S)));
-      if (U.size(-2) > k) add_to(result, matmul(sub(scaled, matmul(U, matmul(flipped(U), scaled))), Vh));
+      add_to(inner, mul(skew(matmul(swapped(U), gu)), as_row(S)));
+      if (U.size(-2) > k) add_to(result, matmul(sub(scaled, matmul(U, matmul(swapped(U), scaled))), Vh));
     }
     if (g.has(2)) {
       const Tensor& gv = g.grad(2);
       const Tensor scaled = div(gv, as_column(S));
-      add_to(inner, mul(as_column(S), skew(matmul(Vh, flipped(gv)))));
-      if (Vh.size(-1) > k) add_to(result, matmul(U, sub(scaled, matmul(matmul(scaled, flipped(Vh)), Vh))));
+      add_to(inner, mul(as_column(S), skew(matmul(Vh, swapped(gv)))));
+      if (Vh.size(-1) > k) add_to(result, matmul(U, sub(scaled, matmul(matmul(scaled, swapped(Vh)), Vh))));
     }
     if (inner.defined()) add_to(result, matmul(matmul(U, inner), Vh));
     g.set(0, result);
@@ -342,9 +335,9 @@ struct Cofactors {
     const Tensor same = f.same();
     const Tensor left_out = logical_or(unsqueeze(same, 1), unsqueeze(same, 0));
     const Tensor others = where(same, Scalar(0), products_without(as_row(as_row(f.s)), left_out));
-    const Tensor e = matmul(matmul(flipped(f.u), g.grad()), flipped(f.vh));
+    const Tensor e = matmul(matmul(swapped(f.u), g.grad()), swapped(f.vh));
     const Tensor diagonals = squeeze(matmul(others, as_column(diagonal(e, 0, -2, -1))), -1);
-    const Tensor j = sub(diag_embed(diagonals), mul(others, flipped(e)));
+    const Tensor j = sub(diag_embed(diagonals), mul(others, swapped(e)));
     g.set(0, matmul(mul(matmul(f.u, j), f.sign), f.vh));
   }
 };

@@ -32,8 +32,8 @@ void check_matrix(const char* op, const Tensor& a) {
 
 void check_square(const char* op, const Tensor& a) {
   check_matrix(op, a);
-  ATHANOR_CHECK(a.size(-1) == a.size(-2), op, ": A must be batches of square matrices, but they are ", a.size(-2),
-                " by ", a.size(-1), " matrices");
+  ATHANOR_CHECK(a.size(-1) == a.size(-2), op, ": A must be batches of square matrices, but they are ", "of shape ",
+                a.sizes());
 }
 
 void check_same_dtype(const char* op, const Tensor& a, const Tensor& b) {

@@ -114,7 +114,7 @@ Tensor as_strided_gradient(Tensor grad, const Geometry& in, Geometry out) {
     copy_(part(flat, out), grad);
   if (may_overlap(in)) {
     const Tensor shared = places(in);
-    const Tensor count = index_add(zeros({room}, options), 0, shared, ops::ones({shared.numel()}, options));
+    const Tensor count = index_add(zeros({room}, options), 0, shared, ones({shared.numel()}, options));
     flat = div(flat, clamp_min(count, 1));  // places that the input does not read have no count
   }
   return part(flat, in);
@@ -375,10 +375,7 @@ struct SliceOp {
     std::tie(start, end) = clip_bounds(start, end, from[static_cast<std::size_t>(dim)]);
     return slice_geometry(self, dim, *start, *end, step);
   }
-  void grad(GradCall& g) {
-    const bool whole = g.grad().sizes() == IntArrayRef(from);  // as x[:, 1] takes the first dim
-    g.set(0, whole ? clone(g.grad()) : slice_backward(g.grad(), from, dim, *start, *end, step));
-  }
+  void grad(GradCall& g) { g.set(0, slice_backward(g.grad(), from, dim, *start, *end, step)); }
 };
 
 /// Index `index` along dim, which disappears.
