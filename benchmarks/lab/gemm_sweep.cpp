@@ -1,6 +1,6 @@
 // Products of many small shapes, and element-wise operations within the first cache, as rows that
 // benchmarks/two_builds.py times with two builds of the library: how detail::reads_in_place of
-// athanor/device/cpu/gemm.cpp, the sizes of blocks in gemm_block-inl.h and amx::suits_floats were found.
+// athanor/device/cpu/gemm.cpp, the sizes of blocks in gemm_block-inl.h, amx::suits_floats and pays_deep were found.
 //   cmake build -DATHANOR_LAB=ON && ninja -C build lab_gemm_sweep
 //   benchmarks/two_builds.py OLD --program lab_gemm_sweep --rounds 5 --min-time 0.002 --filter '^float32/'
 #include <cstdlib>
@@ -94,6 +94,9 @@ int main(int argc, char** argv) {
   for (const std::int64_t m : {64, 128, 250, 512, 2000})
     for (const std::int64_t n : {64, 128, 192, 256, 1024})
       for (const std::int64_t k : {32, 64, 128, 256, 500, 2048}) add_large(program, m, n, k);
+  for (const std::int64_t m : {512, 1024, 2048})
+    for (const std::int64_t n : {512, 1000, 2048})
+      for (const std::int64_t k : {512, 1024, 2048}) add_large(program, m, n, k);
   for (const std::int64_t k : {784, 2000, 4096, 16384}) add_linear(program, 64, 1024, k);
   add_linear(program, 100, 4000, 1000);
   add_linear(program, 64, 128, 784);

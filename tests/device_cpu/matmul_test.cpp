@@ -256,6 +256,57 @@ TEST(Gemm, SameBitsOnAnyNumberOfThreads) {
   set_num_threads(before);
 }
 
+// Sums of many steps in parts, whose order neither the edges of a product nor its threads may change. 47 threads have
+// tiles of fewer rows than those that pack.
+TEST(Gemm, LargeFloatsAgreeWithFloat64AndHaveTheSameBitsOnAnyNumberOfThreads) {
+  const int before = get_num_threads();
+  struct Case {
+    Shape s;
+    std::vector<int> order_a, order_b;
+  };
+  const std::vector<int> plain{0, 1}, turned{1, 0};
+  for (const Case& t : {Case{{2050, 2049, 1030}, plain, plain}, Case{{530, 600, 2100}, turned, plain},
+                        Case{{530, 1024, 1537}, turned, plain}, Case{{600, 530, 1100}, plain, turned},
+                        Case{{517, 520, 4099}, turned, turned}}) {
+    SCOPED_TRACE(::testing::Message() << t.s.m << "x" << t.s.n << "x" << t.s.k);
+    StridedArray a(DType::Float, {t.s.m, t.s.k}, t.order_a), b(DType::Float, {t.s.k, t.s.n}, t.order_b),
+        c(DType::Float, {t.s.m, t.s.n});
+    StridedArray wide_a(DType::Double, {t.s.m, t.s.k}, t.order_a), wide_b(DType::Double, {t.s.k, t.s.n}, t.order_b),
+        wide_c(DType::Double, {t.s.m, t.s.n});
+    for (const auto& [narrow, wide, seed] : {std::tuple{&a, &wide_a, 1}, std::tuple{&b, &wide_b, 2}}) {
+      // Of 24 bits: sums of what fill() gives would be exact in any order.
+      for (std::int64_t i = 0; i < narrow->view().numel; ++i) {
+        const auto value = static_cast<float>(std::sin(static_cast<double>(seed * i)));
+        narrow->view().ptr<float>()[i] = value;
+        wide->view().ptr<double>()[i] = value;
+      }
+    }
+    run_gemm(wide_c, wide_a, wide_b, nullptr, 1, 0);
+    std::vector<char> first;
+    for (int threads : {1, 2, 7, 47}) {
+      set_num_threads(threads);
+      c.fill_with(3);
+      run_gemm(c, a, b, nullptr, 1, 0);
+      if (first.empty()) first = c.bytes();
+      EXPECT_EQ(first, c.bytes()) << threads << " threads";
+    }
+    const double tolerance = 2e-6 * std::sqrt(static_cast<double>(t.s.k));
+    double worst = 0;
+    for (std::int64_t i = 0; i < c.view().numel; ++i)
+      worst = std::max(worst, std::fabs(c.view().ptr<float>()[i] - wide_c.view().ptr<double>()[i]));
+    EXPECT_LT(worst, tolerance);
+  }
+  set_num_threads(before);
+}
+
+TEST(Gemm, LargeFloatsAddToTheirOutput) {
+  for (const auto& [order_a, order_b] : {std::pair{std::vector<int>{1, 0}, std::vector<int>{0, 1}},
+                                         std::pair{std::vector<int>{0, 1}, std::vector<int>{1, 0}}}) {
+    check(DType::Float, {513, 518, 1025}, order_a, order_b, {0, 1}, 0, 1, 3);
+    check(DType::Float, {513, 518, 1025}, order_a, order_b, {1, 0}, 5, 0.5, 1);
+  }
+}
+
 // oneDNN frees the code it made at the program's end, under whoever still runs it.
 TEST(Gemm, OwnKernelsTakeOverOnceOneDnnIsClosed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

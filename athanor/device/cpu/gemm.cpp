@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -39,6 +40,14 @@ void free_at_thread_end() {
     return pthread_key_create(&made, free_all) == 0 ? std::optional(made) : std::nullopt;
   }();
   if (key) pthread_setspecific(*key, scratch);
+}
+
+/// See GemmPlan::deep. Measured with a second cache of 2 MB, which holds what it has to with room to spare. Of two
+/// plain operands only the largest: oneDNN's sgemm packs the left one faster.
+bool pays_deep(const GemmProblem& g) {
+  static const bool suits = cpu::vectors_fill_lines() && sysconf(_SC_LEVEL2_CACHE_SIZE) >= 2 << 20;
+  if (!suits || g.dtype != DType::Float || g.k < 1024) return false;
+  return std::min(g.m, g.n) >= (g.a_col == 1 && g.b_col == 1 ? 2048 : 512);
 }
 
 /// Products of which no operand is worth packing, for processors with vectors of a line: see gemm_wide-inl.h. Each
@@ -101,6 +110,8 @@ GemmPlan plan_gemm(const GemmProblem& g) {
     plan.form = GemmPlan::Form::FewSteps;
   else if (g.b_col == 1 && g.m <= 4)
     plan.form = GemmPlan::Form::FewRows;
+  else if (plan.pack_a && plan.pack_b && pays_deep(g))
+    plan.deep = true;
   else
     plan.in_place = wide && !crowded && reads_in_place(g);
   return plan;
@@ -145,14 +156,15 @@ struct Grid {
 Grid cut(const GemmProblem& g, const GemmPlan& plan, std::int64_t team) {
   Grid best;
   double least = -1;
+  const double b_cost = plan.deep && g.b_col == 1 ? 0.5 : 1;  // which the tiles pack beside their arithmetic
   for (std::int64_t r = 1; r <= team; ++r) {
     if (team % r != 0) continue;
     const std::int64_t c = team / r;
     if (r > (g.m + 7) / 8 || c > (g.n + 15) / 16) continue;
     const bool packs = plan.form != GemmPlan::Form::FewSteps;
-    const double cost =
-        packs ? static_cast<double>(r) * static_cast<double>(g.n) + static_cast<double>(c) * static_cast<double>(g.m)
-              : static_cast<double>(c);
+    const double cost = packs ? b_cost * static_cast<double>(r) * static_cast<double>(g.n) +
+                                    static_cast<double>(c) * static_cast<double>(g.m)
+                              : static_cast<double>(c);
     if (least < 0 || cost < least) {
       least = cost;
       best = {r, c};
@@ -189,7 +201,7 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   const detail::GemmPlan plan = detail::plan_gemm(g);
   using Form = detail::GemmPlan::Form;
   const bool matrix = plan.form == Form::Matrix, paired = plan.form == Form::Pairs;
-  if (g.dtype == DType::Float && !matrix) {
+  if (g.dtype == DType::Float && !matrix && !plan.deep) {
     if (onednn::matmul(g, distance)) return;
     if (g.epilogue == Epilogue::None && batch.count == 1 && onednn::sgemm(g)) return;
   }

@@ -30,6 +30,8 @@ inline constexpr std::int64_t kFewSteps = 128;
 inline constexpr std::int64_t kStripeTiles = kPanelStays ? 32 : 8;      // rows of tiles that share a pass over b
 inline constexpr std::int64_t kStripeCols = kPanelStays ? 2048 : 1024;  // columns of b per pass over a, more if short
 inline constexpr std::int64_t kPackedB = kPanelStays ? 1 << 22 : 1 << 21;  // elements of packed b, about
+/// The same for GemmPlan::deep.
+inline constexpr std::int64_t kDeepSteps = 2048, kDeepTiles = 8, kDeepPackedB = 1 << 22;
 
 /// In: element type of the operands. T: type of the sums.
 template <class In, class T>
@@ -42,19 +44,24 @@ class BlockRun {
         a_(static_cast<const In*>(g.a)),
         b_(static_cast<const In*>(g.b)),
         tiles_(g.m),
-        blocks_((g.k + kBlockSteps<T> - 1) / kBlockSteps<T>),
-        one_stripe_(tiles_.count <= kStripeTiles),
-        packed_steps_(one_stripe_ ? std::min(g.k, kBlockSteps<T>) : g.k),
+        deep_(kTilesPack && plan.deep),
+        block_steps_(deep_ ? kDeepSteps : kBlockSteps<T>),
+        stripe_tiles_(deep_ ? kDeepTiles : kStripeTiles),
+        blocks_((g.k + block_steps_ - 1) / block_steps_),
+        one_stripe_(tiles_.count <= stripe_tiles_),
+        packed_steps_(one_stripe_ ? std::min(g.k, block_steps_) : g.k),
         direct_(std::is_same_v<In, T> && g.c_col == 1 && finish_.in_registers()) {
     const bool tiles_pack = kTilesPack && g.k > kFewSteps && tiles_.low >= kPackingRows;
     a_on_the_way_ = tiles_pack && plan.pack_a && g.a_row == 1 && g.a_col != 1;
     b_on_the_way_ = tiles_pack && plan.pack_b && (plan.pack_a || g.a_row == 1) && g.b_col == 1 &&
-                    g.b_row * static_cast<std::int64_t>(sizeof(T)) % 2048 != 0;
+                    (deep_ || g.b_row * static_cast<std::int64_t>(sizeof(T)) % 2048 != 0);
   }
 
   void run() {
     std::int64_t step = kStripeCols;
-    if (plan_.pack_b) {
+    if (deep_) {
+      step = std::max<std::int64_t>(kDeepPackedB / packed_steps_, kCols) / kCols * kCols;
+    } else if (plan_.pack_b) {
       const std::int64_t most = kStripeCols * kBlockSteps<T> / std::min(g_.k, kBlockSteps<T>);
       step = std::clamp<std::int64_t>(kPackedB / packed_steps_, kCols, most) / kCols * kCols;
     }
@@ -65,6 +72,8 @@ class BlockRun {
   static constexpr int kCols = kTileCols<T>;
   static constexpr bool kTilesPack = !kPanelStays && std::is_same_v<In, T> && std::is_same_v<T, float>;
 
+  /// A panel of b stays while row tiles pass by, or the other way round.
+  bool panel_stays() const { return kPanelStays || deep_; }
   std::int64_t k_of(std::int64_t block) const { return block * g_.k / blocks_; }
   T* packed_block(std::int64_t block) const { return packed_b_ + (one_stripe_ ? 0 : k_of(block) * packed_cols_); }
   static int width(std::int64_t cols) { return cols <= kVector<T> ? kVector<T> : kCols; }
@@ -85,8 +94,8 @@ class BlockRun {
                        packed - later, packed_block(block) + later * k);
     };
     for (std::int64_t block = 0; block < blocks_ && !one_stripe_; ++block) pack(block);
-    for (std::int64_t t = 0; t < tiles_.count; t += kStripeTiles) {
-      const std::int64_t end = std::min(t + kStripeTiles, tiles_.count);
+    for (std::int64_t t = 0; t < tiles_.count; t += stripe_tiles_) {
+      const std::int64_t end = std::min(t + stripe_tiles_, tiles_.count);
       if (blocks_ > 1) sums_ = scratch(0, (end - t) * kTileRows * ((cols + kCols - 1) / kCols) * kCols);
       for (std::int64_t block = 0; block < blocks_; ++block) {
         if (one_stripe_) pack(block);
@@ -146,17 +155,17 @@ class BlockRun {
         run.count = beside;
         run.a_next = 0;
         run.b_next = k * kCols;
-      } else if (kPanelStays && plan_.pack_b && q + kCols < cols) {
+      } else if (panel_stays() && plan_.pack_b && q + kCols < cols) {
         run.ask_lines = (k * kCols * static_cast<std::int64_t>(sizeof(T)) / 64 + t1 - t0 - 1) / (t1 - t0);
         run.ask = packed_b + (q + kCols) * k + (t - t0) * run.ask_lines * 64 / sizeof(T);
       }
       // Those of a run behind each other.
-      const std::int64_t tile = kPanelStays ? q / kCols * (t1 - t0) + t - t0 : (t - t0) * panels + q / kCols;
+      const std::int64_t tile = panel_stays() ? q / kCols * (t1 - t0) + t - t0 : (t - t0) * panels + q / kCols;
       finish_run(run, unpacked, form, block, i, j + q, m, n, sums_ + tile * kTileRows * kCols,
-                 (kPanelStays || beside > 0 ? 1 : panels) * kTileRows * kCols);
+                 (panel_stays() || beside > 0 ? 1 : panels) * kTileRows * kCols);
     };
     // Along the rows of c few pages of c are written at a time. A b of its own is far away and read once.
-    if (plan_.pack_b && (!kPanelStays || g_.k <= kFewSteps)) {
+    if (plan_.pack_b && (!panel_stays() || g_.k <= kFewSteps)) {
       const std::int64_t whole = direct_ ? cols / kCols : 0;
       for (std::int64_t t = t0; t < t1; ++t) {
         if (whole > 0) multiply(t, t + 1, 0, whole);
@@ -177,7 +186,7 @@ class BlockRun {
     const int w = width(n);
     const auto multiply = [&] {
       if constexpr (kTilesPack)
-        if (unpacked.a || unpacked.b) return run_packing_tiles<T>(m, run, unpacked);
+        if (unpacked.a || unpacked.b || deep_) return run_packing_tiles<T>(m, w / kVector<T>, run, unpacked, deep_);
       run_tiles<T>(m, w / kVector<T>, form, run);
     };
     run.from = block > 0 ? sums : nullptr;
@@ -215,7 +224,8 @@ class BlockRun {
   const Finish<T, In> finish_;
   const In *a_, *b_;
   const RowTiles tiles_;
-  const std::int64_t blocks_;
+  const bool deep_;
+  const std::int64_t block_steps_, stripe_tiles_, blocks_;
   const bool one_stripe_;  ///< a block of b is multiplied once it is packed, and the next takes its place
   const std::int64_t packed_steps_;
   const bool direct_;

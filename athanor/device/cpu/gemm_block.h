@@ -9,6 +9,10 @@ namespace athanor::detail {
 struct GemmPlan {
   bool pack_a = true, pack_b = true;
   bool in_place = false;  ///< tiles may read both operands where they lie: see gemm_wide-inl.h
+  /// Sums over many steps before they leave registers, for products so large that what is packed passes by in the third
+  /// cache: eight row tiles of a stay in the second cache, each fetches a part of the panel of b that comes next, and
+  /// the results are written once.
+  bool deep = false;
   enum class Form : std::uint8_t {
     Tiles,
     Dots,      ///< few rows, both operands run along k

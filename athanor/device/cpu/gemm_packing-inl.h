@@ -1,5 +1,6 @@
-// Register tiles that pack what they read: the copy costs nothing beside the arithmetic of the tile. Compiled once per
-// SIMD target; included by kernel files after hwy/highway.h.
+// Register tiles that pack what they read, where the copy costs nothing beside the arithmetic, and those of large
+// products, which fetch the next panel meanwhile. Compiled once per SIMD target; included by kernel files after
+// hwy/highway.h.
 
 // clang-format off
 #if defined(ATHANOR_DEVICE_CPU_GEMM_PACKING_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -33,26 +34,49 @@ struct Unpacked {
   }
 };
 
-/// One tile; `to_a` and `to_b` get what it reads. Writes up to a vector beyond a panel of a.
+/// Steps summed in registers before they are added to the sums of those before.
+inline constexpr std::int64_t kPartSteps = 384;
+/// Steps ahead of which rows of b that are still to be packed are asked for, into the first and the second cache. Their
+/// distance may be a multiple of 4096 bytes, so that more would not fit into the sets that they share.
+inline constexpr int kNearAhead = 10, kFarAhead = 40;
+
+/// One tile; `to_a` and `to_b` get what it reads. Writes up to a vector beyond a panel of a. Meanwhile each step brings
+/// a quarter of a line from `ask` on, unless null, into the second cache.
 template <class T, int kRows, bool kPacksA, bool kPacksB>
 HWY_NOINLINE void packing_tile(const TileRun<T>& run, const T* HWY_RESTRICT a, std::int64_t a_step,
-                               const T* HWY_RESTRICT b, std::int64_t b_step, T* HWY_RESTRICT to_a,
-                               T* HWY_RESTRICT to_b) {
+                               const T* HWY_RESTRICT b, std::int64_t b_step, T* HWY_RESTRICT to_a, T* HWY_RESTRICT to_b,
+                               const T* ask) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int kVectors = 2, kLanes = kVector<T>;
   static_assert(kRows <= kLanes);
+  const std::int64_t ask_step = ask ? kLanes / 4 : 0;
+  const T* from = run.from;
+  if (!ask) ask = b;
+  HWY_ALIGN T part[kRows * kVectors * kLanes];
   V sum[kRows][kVectors];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) sum[i][0] = sum[i][1] = hn::Zero(d);
-  const std::int64_t k = run.k;
-  for (std::int64_t p = 0, end_of_part = std::max<std::int64_t>(k - kOutputAhead, 0);; end_of_part = k) {
+  for (std::int64_t left = run.k; left > 0;) {
+    // Before the last steps the output is asked for.
+    const bool last = left < kPartSteps;
+    std::int64_t steps = !last ? kPartSteps : left > kOutputAhead ? left - kOutputAhead : left;
+    left -= steps;
 #pragma GCC unroll 1
-    for (; p < end_of_part; ++p) {
+    for (; steps > 0; --steps) {
       const V row[kVectors] = {hn::LoadU(d, b), hn::LoadU(d, b + kLanes)};
-      __builtin_prefetch(b + kAhead * b_step);
-      __builtin_prefetch(b + kAhead * b_step + kLanes);
+      if constexpr (kPacksB) {
+        __builtin_prefetch(b + kNearAhead * b_step);
+        __builtin_prefetch(b + kNearAhead * b_step + kLanes);
+        __builtin_prefetch(b + kFarAhead * b_step, 0, 2);
+        __builtin_prefetch(b + kFarAhead * b_step + kLanes, 0, 2);
+      } else {
+        __builtin_prefetch(b + kAhead * b_step);
+        __builtin_prefetch(b + kAhead * b_step + kLanes);
+      }
       __builtin_prefetch(a + kAhead * a_step);
+      __builtin_prefetch(ask, 0, 2);
+      ask += ask_step;
       if constexpr (kPacksA) {
         __builtin_prefetch(a + kAhead * a_step + kRows - 1);
         hn::StoreU(hn::MaskedLoad(hn::FirstN(d, kRows), d, a), d, to_a);
@@ -72,15 +96,49 @@ HWY_NOINLINE void packing_tile(const TileRun<T>& run, const T* HWY_RESTRICT a, s
       b += b_step;
       a += a_step;
     }
-    if (p == k) break;
-    ask_for_output<T, kRows, kVectors>(run.to, run.to_step);
+    if (last) {
+      if (left > 0) ask_for_output<T, kRows, kVectors>(run.to, run.to_step);
+    } else if (left > 0) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 2
+        for (int j = 0; j < kVectors; ++j) {
+          const int at = (i * kVectors + j) * kLanes;
+          if (from) sum[i][j] = hn::Add(sum[i][j], hn::LoadU(d, from + at));
+          hn::Store(sum[i][j], d, part + at);
+          sum[i][j] = hn::Zero(d);
+        }
+      from = part;
+    }
   }
-  store_tile<T, kRows, kVectors>(sum, run.from, run.to, run.to_step, run.end);
+  store_tile<T, kRows, kVectors>(sum, from, run.to, run.to_step, run.end);
 }
 
-/// run_tiles for tiles of whole panels and kPackingRows rows or more.
+/// The sums of one tile in the order of packing_tile, for tiles that it has not.
 template <class T>
-void run_packing_tiles(int rows, TileRun<T> run, Unpacked<T> from) {
+void run_parts(int rows, int vectors, TileRun<T> run) {
+  HWY_ALIGN T part[kTileRows * kTileCols<T>];
+  T* const to = std::exchange(run.to, part);
+  const std::int64_t to_step = std::exchange(run.to_step, vectors * kVector<T>);
+  const TileEnd<T>* const end = std::exchange(run.end, nullptr);
+  for (std::int64_t left = std::exchange(run.k, kPartSteps); left > 0; left -= run.k) {
+    if (left <= kPartSteps) {
+      run.k = left;
+      run.to = to;
+      run.to_step = to_step;
+      run.end = end;
+    }
+    run_tiles<T>(rows, vectors, AForm::Columns, run);
+    run.a += run.k * run.a_step;
+    run.b += run.k * run.b_step;
+    run.from = part;
+  }
+}
+
+/// run_tiles for packed panels. `deep`: sums in parts of kPartSteps. What is to be packed has whole panels and
+/// kPackingRows rows or more.
+template <class T>
+void run_packing_tiles(int rows, int vectors, TileRun<T> run, Unpacked<T> from, bool deep) {
   const std::int64_t count = std::exchange(run.count, 1);
   TileEnd<T> end = run.end ? *run.end : TileEnd<T>();
   if (run.end) run.end = &end;
@@ -92,7 +150,7 @@ void run_packing_tiles(int rows, TileRun<T> run, Unpacked<T> from) {
                         : rows == kTileRows - 1 ? &packing_tile<T, kTileRows - 1, kA, kB>
                                                 : &packing_tile<T, kPackingRows, kA, kB>;
       tile(run, kA ? from.a : run.a, kA ? from.a_step : run.a_step, kB ? from.b : run.b, kB ? from.b_step : run.b_step,
-           packed_a, packed_b);
+           packed_a, packed_b, run.ask);
     };
     if (from.a && from.b)
       pick(std::true_type{}, std::true_type{});
@@ -100,11 +158,16 @@ void run_packing_tiles(int rows, TileRun<T> run, Unpacked<T> from) {
       pick(std::true_type{}, std::false_type{});
     else if (from.b)
       pick(std::false_type{}, std::true_type{});
+    else if (deep && rows >= kPackingRows && vectors == 2)
+      pick(std::false_type{}, std::false_type{});
+    else if (deep)
+      run_parts<T>(rows, vectors, run);
     else
-      run_tiles<T>(rows, 2, AForm::Columns, run);
+      run_tiles<T>(rows, vectors, AForm::Columns, run);
     from.advance(run);
     run.a += run.a_next;
     run.b += run.b_next;
+    if (run.ask) run.ask += run.ask_lines * kVector<T>;
     if (run.from) run.from += run.from_next;
     run.to += run.to_next;
     if (end.col_add) end.col_add += run.end_next;
