@@ -26,7 +26,7 @@ import sides as peer_programs
 from product import measure_product
 from report import (HEADINGS, RowResult, best_rate, format_line, markdown, median_rate, merge, put_into_readme,
                     summary, table_lines)
-from targets import QUICK, least_share_of, limit_of, targets_of
+from targets import QUICK, bounds, least_share_of, limit_of, targets_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -114,7 +114,8 @@ class Limits:
         if name not in self.known:
             ways = run_row(name, [self.side], self.arguments, 3).get("limits", {})
             # Of a row without a target, for orientation only: the best timing of three rounds.
-            self.known[name] = max((best_rate(answer) for answer in ways.values()), default=None)
+            self.known[name] = max((best_rate(answer) for way, answer in ways.items() if bounds(name, way)),
+                                   default=None)
         return self.known[name]
 
 
@@ -131,7 +132,7 @@ def compare(arguments, threads: int, torches: list, rounds: int) -> list:
             in_turns = limit is not None and (bool(targets_of(row)) or least_share_of(row, threads) is not None)
             answers = run_row(row, [s for s in sides if in_turns or s.name != "limits"], arguments, rounds,
                               limit if in_turns else None)
-            known = [median_rate(answer) for answer in answers.pop("limits", {}).values()]
+            known = [median_rate(answer) for way, answer in answers.pop("limits", {}).items() if bounds(limit, way)]
             if not answers:
                 continue
             bound = max(known, default=None) or limits.get(limit)

@@ -127,34 +127,39 @@ HWY_INLINE V with_sign(D d, V x, V y) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-/// The piecewise polynomial `table` (see simd_math_tables.h), its intervals `step` wide, at |x|. For a NaN, NaN where
-/// `kKeepsNan`, else any number, by one instruction less.
-template <bool kKeepsNan, class D, std::size_t N, class V = hn::Vec<D>>
-HWY_INLINE V lookup_polynomial(D d, V x, float step, const float (&table)[N][32]) {
-  const V magic = hn::Set(d, 0x1.8p+23F), last = hn::Set(d, 31.0F * step);
-  V z;
-  if constexpr (kKeepsNan)
-    z = hn::Min(last, hn::Abs(x));
-  else
-    z = V{_mm512_range_ps(x.raw, last.raw, 2 << 2 | 2)};            // the lesser magnitude, without a sign
-  const V shifted = hn::MulAdd(z, hn::Set(d, 1.0F / step), magic);  // rounds to a whole number, left in the low bits
-  const V r = step == 0.25F ? V{_mm512_reduce_ps(z.raw, 2 << 4)}    // from the nearest multiple of 2^-2
-                            : hn::NegMulAdd(hn::Sub(shifted, magic), hn::Set(d, step), z);
-  const auto index = _mm512_castps_si512(shifted.raw);
+/// table[N - 1][i] u^(N - 1) + … + table[0][i], i being the lowest five bits of each lane of `index`.
+template <class D, std::size_t N, class V = hn::Vec<D>>
+HWY_INLINE V lookup_polynomial(V u, V index, const float (&table)[N][32]) {
   const auto coefficient = [&](int k) HWY_ATTR {
-    return V{_mm512_permutex2var_ps(_mm512_loadu_ps(table[k]), index, _mm512_loadu_ps(table[k] + 16))};
+    return V{_mm512_permutex2var_ps(_mm512_loadu_ps(table[k]), _mm512_castps_si512(index.raw),
+                                    _mm512_loadu_ps(table[k] + 16))};
   };
   V sum = coefficient(N - 1);
-  for (int k = N - 2; k >= 0; --k) sum = hn::MulAdd(sum, r, coefficient(k));
+  for (int k = N - 2; k >= 0; --k) sum = hn::MulAdd(sum, u, coefficient(k));
   return sum;
+}
+
+/// A piecewise polynomial for gelu (see simd_math_tables.h) at |x|. For a NaN, any number.
+template <class D, std::size_t N, class V = hn::Vec<D>>
+HWY_INLINE V gelu_polynomial(D d, V x, const float (&table)[N][32]) {
+  static_assert(kGeluStep == 0.25F);
+  const V last = hn::Set(d, 31 * kGeluStep);
+  const V z{_mm512_range_ps(x.raw, last.raw, 2 << 2 | 2)};  // the lesser magnitude, without a sign
+  const V r{_mm512_reduce_ps(z.raw, 2 << 4)};               // from the nearest multiple of 2^-2
+  // Rounds to a whole number, left in the low bits.
+  return lookup_polynomial<D>(r, hn::MulAdd(z, hn::Set(d, 1 / kGeluStep), hn::Set(d, 0x1.8p+23F)), table);
 }
 #endif
 
+/// Within 4 ulp in float32.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_tanh(D d, V x) {
   if constexpr (is_float32_v<D>) {
 #if HWY_TARGET == HWY_AVX3
-    const V y = lookup_polynomial<true>(d, x, kTanhStep, kTanh);
+    const V t = hn::Min(hn::Set(d, kTanhEnd), hn::Abs(x));  // a NaN stays
+    const V place = hn::MulAdd(t, hn::Set(d, kTanhScale), hn::Set(d, kTanhShift));
+    const V y =
+        lookup_polynomial<D>(t, V{_mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(place.raw), 20))}, kTanh);
     return hn::Or(y, hn::And(hn::SignBit(d), x));
 #else
     const V a = hn::Abs(x), t = hn::Mul(x, x), one = hn::Set(d, 1.0F);
@@ -203,7 +208,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_gelu(D d, V x) {
   if constexpr (is_float32_v<D>) {
 #if HWY_TARGET == HWY_AVX3
-    return hn::Sub(hn::Max(hn::Zero(d), x), lookup_polynomial<false>(d, x, kGeluStep, kGeluTail));
+    return hn::Sub(hn::Max(hn::Zero(d), x), gelu_polynomial(d, x, kGeluTail));
 #else
     const V y = hn::Mul(x, hn::Add(hn::Set(d, 0.5F), normal_cdf_minus_half(d, x)));
     return hn::IfThenElse(hn::Lt(x, hn::Set(d, -5.5F)), hn::Set(d, -0.0F), y);
@@ -219,7 +224,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vec_gelu_slope(D d, V x) {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (is_float32_v<D>) {
-    const V tail = lookup_polynomial<false>(d, x, kGeluStep, kGeluSlopeTail);
+    const V tail = gelu_polynomial(d, x, kGeluSlopeTail);
     const V y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0F), tail));
     return hn::IfThenElse(hn::IsNaN(x), x, y);
   }
