@@ -6,6 +6,7 @@
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/conv_shape.h"
+#include "athanor/device/cpu/conv_wide.h"
 #include "athanor/device/cpu/conv_winograd.h"
 #include "athanor/device/cpu/copy_blocks.h"
 #include "athanor/device/cpu/host_buffer.h"
@@ -137,6 +138,15 @@ void run_own_taps(const ConvCall& c, const detail::TapConv& taps) {
 
 void run_taps(const ConvCall& c, bool forward) {
   if (forward ? onednn::conv_forward(c) : onednn::conv_input(c)) return;
+  if (is_half(c.dtype)) {
+    const ConvShape& s = c.shape;
+    const detail::WideCall wide(c, (forward ? s.y_channels : s.x_channels) * s.groups);
+    wide.w.read();
+    wide.bias.read();
+    (forward ? wide.x : wide.y).read();
+    run_taps(wide.call, forward);
+    return (forward ? wide.y : wide.x).write();
+  }
   const detail::TapConv taps = forward ? detail::forward_taps(c.shape) : detail::input_gradient_taps(c.shape);
   if (taps.batch == 0 || taps.to == 0) return;
   if (detail::winograd_fits(c)) return detail::winograd_taps(c, forward);
@@ -252,6 +262,28 @@ std::int64_t taps_of(const View& weight) {
   return taps;
 }
 
+void run_weight(const ConvCall& c) {
+  if (onednn::conv_weight(c)) return;
+  if (is_half(c.dtype)) {
+    const detail::WideCall wide(c, c.shape.y_channels * c.shape.groups);
+    wide.x.read();
+    wide.y.read();
+    run_weight(wide.call);
+    wide.bias.write();
+    return wide.w.write();
+  }
+  if (detail::winograd_fits(c)) return detail::winograd_weight(c);
+  Planes x(c, c.x, c.shape.x_channels, c.shape.x), y(c, c.y, c.shape.y_channels, c.shape.y);
+  ConvCall plain = c;
+  plain.x = x.read().plain, plain.y = y.read().plain;
+  if (c.dtype == DType::Double)
+    detail::conv_weight_f64(plain);
+  else if (is_floating_point(c.dtype))
+    detail::conv_weight_f32(plain);
+  else
+    detail::conv_weight_int(plain);
+}
+
 void weight_gradient(const View& dweight, const View& dbias, const View& dout, const View& in,
                      const ConvParams& params) {
   ConvCall c = params.transposed ? call_of(dout, in, dweight, params) : call_of(in, dout, dweight, params);
@@ -269,16 +301,7 @@ void weight_gradient(const View& dweight, const View& dbias, const View& dout, c
     reduce_kernel.get(DeviceType::CPU)(ReduceOp::Sum, PerChannel(dbias, dout, false).view, dout,
                                        ~std::uint64_t{2} & ((std::uint64_t{1} << dout.ndim) - 1), 0);
   if (c.shape.groups * c.shape.y_channels * c.shape.x_channels * c.shape.taps() == 0 && !c.bias) return;
-  if (onednn::conv_weight(c)) return;
-  if (detail::winograd_fits(c)) return detail::winograd_weight(c);
-  Planes x(c, c.x, c.shape.x_channels, c.shape.x), y(c, c.y, c.shape.y_channels, c.shape.y);
-  c.x = x.read().plain, c.y = y.read().plain;
-  if (c.dtype == DType::Double)
-    detail::conv_weight_f64(c);
-  else if (is_floating_point(c.dtype))
-    detail::conv_weight_f32(c);
-  else
-    detail::conv_weight_int(c);
+  run_weight(c);
 }
 
 void conv_backward_weight_cpu(const View& dweight, const View& dbias, const View& dout, const View& in,

@@ -22,7 +22,10 @@ inline constexpr int kDotRows = HWY_MAX_BYTES >= 64 ? 5 : 3;
 inline constexpr int kDotCols = HWY_MAX_BYTES >= 64 ? 5 : 4;
 inline constexpr int kHighDotRows = HWY_MAX_BYTES >= 64 ? 9 : kDotRows;
 inline constexpr int kHighDotCols = HWY_MAX_BYTES >= 64 ? 3 : kDotCols;
-constexpr bool suits_high_tiles(std::int64_t rows) { return rows > kDotRows && rows <= kHighDotRows; }
+constexpr bool suits_high_tiles(std::int64_t rows) {
+  if constexpr (kHighDotRows == kDotRows) return false;
+  return rows > kDotRows && rows <= kHighDotRows;  // NOLINT(misc-redundant-expression): not where they differ
+}
 
 /// What the tiles of one unit have in common. Positions are padded to whole vectors in the packed gradient only.
 struct DotSpan {

@@ -3,6 +3,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "athanor/device/cpu/conv_winograd.h"
+#include "athanor/device/cpu/wide_vectors.h"
 
 namespace athanor::onednn {
 #ifndef ATHANOR_STD_THREAD_POOL
@@ -87,6 +88,8 @@ Layout layout_for_depthwise(const ConvShape& s, Pass pass, bool last, bool half)
 Layout layout_for_plain(const ConvCall& call, Pass pass) {
   const ConvShape& s = call.shape;
   const bool half = call.dtype == DType::BFloat16;
+  // oneDNN emulates bfloat16 where the processor does not have it: ten times as slow as float32.
+  if (half && !cpu::multiplies_bfloat16()) return Layout::None;
   if ((call.dtype != DType::Float && !half) || call.epilogue != Epilogue::None) return Layout::None;
   if (s.batch == 0) return Layout::None;
   // oneDNN 2.6 gets the weight's gradient wrong there on matrix units: rows dilated, blocks of channels not full.

@@ -15,6 +15,16 @@ inline bool vectors_fill_lines() {
   return wide;
 }
 
+/// Whether there are instructions that multiply bfloat16, matrix units or dot products.
+inline bool multiplies_bfloat16() {
+#if defined(__x86_64__)
+  static const bool yes = __builtin_cpu_supports("avx512bf16") != 0;
+  return yes;
+#else
+  return false;
+#endif
+}
+
 inline bool made_by_amd() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
