@@ -103,10 +103,10 @@ GemmPlan plan_gemm(const GemmProblem& g) {
   // use only part of a cache line of columns of a.
   const std::int64_t unpacked = !wide && g.a_row == 1 ? 128 : 256;
   plan.pack_a = narrow || !(g.a_row == 1 || g.a_col == 1) || g.n > unpacked || crowded;
-  if (!floating) return plan;
+  if (!is_floating_point(g.dtype)) return plan;
   if (g.a_col == 1 && g.b_row == 1 && g.m <= 16)
     plan.form = GemmPlan::Form::Dots;
-  else if (g.b_col == 1 && g.k <= 4)
+  else if (floating && g.b_col == 1 && g.k <= 4)
     plan.form = GemmPlan::Form::FewSteps;
   else if (g.b_col == 1 && g.m <= 4)
     plan.form = GemmPlan::Form::FewRows;

@@ -251,8 +251,8 @@ void gemm_block(const GemmProblem& g, const detail::GemmPlan& plan) {
   }
   if constexpr (std::is_same_v<In, T> && std::is_floating_point_v<T> && HWY_MAX_BYTES == 64)
     if (plan.in_place && g.n % kVector<T> == 0 && finish.in_registers()) return wide_block<T>(g, finish);
-  if constexpr (std::is_floating_point_v<In>)
-    if (plan.form != detail::GemmPlan::Form::Tiles) return thin_block<T>(g, plan, finish);
+  if constexpr (std::is_floating_point_v<T>)
+    if (plan.form != detail::GemmPlan::Form::Tiles) return thin_block<In, T>(g, plan, finish);
   tiles<In, T>(g, plan);
 }
 

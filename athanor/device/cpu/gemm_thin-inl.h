@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
 /// sums[i·kCols + j] = dot of row i of a with row j of b, both running along k.
-template <class T, int kRows, int kCols>
-HWY_NOINLINE void dot_tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_row, const T* HWY_RESTRICT b,
+template <class In, class T, int kRows, int kCols>
+HWY_NOINLINE void dot_tile(std::int64_t k, const In* HWY_RESTRICT a, std::int64_t a_row, const In* HWY_RESTRICT b,
                            std::int64_t b_col, T* HWY_RESTRICT sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
@@ -33,10 +33,10 @@ HWY_NOINLINE void dot_tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t
   for (; p + kLanes <= k; p += kLanes) {
     V row[kRows];
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) row[i] = hn::LoadU(d, a + i * a_row + p);
+    for (int i = 0; i < kRows; ++i) row[i] = load_as(d, a + i * a_row + p);
 #pragma GCC unroll 8
     for (int j = 0; j < kCols; ++j) {
-      const V col = hn::LoadU(d, b + j * b_col + p);
+      const V col = load_as(d, b + j * b_col + p);
 #pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i) sum[i][j] = hn::MulAdd(row[i], col, sum[i][j]);
     }
@@ -44,29 +44,29 @@ HWY_NOINLINE void dot_tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t
   for (int i = 0; i < kRows; ++i)
     for (int j = 0; j < kCols; ++j) {
       T total = hn::GetLane(hn::SumOfLanes(d, sum[i][j]));
-      for (std::int64_t q = p; q < k; ++q) total += a[i * a_row + q] * b[j * b_col + q];
+      for (std::int64_t q = p; q < k; ++q) total += convert<T>(a[i * a_row + q]) * convert<T>(b[j * b_col + q]);
       sums[i * kCols + j] = total;
     }
 }
 
-template <class T>
-void dot_block(const GemmProblem& g, const Finish<T, T>& finish) {
-  const T *a = static_cast<const T*>(g.a), *b = static_cast<const T*>(g.b);
+template <class In, class T>
+void dot_block(const GemmProblem& g, const Finish<T, In>& finish) {
+  const In *a = static_cast<const In*>(g.a), *b = static_cast<const In*>(g.b);
   T sums[16];
   for (std::int64_t j = 0; j < g.n;) {
-    const T* bj = b + j * g.b_col;
+    const In* bj = b + j * g.b_col;
     const int cols = g.n - j >= 4 ? 4 : 1;
     for (std::int64_t i = 0; i < g.m;) {
-      const T* ai = a + i * g.a_row;
+      const In* ai = a + i * g.a_row;
       const int rows = g.m - i >= 4 ? 4 : g.m - i >= 2 ? 2 : 1;
       if (cols == 4)
-        (rows == 4   ? dot_tile<T, 4, 4>
-         : rows == 2 ? dot_tile<T, 2, 4>
-                     : dot_tile<T, 1, 4>)(g.k, ai, g.a_row, bj, g.b_col, sums);
+        (rows == 4   ? dot_tile<In, T, 4, 4>
+         : rows == 2 ? dot_tile<In, T, 2, 4>
+                     : dot_tile<In, T, 1, 4>)(g.k, ai, g.a_row, bj, g.b_col, sums);
       else
-        (rows == 4   ? dot_tile<T, 4, 1>
-         : rows == 2 ? dot_tile<T, 2, 1>
-                     : dot_tile<T, 1, 1>)(g.k, ai, g.a_row, bj, g.b_col, sums);
+        (rows == 4   ? dot_tile<In, T, 4, 1>
+         : rows == 2 ? dot_tile<In, T, 2, 1>
+                     : dot_tile<In, T, 1, 1>)(g.k, ai, g.a_row, bj, g.b_col, sums);
       finish(i, j, rows, cols, sums, cols);
       i += rows;
     }
@@ -78,21 +78,21 @@ inline constexpr std::int64_t kThinCols = 1024;  // columns of sums that stay in
 inline constexpr int kThinSteps = 8;             // rows of b read side by side
 
 /// sums (kRows × cols, rows kThinCols apart) += a (kRows × kSteps) @ rows of b; cols is a multiple of a vector.
-template <class T, int kRows, int kSteps>
-HWY_INLINE void add_rows(const T* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_col, const T* HWY_RESTRICT b,
+template <class In, class T, int kRows, int kSteps>
+HWY_INLINE void add_rows(const In* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_col, const In* HWY_RESTRICT b,
                          std::int64_t b_row, T* HWY_RESTRICT sums, std::int64_t cols) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   T values[kRows][kSteps];
   for (int i = 0; i < kRows; ++i)
-    for (int p = 0; p < kSteps; ++p) values[i][p] = a[i * a_row + p * a_col];
+    for (int p = 0; p < kSteps; ++p) values[i][p] = convert<T>(a[i * a_row + p * a_col]);
   for (std::int64_t j = 0; j < cols; j += kVector<T>) {
     V sum[kRows];
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) sum[i] = hn::LoadU(d, sums + i * kThinCols + j);
 #pragma GCC unroll 8
     for (int p = 0; p < kSteps; ++p) {
-      const V row = hn::LoadU(d, b + p * b_row + j);
+      const V row = load_as(d, b + p * b_row + j);
 #pragma GCC unroll 4
       for (int i = 0; i < kRows; ++i) sum[i] = hn::MulAdd(hn::Set(d, values[i][p]), row, sum[i]);
     }
@@ -102,18 +102,18 @@ HWY_INLINE void add_rows(const T* HWY_RESTRICT a, std::int64_t a_row, std::int64
 }
 
 /// A few rows of a by a b that runs along its rows: b is read once, in order.
-template <class T, int kRows>
-void few_rows(const GemmProblem& g, std::int64_t i, std::int64_t cols, const Finish<T, T>& finish) {
-  const T *a = static_cast<const T*>(g.a) + i * g.a_row, *b = static_cast<const T*>(g.b);
+template <class In, class T, int kRows>
+void few_rows(const GemmProblem& g, std::int64_t i, std::int64_t cols, const Finish<T, In>& finish) {
+  const In *a = static_cast<const In*>(g.a) + i * g.a_row, *b = static_cast<const In*>(g.b);
   HWY_ALIGN T sums[kRows * kThinCols];
   for (std::int64_t j = 0; j < cols; j += kThinCols) {
     const std::int64_t n = std::min(kThinCols, cols - j);
     for (int r = 0; r < kRows; ++r) std::fill_n(sums + r * kThinCols, n, T(0));
     std::int64_t p = 0;
     for (; p + kThinSteps <= g.k; p += kThinSteps)
-      add_rows<T, kRows, kThinSteps>(a + p * g.a_col, g.a_row, g.a_col, b + p * g.b_row + j, g.b_row, sums, n);
+      add_rows<In, T, kRows, kThinSteps>(a + p * g.a_col, g.a_row, g.a_col, b + p * g.b_row + j, g.b_row, sums, n);
     for (; p < g.k; ++p)
-      add_rows<T, kRows, 1>(a + p * g.a_col, g.a_row, g.a_col, b + p * g.b_row + j, g.b_row, sums, n);
+      add_rows<In, T, kRows, 1>(a + p * g.a_col, g.a_row, g.a_col, b + p * g.b_row + j, g.b_row, sums, n);
     finish(i, j, kRows, n, sums, kThinCols);
   }
 }
@@ -147,32 +147,33 @@ void few_steps(const GemmProblem& g, std::int64_t cols, const Finish<T, T>& fini
 template <class In, class T>
 void tiles(const GemmProblem& g, const detail::GemmPlan& plan);
 
-template <class T>
-void thin_block(const GemmProblem& g, const detail::GemmPlan& plan, const Finish<T, T>& finish) {
+template <class In, class T>
+void thin_block(const GemmProblem& g, const detail::GemmPlan& plan, const Finish<T, In>& finish) {
   using Form = detail::GemmPlan::Form;
-  if (plan.form == Form::Dots) return dot_block<T>(g, finish);
+  if (plan.form == Form::Dots) return dot_block<In, T>(g, finish);
   const std::int64_t cols = g.n / kVector<T> * kVector<T>;
   if (plan.form == Form::FewSteps) {
-    (g.k == 1   ? few_steps<T, 1>
-     : g.k == 2 ? few_steps<T, 2>
-     : g.k == 3 ? few_steps<T, 3>
-                : few_steps<T, 4>)(g, cols, finish);
+    if constexpr (std::is_same_v<In, T>)
+      (g.k == 1   ? few_steps<T, 1>
+       : g.k == 2 ? few_steps<T, 2>
+       : g.k == 3 ? few_steps<T, 3>
+                  : few_steps<T, 4>)(g, cols, finish);
   } else {
     for (std::int64_t i = 0; i < g.m; i += 4) {
       const std::int64_t rows = std::min<std::int64_t>(4, g.m - i);
-      (rows == 1   ? few_rows<T, 1>
-       : rows == 2 ? few_rows<T, 2>
-       : rows == 3 ? few_rows<T, 3>
-                   : few_rows<T, 4>)(g, i, cols, finish);
+      (rows == 1   ? few_rows<In, T, 1>
+       : rows == 2 ? few_rows<In, T, 2>
+       : rows == 3 ? few_rows<In, T, 3>
+                   : few_rows<In, T, 4>)(g, i, cols, finish);
     }
   }
   if (cols == g.n) return;
   GemmProblem rest = g;
   rest.n = g.n - cols;
-  rest.b = static_cast<const T*>(g.b) + cols * g.b_col;
-  rest.c = static_cast<T*>(g.c) + cols * g.c_col;
-  if (g.bias) rest.bias = static_cast<const T*>(g.bias) + cols * g.bias_col;
-  tiles<T, T>(rest, plan);
+  rest.b = static_cast<const In*>(g.b) + cols * g.b_col;
+  rest.c = static_cast<In*>(g.c) + cols * g.c_col;
+  if (g.bias) rest.bias = static_cast<const In*>(g.bias) + cols * g.bias_col;
+  tiles<In, T>(rest, plan);
 }
 
 }  // namespace athanor::HWY_NAMESPACE
