@@ -39,6 +39,8 @@ inline constexpr std::int64_t kPartSteps = 384;
 /// Steps ahead of which rows of b that are still to be packed are asked for, into the first and the second cache. Their
 /// distance may be a multiple of 4096 bytes, so that more would not fit into the sets that they share.
 inline constexpr int kNearAhead = 10, kFarAhead = 40;
+/// The same of operands that both are packed.
+inline constexpr int kPackedAhead = 32;
 
 /// One tile; `to_a` and `to_b` get what it reads. Writes up to a vector beyond a panel of a. Meanwhile each step brings
 /// a quarter of a line from `ask` on, unless null, into the second cache.
@@ -50,6 +52,7 @@ HWY_NOINLINE void packing_tile(const TileRun<T>& run, const T* HWY_RESTRICT a, s
   using V = hn::Vec<decltype(d)>;
   constexpr int kVectors = 2, kLanes = kVector<T>;
   static_assert(kRows <= kLanes);
+  constexpr int kOwnAhead = kPacksA || kPacksB ? kAhead : kPackedAhead;
   const std::int64_t ask_step = ask ? kLanes / 4 : 0;
   const T* from = run.from;
   if (!ask) ask = b;
@@ -71,10 +74,10 @@ HWY_NOINLINE void packing_tile(const TileRun<T>& run, const T* HWY_RESTRICT a, s
         __builtin_prefetch(b + kFarAhead * b_step, 0, 2);
         __builtin_prefetch(b + kFarAhead * b_step + kLanes, 0, 2);
       } else {
-        __builtin_prefetch(b + kAhead * b_step);
-        __builtin_prefetch(b + kAhead * b_step + kLanes);
+        __builtin_prefetch(b + kOwnAhead * b_step);
+        __builtin_prefetch(b + kOwnAhead * b_step + kLanes);
       }
-      __builtin_prefetch(a + kAhead * a_step);
+      __builtin_prefetch(a + kOwnAhead * a_step);
       __builtin_prefetch(ask, 0, 2);
       ask += ask_step;
       if constexpr (kPacksA) {
