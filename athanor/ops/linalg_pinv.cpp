@@ -85,7 +85,9 @@ struct Pinv {
   void grad(GradCall& g) {
     // Golub & Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
     // separate", 1973, 4.12: of a rank that does not change.
-    const Tensor A = g.get(a), P = g.get(p), up = swapped(g.grad());
+    const Tensor P = g.get(p), up = swapped(g.grad());
+    Tensor A = g.get(a);
+    if (hermitian) A = add(tril(A, 0), swapped(tril(A, -1)));
     const Tensor Pt = swapped(P);
     Tensor sum = neg(matmul(matmul(Pt, g.grad()), Pt));
     // The products of A with P are as small as A's shorter side.
@@ -155,9 +157,12 @@ Tensor condition(const Tensor& A, const std::optional<Scalar>& order) {
   const auto norm = [&](const Tensor& t) {
     return order ? linalg_matrix_norm(t, *order) : linalg_matrix_norm(t, "fro");
   };
-  const Tensor singular = eq(std::get<0>(linalg_slogdet(detach(A))), 0);
-  const Tensor regular = where(unsqueeze(unsqueeze(singular, -1), -1), eye(A.size(-1), A.options()), A);
-  return where(singular, Scalar(INFINITY), mul(norm(A), norm(linalg_inv(regular))));
+  // Of a matrix whose greatest number is 1 neither norm overflows or vanishes.
+  const Tensor most = amax(abs(detach(A)), IntArrayRef{std::int64_t{-2}, std::int64_t{-1}}, true);
+  const Tensor scaled = div(A, where(logical_and(gt(most, 0), isfinite(most)), most, Scalar(1)));
+  const Tensor singular = eq(std::get<0>(linalg_slogdet(detach(scaled))), 0);
+  const Tensor regular = where(unsqueeze(unsqueeze(singular, -1), -1), eye(A.size(-1), A.options()), scaled);
+  return where(singular, Scalar(INFINITY), mul(norm(scaled), norm(linalg_inv(regular))));
 }
 
 }  // namespace
@@ -194,10 +199,25 @@ Tensor linalg_cond(const Tensor& self, std::string_view p) {
   return condition(A, std::nullopt);
 }
 
-/// The X of least size that makes |self X - b| least, by the pseudo-inverse with rtol=rcond: solution, residuals (the
-/// squares of |self X - b|, where self has more rows than columns, full rank and driver is not "gelsy"), rank and
-/// singular values ("gelsd", "gelss"). What is not asked for is empty. b may be a batch of vectors. driver: "gelsy"
-/// (the default), "gels", "gelsd" or "gelss"; they differ in what is given beside the solution alone.
+namespace {
+
+/// V S⁻¹ Uᵀ B of a = U S Vᵀ without a gradient, and S.
+std::tuple<Tensor, Tensor> solve_by_values(const Tensor& A, const Tensor& B, const Tolerance& tolerance) {
+  const NoGradGuard off;
+  const auto [u, s, vh] = _svd(A);
+  const Tensor counts = tolerance.above(s), divisor = where(counts, s, Scalar(1));
+  const Tensor parts = div(matmul(swapped(u), B), unsqueeze(divisor, -1));
+  return {matmul(swapped(vh), where(unsqueeze(counts, -1), parts, Scalar(0))), s};
+}
+
+}  // namespace
+
+/// The X of least size that makes |self X - b| least, by singular values, of which those up to rcond times the greatest
+/// count as zeros: solution, residuals (the squares of |self X - b|, where self has more rows than columns and driver
+/// is "gels", or self has full rank and driver is not "gelsy"), rank and singular values ("gelsd", "gelss"). What is
+/// not asked for is empty. b may be a batch of vectors. driver: "gelsy" (the default), "gels", "gelsd" or "gelss"; they
+/// differ in what is given beside the solution, and "gels" takes every matrix for one of full rank (rcond = 0). The
+/// gradient is that of linalg_pinv.
 ATHANOR_FUNCTION(
     "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor, Tensor, Tensor, Tensor) "
     "| function out");
@@ -217,18 +237,26 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> linalg_lstsq(const Tensor& self, cons
   const Tensor B = vector ? unsqueeze(given_b, -1) : given_b;
   ATHANOR_CHECK(B.dim() >= 2 && B.size(-2) == A.size(-2), op, ": input.size(-2) should match other.size(-2), got ",
                 A.sizes(), " and ", given_b.sizes());
+  if (driver == "gels") rcond = 0;
   auto [inverse, rank] = pseudo_inverse(op, A, std::nullopt, rcond, false);
-  const Tensor x = matmul(inverse, B);
+  Tensor x = matmul(inverse, B), values = zeros({0}, A.options());
+  if (A.numel() != 0) {
+    // The inverse is for the gradient: its product loses digits by the square of the condition number.
+    const Tensor by_inverse = x;
+    Tensor solution;
+    std::tie(solution, values) = solve_by_values(detach(A), detach(B), Tolerance(A, std::nullopt, rcond));
+    x = by_inverse.requires_grad() ? add(sub(by_inverse, detach(by_inverse)), solution) : solution;
+  }
   const Tensor nothing = zeros({0}, A.options());
   const std::int64_t n = A.size(-1);
   Tensor residuals = nothing;
-  if (A.size(-2) > n && driver != "gelsy" && all(eq(rank, n)).item().toBool()) {
+  if (A.size(-2) > n && driver != "gelsy" && (driver == "gels" || all(eq(rank, n)).item().toBool())) {
     const Tensor rest = sub(matmul(A, x), B);
     residuals = sum(mul(rest, rest), IntArrayRef{std::int64_t{-2}}, false, std::nullopt);
   }
   const bool has_values = driver == "gelsd" || driver == "gelss";
   return {vector ? squeeze(x, -1) : x, residuals, driver == "gels" ? zeros({0}, rank.options()) : rank,
-          has_values ? linalg_svdvals(detach(A)) : nothing};
+          has_values ? values : nothing};
 }
 
 }  // namespace athanor::ops

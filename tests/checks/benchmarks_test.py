@@ -108,6 +108,11 @@ class Verdicts(unittest.TestCase):
         self.assertIsNone(targets.limit_of("sort/1e6"))
         self.assertIsNone(targets.limit_of("mnist.conv/b64"))
 
+    def test_copies_past_the_caches_bound_no_row_of_1e6(self):
+        self.assertFalse(targets.bounds("limit.copy/1e6", "ahead"))
+        for limit, way in (("limit.copy/1e6", "turns"), ("limit.copy/1e8", "ahead"), ("limit.add/1e6", "streaming")):
+            self.assertTrue(targets.bounds(limit, way))
+
     def test_training_steps_are_held_against_the_operations_of_their_products(self):
         parameters, keys = 4 * 12 * 256**2 + 256 * 65, 4 * sum(range(1, 129)) / 128
         self.assertAlmostEqual(targets.work_against_limit("gpt.step/l4e256s128b8", 1), 6 * (parameters + 2 * keys * 256))

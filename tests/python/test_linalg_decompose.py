@@ -35,6 +35,40 @@ class Decompositions(unittest.TestCase):
         self.assertClose(L.eigvalsh(symmetric.triu(), UPLO="U"), values)
         self.assertClose(a @ L.pinv(a) @ a, a)
 
+    def test_least_squares_are_as_exact_as_the_equations_allow(self):
+        for m, n in ((12, 10), (12, 12)):
+            hilbert = 1 / (torch.arange(m, dtype=torch.float64).unsqueeze(-1) + torch.arange(n, dtype=torch.float64) + 1)
+            sums = hilbert.sum(-1, keepdim=True)
+            for driver in ("gelsy", "gelsd", "gels"):
+                self.assertLess(float((hilbert @ L.lstsq(hilbert, sums, driver=driver).solution - sums).norm()), 1e-13)
+
+    def test_gels_takes_every_matrix_for_one_of_full_rank(self):
+        a = torch.diag(torch.tensor([1.0, 1e-3, 1e-20], dtype=torch.float64))
+        ones = torch.ones(3, 1, dtype=torch.float64)
+        self.assertClose(L.lstsq(a, ones, rcond=0.5, driver="gels").solution, 1 / a.diagonal().unsqueeze(-1))
+        self.assertEqual(L.lstsq(torch.zeros(4, 2), torch.ones(4, 1), driver="gels").residuals.shape, (1,))
+
+    def test_columns_of_very_different_sizes_keep_their_directions(self):
+        sizes = 10.0 ** (-10 * torch.arange(24, dtype=torch.float64))
+        eye = torch.eye(24, dtype=torch.float64)
+        u, s, vh = L.svd(matrix(24, 24) * sizes)
+        self.assertClose(u.mT @ u, eye, 1e-13)
+        self.assertClose(vh @ vh.mT, eye, 1e-13)
+        self.assertTrue(bool((s > 0).all()))
+        v = L.eigh((matrix(16, 16, seed=3) * sizes[:16]).mT.contiguous() * sizes[:16]).eigenvectors
+        self.assertClose(v.mT @ v, eye[:16, :16], 1e-13)
+        a = torch.diag(torch.tensor([1e100, 1e-100], dtype=torch.float64))
+        self.assertEqual(L.svdvals(a).tolist(), [1e100, 1e-100])
+        self.assertEqual(L.matrix_rank(a, atol=1e-200, rtol=0.0).item(), 2)
+        for size in (1e-300, 1e200):
+            self.assertAlmostEqual(L.cond(size * eye[:2, :2], "fro").item(), 2)
+
+    def test_many_rows_go_through_a_triangle(self):
+        a = matrix(5000, 20)
+        u, s, vh = L.svd(a, full_matrices=False)
+        self.assertClose((u * s) @ vh, a)
+        self.assertClose(s.square(), L.eigvalsh(a.mT @ a).flip(0))
+
     def test_factors_multiply_to_the_matrix_whatever_its_shape_and_rank(self):
         for m, n in ((1, 1), (3, 3), (23, 24), (40, 23), (7, 2), (2, 7), (40, 40), (70, 33), (33, 70), (0, 0), (0, 3), (3, 0)):
             self.check(matrix(m, n))

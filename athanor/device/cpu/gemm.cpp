@@ -45,7 +45,11 @@ void free_at_thread_end() {
 /// See GemmPlan::deep. Measured with a second cache of 2 MB, which holds what it has to with room to spare. Of two
 /// plain operands only the largest: oneDNN's sgemm packs the left one faster.
 bool pays_deep(const GemmProblem& g) {
+#ifdef _SC_LEVEL2_CACHE_SIZE
   static const bool suits = cpu::vectors_fill_lines() && sysconf(_SC_LEVEL2_CACHE_SIZE) >= 2 << 20;
+#else
+  constexpr bool suits = false;
+#endif
   if (!suits || g.dtype != DType::Float || g.k < 1024) return false;
   return std::min(g.m, g.n) >= (g.a_col == 1 && g.b_col == 1 ? 2048 : 512);
 }

@@ -214,6 +214,7 @@ class BlockRun {
         multiply();
         finish_(i, j, m, n, edge, w);
         if (run.from) run.from += next;
+        if (run.ask) run.ask += run.ask_lines * kVector<T>;
         unpacked.advance(run);
       }
     }

@@ -98,7 +98,7 @@ double least_of(double f, double g, double h) {
 struct Turn {
   double c, s, r;
   /// c f + s g = r, c g - s f = 0.
-  Turn(double f, double g) : r(std::sqrt(f * f + g * g)) {
+  Turn(double f, double g) : r(dense::length_of(f, g)) {
     c = r > 0 ? f / r : 1;
     s = r > 0 ? g / r : 0;
   }

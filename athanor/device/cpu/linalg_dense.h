@@ -2,6 +2,7 @@
 /// What the decompositions of dense matrices share: matrices of columns in double, Householder reflections in blocks,
 /// sequences of plane rotations. The order of every sum depends on the sizes alone.
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -43,6 +44,11 @@ void store(const View& v, std::int64_t index, const Columns& from, bool transpos
 void store(const View& v, std::int64_t index, const std::vector<double>& from);
 
 double dot(const double* x, const double* y, std::int64_t n);
+/// The length of (x, y), also where squares vanish; not where they overflow.
+inline double length_of(double x, double y) {
+  const double r = std::sqrt(x * x + y * y);
+  return r < 1e-140 ? std::hypot(x, y) : r;
+}
 /// y += a x.
 void add_scaled(double* y, const double* x, double a, std::int64_t n);
 /// A part of a matrix, with the distances of its rows and columns.

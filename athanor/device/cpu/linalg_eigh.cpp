@@ -76,7 +76,7 @@ void step(std::vector<double>& diagonal, std::vector<double>& beside, std::int64
   double x = d[begin] - shift, z = e[begin];
   turns.begin(begin);
   for (std::int64_t k = begin; k < end; ++k) {
-    const double r = std::sqrt(x * x + z * z), c = r > 0 ? x / r : 1, s = r > 0 ? z / r : 0;
+    const double r = dense::length_of(x, z), c = r > 0 ? x / r : 1, s = r > 0 ? z / r : 0;
     if (k > begin) e[k - 1] = r;
     const double p = d[k], q = d[k + 1], f = e[k], both = 2 * c * s * f;
     d[k] = c * c * p + both + s * s * q;

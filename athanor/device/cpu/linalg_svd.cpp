@@ -1,6 +1,7 @@
 // Singular value decompositions. Small ones by one-sided Jacobi rotations (Golub & Van Loan, "Matrix Computations",
 // 8.6.3; de Rijk, "A one-sided Jacobi algorithm for computing the singular value decomposition", 1989), which give
-// small singular values all their digits; larger ones by bidiagonalization, of R in a = Q R where there are more rows.
+// small singular values all their digits; larger ones by bidiagonalization; where there are many more rows, of R in
+// a = Q R.
 // In double for any dtype.
 #include <algorithm>
 #include <cmath>
@@ -20,6 +21,7 @@ constexpr int kSvdFineSweeps = 12;         // after which columns of rounding co
 constexpr int kSvdSweeps = 60;             // about ten are needed
 constexpr std::int64_t kSvdByJacobi = 24;  // columns, at most
 constexpr double kSvdRounding = 2.3e-16;
+constexpr double kSvdLeastSquare = 1e-280;  // sums of squares below have lost digits
 
 void svd_rotate(double* __restrict x, double* __restrict y, double c, double s, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
@@ -28,6 +30,55 @@ void svd_rotate(double* __restrict x, double* __restrict y, double c, double s, 
     y[i] = s * a + c * b;
   }
 }
+
+/// The power of two of the greatest of n numbers, not all of them 0.
+int power_of(const double* x, std::int64_t n) {
+  double most = 0;
+  for (std::int64_t i = 0; i < n; ++i) most = std::max(most, std::abs(x[i]));
+  return std::ilogb(most);
+}
+
+double norm_of(const double* x, std::int64_t n) {
+  const double square = dense::dot(x, x, n);
+  if (square >= kSvdLeastSquare || std::all_of(x, x + n, [](double value) { return value == 0; }))
+    return std::sqrt(square);
+  const int power = power_of(x, n);
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += std::pow(std::scalbn(x[i], -power), 2);
+  return std::scalbn(std::sqrt(sum), power);
+}
+
+/// Sums of squares of two columns and of their products, of which the rotation follows that makes them orthogonal.
+struct Pair {
+  double pp, qq, pq;
+  int powers = 0;  ///< the sums are of columns divided by powers of two, of the second by so many more
+
+  Pair(const double* x, const double* y, std::int64_t n)
+      : pp(dense::dot(x, x, n)), qq(dense::dot(y, y, n)), pq(dense::dot(x, y, n)) {
+    if (std::min(pp, qq) < kSvdLeastSquare) scale(x, y, n);
+  }
+  bool orthogonal() const { return std::abs(pq) <= 4 * kSvdRounding * std::sqrt(pp) * std::sqrt(qq); }
+  double tangent() const {
+    const double factor = powers == 0 ? 1 : std::scalbn(1.0, std::clamp(powers, -1000, 1000));
+    const double zeta = (qq * factor - pp / factor) / (2 * pq);
+    return std::copysign(1 / (std::abs(zeta) + std::hypot(1, zeta)), zeta);
+  }
+
+ private:
+  [[gnu::cold]] void scale(const double* x, const double* y, std::int64_t n) {
+    pp = qq = pq = 0;
+    const auto zero = [n](const double* column) {
+      return std::all_of(column, column + n, [](double value) { return value == 0; });
+    };
+    if (zero(x) || zero(y)) return;
+    const int px = power_of(x, n), py = power_of(y, n);
+    powers = py - px;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double a = std::scalbn(x[i], -px), b = std::scalbn(y[i], -py);
+      pp += a * a, qq += b * b, pq += a * b;
+    }
+  }
+};
 
 /// Makes the columns of w orthogonal; v goes through the same rotations. False if that takes too long.
 bool orthogonalize(Columns& w, Columns& v) {
@@ -38,15 +89,12 @@ bool orthogonalize(Columns& w, Columns& v) {
     bool rotated = false;
     for (std::int64_t p = 0; p + 1 < w.count; ++p)
       for (std::int64_t q = p + 1; q < w.count; ++q) {
-        const double pp = dense::dot(w[p], w[p], w.rows), qq = dense::dot(w[q], w[q], w.rows),
-                     pq = dense::dot(w[p], w[q], w.rows);
-        if (std::abs(pq) <= 4 * kSvdRounding * std::sqrt(pp) * std::sqrt(qq)) continue;
+        const Pair pair(w[p], w[q], w.rows);
+        if (pair.orthogonal()) continue;
         // What is left of a column that depends on others is rounding, made anew by every rotation.
-        if (sweep >= kSvdFineSweeps && std::min(pp, qq) <= least) continue;
+        if (sweep >= kSvdFineSweeps && (pair.powers != 0 || std::min(pair.pp, pair.qq) <= least)) continue;
         rotated = true;
-        const double zeta = (qq - pp) / (2 * pq);
-        const double t = std::copysign(1 / (std::abs(zeta) + std::hypot(1, zeta)), zeta);
-        const double c = 1 / std::hypot(1, t);
+        const double t = pair.tangent(), c = 1 / std::hypot(1, t);
         svd_rotate(w[p], w[q], c, c * t, w.rows);
         svd_rotate(v[p], v[q], c, c * t, v.rows);
       }
@@ -58,6 +106,11 @@ bool orthogonalize(Columns& w, Columns& v) {
 /// Makes column j of u a unit vector orthogonal to those before it. One that is mostly rounding is replaced.
 [[gnu::cold]] void complete(Columns& u, std::int64_t j) {
   double* const x = u[j];
+  const double given = norm_of(x, u.rows);
+  if (given > 0 && given * given < kSvdLeastSquare) {
+    const int power = std::ilogb(given);
+    for (std::int64_t i = 0; i < u.rows; ++i) x[i] = std::scalbn(x[i], -power);
+  }
   for (std::int64_t attempt = -1; attempt < u.rows; ++attempt) {
     if (attempt >= 0) {
       std::fill_n(x, u.rows, 0.0);
@@ -92,10 +145,10 @@ bool orthogonalize(Columns& w, Columns& v) {
   w = std::move(sorted_w), v = std::move(sorted_v), s = std::move(sorted_s);
 }
 
-/// decompose() for columns whose squares neither overflow nor vanish.
+/// decompose_scaled() for few columns.
 bool decompose_by_jacobi(Columns& w, std::vector<double>& s, Columns& v, bool vectors) {
   if (!orthogonalize(w, v)) return false;
-  for (std::int64_t j = 0; j < w.count; ++j) s[static_cast<std::size_t>(j)] = std::sqrt(dense::dot(w[j], w[j], w.rows));
+  for (std::int64_t j = 0; j < w.count; ++j) s[static_cast<std::size_t>(j)] = norm_of(w[j], w.rows);
   sort_values(w, s, v);
   if (!vectors) return true;
   // What is left of columns that depended on others says nothing of a direction.
@@ -110,8 +163,10 @@ bool decompose_by_jacobi(Columns& w, std::vector<double>& s, Columns& v, bool ve
   return true;
 }
 
-[[gnu::cold]] bool decompose_by_steps(Columns& w, std::vector<double>& s, Columns& v, bool vectors) {
+/// decompose() for numbers up to 2.
+[[gnu::cold]] bool decompose_scaled(Columns& w, std::vector<double>& s, Columns& v, bool vectors) {
   const std::int64_t n = w.count, m = w.rows;
+  if (n <= kSvdByJacobi && m <= 2 * n) return decompose_by_jacobi(w, s, v, vectors);
   if (m == n) {
     if (!dense::decompose_bidiagonal(w, s, v, vectors)) return false;
     sort_values(w, s, v);
@@ -120,7 +175,7 @@ bool decompose_by_jacobi(Columns& w, std::vector<double>& s, Columns& v, bool ve
   const dense::Reflections q = dense::factor_qr(w);
   Columns r(n, n);
   for (std::int64_t j = 0; j < n; ++j) std::copy_n(w[j], j + 1, r[j]);
-  if (!decompose_by_steps(r, s, v, vectors)) return false;
+  if (!decompose_scaled(r, s, v, vectors)) return false;
   if (!vectors) return true;
   w = Columns(n, m);
   for (std::int64_t j = 0; j < n; ++j) std::copy_n(r[j], n, w[j]);
@@ -141,7 +196,7 @@ bool decompose(Columns& w, std::vector<double>& s, Columns& v, bool vectors) {
   // Squares must neither overflow nor vanish. A power of two rounds nothing.
   const int power = std::ilogb(scale);
   for (double& x : w.values) x = std::scalbn(x, -power);
-  const bool done = (w.count <= kSvdByJacobi ? decompose_by_jacobi : decompose_by_steps)(w, s, v, vectors);
+  const bool done = decompose_scaled(w, s, v, vectors);
   for (double& size : s) size = std::scalbn(size, power);
   return done;
 }
