@@ -7,6 +7,7 @@
 #include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
+#include "athanor/ops/join.h"
 #include "athanor/ops/linalg.h"
 #include "athanor/ops/linalg_checks.h"
 #include "athanor/ops/linalg_decompose.h"
