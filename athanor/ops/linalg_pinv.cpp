@@ -7,7 +7,6 @@
 #include "athanor/ops/compare.h"
 #include "athanor/ops/copy.h"
 #include "athanor/ops/create.h"
-#include "athanor/ops/join.h"
 #include "athanor/ops/linalg.h"
 #include "athanor/ops/linalg_checks.h"
 #include "athanor/ops/linalg_decompose.h"
@@ -86,9 +85,7 @@ struct Pinv {
   void grad(GradCall& g) {
     // Golub & Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
     // separate", 1973, 4.12: of a rank that does not change.
-    const Tensor P = g.get(p), up = swapped(g.grad());
-    Tensor A = g.get(a);
-    if (hermitian) A = add(tril(A, 0), swapped(tril(A, -1)));
+    const Tensor A = g.get(a), P = g.get(p), up = swapped(g.grad());
     const Tensor Pt = swapped(P);
     Tensor sum = neg(matmul(matmul(Pt, g.grad()), Pt));
     // The products of A with P are as small as A's shorter side.
@@ -118,8 +115,8 @@ std::tuple<Tensor, Tensor> pseudo_inverse(const char* op, const Tensor& self, st
 
 /// The Moore-Penrose inverse of matrices, (*, n, m) of (*, m, n). Singular values up to the greater of atol (0) and
 /// rtol times the greatest count as zeros; rtol is max(m, n) times the dtype's precision, or 0 where atol is given.
-/// hermitian: the matrices are symmetric, and only their lower triangles are read. The gradient takes the rank for
-/// constant.
+/// hermitian: the matrices are symmetric, and only their lower triangles are read, but both for the gradient, as in
+/// PyTorch. The gradient takes the rank for constant.
 ATHANOR_FUNCTION(
     "linalg_pinv(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor | function out");
 Tensor linalg_pinv(const Tensor& self, std::optional<double> atol, std::optional<double> rtol, bool hermitian) {
