@@ -199,13 +199,13 @@ Tensor linalg_cond(const Tensor& self, std::string_view p) {
 
 namespace {
 
-/// V S⁻¹ Uᵀ B of a = U S Vᵀ without a gradient, and S.
-std::tuple<Tensor, Tensor> solve_by_values(const Tensor& A, const Tensor& B, const Tolerance& tolerance) {
+/// V S⁻¹ Uᵀ B of A = U S Vᵀ without a gradient, the rank and S.
+std::tuple<Tensor, Tensor, Tensor> solve_by_values(const Tensor& A, const Tensor& B, const Tolerance& tolerance) {
   const NoGradGuard off;
   const auto [u, s, vh] = _svd(A);
   const Tensor counts = tolerance.above(s), divisor = where(counts, s, Scalar(1));
   const Tensor parts = div(matmul(swapped(u), B), unsqueeze(divisor, -1));
-  return {matmul(swapped(vh), where(unsqueeze(counts, -1), parts, Scalar(0))), s};
+  return {matmul(swapped(vh), where(unsqueeze(counts, -1), parts, Scalar(0))), sum_last(counts), s};
 }
 
 }  // namespace
@@ -236,16 +236,19 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> linalg_lstsq(const Tensor& self, cons
   ATHANOR_CHECK(B.dim() >= 2 && B.size(-2) == A.size(-2), op, ": input.size(-2) should match other.size(-2), got ",
                 A.sizes(), " and ", given_b.sizes());
   if (driver == "gels") rcond = 0;
-  auto [inverse, rank] = pseudo_inverse(op, A, std::nullopt, rcond, false);
-  Tensor x = matmul(inverse, B), values = zeros({0}, A.options());
-  if (A.numel() != 0) {
-    // The inverse is for the gradient: its product loses digits by the square of the condition number.
-    const Tensor by_inverse = x;
-    Tensor solution;
-    std::tie(solution, values) = solve_by_values(detach(A), detach(B), Tolerance(A, std::nullopt, rcond));
-    x = by_inverse.requires_grad() ? add(sub(by_inverse, detach(by_inverse)), solution) : solution;
-  }
   const Tensor nothing = zeros({0}, A.options());
+  Tensor x, rank, values = nothing;
+  if (A.numel() != 0)
+    std::tie(x, rank, values) = solve_by_values(detach(A), detach(B), Tolerance(A, std::nullopt, rcond));
+  if (A.numel() == 0 || (GradMode::is_enabled() && (A.requires_grad() || B.requires_grad()))) {
+    // For the gradient: a product with the inverse loses digits by the square of the condition number.
+    const auto [inverse, its_rank] = pseudo_inverse(op, A, std::nullopt, rcond, false);
+    const Tensor by_inverse = matmul(inverse, B);
+    if (x.defined())
+      x = add(sub(by_inverse, detach(by_inverse)), x);
+    else
+      x = by_inverse, rank = its_rank;
+  }
   const std::int64_t n = A.size(-1);
   Tensor residuals = nothing;
   if (A.size(-2) > n && driver != "gelsy" && (driver == "gels" || all(eq(rank, n)).item().toBool())) {

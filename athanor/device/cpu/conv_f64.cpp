@@ -9,18 +9,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
-template <class In, class T>
-void taps_as(const ConvCall& call, const TapConv& taps) {
-  TapRun<In, T>(call, taps).run();
-}
-template <class In, class T>
-void weight_as(const ConvCall& call) {
+void tap_conv_f64(const ConvCall& call, const TapConv& taps) { TapRun<double, double>(call, taps).run(); }
+void conv_weight_f64(const ConvCall& call) {
   const TapConv taps = detail::forward_taps(call.shape);
-  WeightRun<In, T>(call, taps).run();
+  WeightRun<double, double>(call, taps).run();
 }
-
-void tap_conv_f64(const ConvCall& call, const TapConv& taps) { taps_as<double, double>(call, taps); }
-void conv_weight_f64(const ConvCall& call) { weight_as<double, double>(call); }
 
 }  // namespace athanor::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -7,6 +7,7 @@
 #include "athanor/device/cpu/gemm_bf16_pack.h"
 #include "athanor/device/cpu/gemm_block.h"
 #include "athanor/device/cpu/gemm_epilogue.h"
+#include "athanor/device/cpu/wide_vectors.h"
 #include "hwy/base.h"
 
 #if HWY_ARCH_X86_64 && defined(__linux__)
@@ -24,7 +25,7 @@ namespace {
 bool ask() {
   if (!env::flag("ATHANOR_AMX", true)) return false;
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512bf16")) return false;
+  if (!__builtin_cpu_supports("avx512bw") || !cpu::multiplies_bfloat16()) return false;
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kBf16 = 1U << 22, kTiles = 1U << 24;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kBf16) == 0 || (d & kTiles) == 0) return false;

@@ -7,6 +7,7 @@
 #include "athanor/device/cpu/gemm_bf16_pack.h"
 #include "athanor/device/cpu/gemm_block.h"
 #include "athanor/device/cpu/gemm_epilogue.h"
+#include "athanor/device/cpu/wide_vectors.h"
 #include "hwy/base.h"
 
 #if HWY_ARCH_X86_64
@@ -17,8 +18,7 @@ namespace athanor::pairs {
 using namespace bf16;
 
 bool available() {
-  static const bool yes =
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512bf16") && !amx::available();
+  static const bool yes = __builtin_cpu_supports("avx512bw") && cpu::multiplies_bfloat16() && !amx::available();
   return yes;
 }
 

@@ -31,6 +31,10 @@ void svd_rotate(double* __restrict x, double* __restrict y, double c, double s, 
   }
 }
 
+bool is_zero(const double* x, std::int64_t n) {
+  return std::all_of(x, x + n, [](double value) { return value == 0; });
+}
+
 /// The power of two of the greatest of n numbers, not all of them 0.
 int power_of(const double* x, std::int64_t n) {
   double most = 0;
@@ -40,8 +44,7 @@ int power_of(const double* x, std::int64_t n) {
 
 double norm_of(const double* x, std::int64_t n) {
   const double square = dense::dot(x, x, n);
-  if (square >= kSvdLeastSquare || std::all_of(x, x + n, [](double value) { return value == 0; }))
-    return std::sqrt(square);
+  if (square >= kSvdLeastSquare || is_zero(x, n)) return std::sqrt(square);
   const int power = power_of(x, n);
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) sum += std::pow(std::scalbn(x[i], -power), 2);
@@ -67,10 +70,7 @@ struct Pair {
  private:
   [[gnu::cold]] void scale(const double* x, const double* y, std::int64_t n) {
     pp = qq = pq = 0;
-    const auto zero = [n](const double* column) {
-      return std::all_of(column, column + n, [](double value) { return value == 0; });
-    };
-    if (zero(x) || zero(y)) return;
+    if (is_zero(x, n) || is_zero(y, n)) return;
     const int px = power_of(x, n), py = power_of(y, n);
     powers = py - px;
     for (std::int64_t i = 0; i < n; ++i) {
