@@ -115,18 +115,14 @@ HWY_NOINLINE void tap_tile(std::int64_t k, const T* HWY_RESTRICT a, const T* HWY
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
+  std::int64_t p = 0;
+  if constexpr (HWY_MAX_BYTES < 64)
 #pragma GCC unroll 1
-  for (std::int64_t p = 0; p < k; ++p, a += kRows) {
-    V row[kVectors];
+    for (; p + kUnrolled <= k; p += kUnrolled, a += kUnrolled * kRows)
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + at[p] + j * kVector<T>);
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-      const V value = hn::Set(d, a[i]);
-#pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) sum[i][j] = mul_add(value, row[j], sum[i][j]);
-    }
-  }
+      for (int u = 0; u < kUnrolled; ++u) add_step<T>(sum, a + u * kRows, 1, b + at[p + u]);
+#pragma GCC unroll 1
+  for (; p < k; ++p, a += kRows) add_step<T>(sum, a, 1, b + at[p]);
   end_tile<T, kRows, kVectors>(end, sum);
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i)

@@ -51,6 +51,20 @@ V mul_add(V a, V b, V c) {
     return hn::Add(hn::Mul(a, b), c);
 }
 
+/// sum += a · b, in the register of `sum`: of sixteen registers GCC 12 would have sums change places from step to step
+/// of an unrolled loop, some of them by way of memory.
+template <class V>
+HWY_INLINE void add_product(V a, V b, V& sum) {
+#if HWY_TARGET == HWY_AVX2
+  if constexpr (std::is_same_v<hn::TFromV<V>, float>)
+    asm("vfmadd231ps %2, %1, %0" : "+x"(sum.raw) : "x"(a.raw), "x"(b.raw));
+  else if constexpr (std::is_same_v<hn::TFromV<V>, double>)
+    asm("vfmadd231pd %2, %1, %0" : "+x"(sum.raw) : "x"(a.raw), "x"(b.raw));
+  else
+#endif
+    sum = mul_add(a, b, sum);
+}
+
 /// What is done to sums in registers before they are stored.
 template <class T>
 struct TileEnd {
@@ -117,6 +131,25 @@ HWY_INLINE void ask_for_output(const T* to, std::int64_t to_step) {
   }
 }
 
+/// One step of the inner dimension: row i of a lies at a[i · a_step].
+template <class T, int kRows, int kVectors, class V>
+HWY_INLINE void add_step(V (&sum)[kRows][kVectors], const T* a, std::int64_t a_step, const T* b) {
+  const hn::ScalableTag<T> d;
+  V row[kVectors];
+#pragma GCC unroll 4
+  for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + j * kVector<T>);
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+    const V value = hn::Set(d, a[i * a_step]);
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) add_product(value, row[j], sum[i][j]);
+  }
+}
+
+/// Steps unrolled where vectors are narrow: beside another thread of its core, a processor that has little arithmetic for
+/// each instruction is held up by their number.
+inline constexpr int kUnrolled = 4;
+
 /// to (kRows × kVectors, rows `to_step` apart) = a @ b over `k` steps, plus `from` unless null. b's rows are `b_step`
 /// apart, those of `from`, which may be `to`, follow each other without a gap. `end` may be null.
 template <class T, int kRows, int kVectors, AForm kForm>
@@ -124,29 +157,31 @@ HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_s
                        std::int64_t b_step, const T* from, T* to, std::int64_t to_step, const TileEnd<T>* end) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  constexpr int kLanes = kVector<T>;
+  constexpr int kLanes = kVector<T>, kCols = kVectors * kLanes;
+  constexpr std::int64_t a_next = kForm == AForm::Rows ? 1 : kRows;  // from step to step of a packed panel
+  const std::int64_t a_row = kForm == AForm::Rows ? a_step : 1;
+  [[maybe_unused]] const bool packed = b_step == kCols && (kForm == AForm::Rows || a_step == kRows);
   V sum[kRows][kVectors];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
   for (std::int64_t p = 0, end_of_part = std::max<std::int64_t>(k - kOutputAhead, 0);; end_of_part = k) {
+    if constexpr (HWY_MAX_BYTES < 64) {
+      if (packed)
+#pragma GCC unroll 1
+        for (; p + kUnrolled <= end_of_part; p += kUnrolled, a += kUnrolled * a_next, b += kUnrolled * kCols)
+#pragma GCC unroll 4
+          for (int u = 0; u < kUnrolled; ++u) add_step<T>(sum, a + u * a_next, a_row, b + u * kCols);
+    }
 #pragma GCC unroll 1
     for (; p < end_of_part; ++p) {
-      V row[kVectors];
-#pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + j * kLanes);
-      if constexpr (kRows >= 4 && kForm == AForm::Columns) {
+      if constexpr (HWY_MAX_BYTES == 64 && kRows >= 4 && kForm == AForm::Columns) {
         // Packed panels come from the second-level cache in one stream each.
         __builtin_prefetch(a + kAhead * kRows);
-        for (int j = 0; j < kVectors; ++j) __builtin_prefetch(b + (kAhead * kVectors + j) * kLanes);
+        for (int j = 0; j < kVectors; ++j) __builtin_prefetch(b + kAhead * kCols + j * kLanes);
       }
-#pragma GCC unroll 16
-      for (int i = 0; i < kRows; ++i) {
-        const V value = hn::Set(d, kForm == AForm::Columns ? a[i] : a[i * a_step]);
-#pragma GCC unroll 4
-        for (int j = 0; j < kVectors; ++j) sum[i][j] = mul_add(value, row[j], sum[i][j]);
-      }
+      add_step<T>(sum, a, a_row, b);
       b += b_step;
       a += kForm == AForm::Columns ? a_step : 1;
     }
@@ -222,7 +257,11 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int kLanes = kVector<T>;
+  constexpr int kCols = kVectors * kLanes;
   const std::int64_t k = run.k, a_step = run.a_step, b_step = run.b_step, to_step = run.to_step;
+  constexpr std::int64_t a_next = kForm == AForm::Rows ? 1 : kRows;  // from step to step of a packed panel
+  const std::int64_t a_row = kForm == AForm::Rows ? a_step : 1;
+  const bool packed = b_step == kCols && (kForm == AForm::Rows || a_step == kRows);
   TileEnd<T> end = run.end ? *run.end : TileEnd<T>();
   for (std::int64_t t = 0; t < run.count; ++t) {
     T* const to = run.to + t * run.to_next;
@@ -238,20 +277,14 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
       for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
     }
     const T *HWY_RESTRICT a = run.a + t * run.a_next, *HWY_RESTRICT b = run.b + t * run.b_next;
+    std::int64_t left = k;
+    if (packed)
 #pragma GCC unroll 1
-    for (std::int64_t p = 0; p < k; ++p) {
-      V row[kVectors];
+      for (; left >= kUnrolled; left -= kUnrolled, a += kUnrolled * a_next, b += kUnrolled * kCols)
 #pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + j * kLanes);
-#pragma GCC unroll 16
-      for (int i = 0; i < kRows; ++i) {
-        const V value = hn::Set(d, kForm == AForm::Rows ? a[i * a_step] : a[i]);
-#pragma GCC unroll 4
-        for (int j = 0; j < kVectors; ++j) sum[i][j] = mul_add(value, row[j], sum[i][j]);
-      }
-      b += b_step;
-      a += kForm == AForm::Rows ? 1 : a_step;
-    }
+        for (int u = 0; u < kUnrolled; ++u) add_step<T>(sum, a + u * a_next, a_row, b + u * kCols);
+#pragma GCC unroll 1
+    for (; left > 0; --left, a += kForm == AForm::Rows ? 1 : a_step, b += b_step) add_step<T>(sum, a, a_row, b);
     store_tile<T, kRows, kVectors>(sum, run.from ? run.from + t * run.from_next : nullptr, to, to_step,
                                    run.end ? &end : nullptr);
     if (end.col_add) end.col_add += run.end_next;
