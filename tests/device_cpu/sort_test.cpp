@@ -132,6 +132,28 @@ TEST(Sort, IsStableForRanksOfAnyWidth) {
   set_num_threads(threads);
 }
 
+TEST(Sort, IsStableWhereNumbersCrowdFarFromAFewOthers) {
+  const int threads = get_num_threads();
+  for (const int team : {1, 3}) {
+    set_num_threads(team);
+    // All but a few share their highest bits, or they come in crowds of that size.
+    for (const std::int64_t crowd : {3, 40, 1000000})
+      for (const DType t : {DType::Int, DType::Long, DType::Float, DType::Double})
+        for (const bool descending : {false, true})
+          for (const std::int64_t length : {65, 3000, 140000}) {
+            StridedArray in(t, {length});
+            std::mt19937_64 random(static_cast<unsigned>(length + crowd));
+            in.each_index([&](const auto& index) {
+              const auto draw = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(length));
+              const std::int64_t far = std::min<std::int64_t>(draw / crowd, 2000) * 1000000 - 1000000000;
+              in.put(index, static_cast<double>(draw < 3 ? 2000000000 : far + draw % crowd % 10007));
+            });
+            ASSERT_NO_FATAL_FAILURE(check_sorted(in, t, length, descending)) << "crowds of " << crowd << ", " << team;
+          }
+  }
+  set_num_threads(threads);
+}
+
 TEST(Sort, KeepsIntegersThatDifferInTheirHighestAndLowestBits) {
   const std::int64_t least = std::numeric_limits<std::int64_t>::min(),
                      greatest = std::numeric_limits<std::int64_t>::max();

@@ -116,7 +116,7 @@ HWY_NOINLINE void tap_tile(std::int64_t k, const T* HWY_RESTRICT a, const T* HWY
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
   std::int64_t p = 0;
-  if constexpr (HWY_MAX_BYTES < 64)
+  if constexpr (kUnrolls<T, kRows>)
 #pragma GCC unroll 1
     for (; p + kUnrolled <= k; p += kUnrolled, a += kUnrolled * kRows)
 #pragma GCC unroll 4

@@ -146,9 +146,11 @@ HWY_INLINE void add_step(V (&sum)[kRows][kVectors], const T* a, std::int64_t a_s
   }
 }
 
-/// Steps unrolled where vectors are narrow: beside another thread of its core, a processor that has little arithmetic for
-/// each instruction is held up by their number.
+/// Steps unrolled with AVX2: beside another thread of its core, a processor that has little arithmetic for each
+/// instruction is held up by their number.
 inline constexpr int kUnrolled = 4;
+template <class T, int kRows>
+inline constexpr bool kUnrolls = HWY_MAX_BYTES == 32 && std::is_floating_point_v<T>&& kRows >= 4;
 
 /// to (kRows × kVectors, rows `to_step` apart) = a @ b over `k` steps, plus `from` unless null. b's rows are `b_step`
 /// apart, those of `from`, which may be `to`, follow each other without a gap. `end` may be null.
@@ -158,7 +160,8 @@ HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_s
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int kLanes = kVector<T>, kCols = kVectors * kLanes;
-  constexpr std::int64_t a_next = kForm == AForm::Rows ? 1 : kRows;  // from step to step of a packed panel
+  [[maybe_unused]] constexpr std::int64_t a_next =
+      kForm == AForm::Rows ? 1 : kRows;  // from step to step of a packed panel
   const std::int64_t a_row = kForm == AForm::Rows ? a_step : 1;
   [[maybe_unused]] const bool packed = b_step == kCols && (kForm == AForm::Rows || a_step == kRows);
   V sum[kRows][kVectors];
@@ -167,7 +170,7 @@ HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_s
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
   for (std::int64_t p = 0, end_of_part = std::max<std::int64_t>(k - kOutputAhead, 0);; end_of_part = k) {
-    if constexpr (HWY_MAX_BYTES < 64) {
+    if constexpr (kUnrolls<T, kRows>) {
       if (packed)
 #pragma GCC unroll 1
         for (; p + kUnrolled <= end_of_part; p += kUnrolled, a += kUnrolled * a_next, b += kUnrolled * kCols)
@@ -259,9 +262,10 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
   constexpr int kLanes = kVector<T>;
   constexpr int kCols = kVectors * kLanes;
   const std::int64_t k = run.k, a_step = run.a_step, b_step = run.b_step, to_step = run.to_step;
-  constexpr std::int64_t a_next = kForm == AForm::Rows ? 1 : kRows;  // from step to step of a packed panel
+  [[maybe_unused]] constexpr std::int64_t a_next =
+      kForm == AForm::Rows ? 1 : kRows;  // from step to step of a packed panel
   const std::int64_t a_row = kForm == AForm::Rows ? a_step : 1;
-  const bool packed = b_step == kCols && (kForm == AForm::Rows || a_step == kRows);
+  [[maybe_unused]] const bool packed = b_step == kCols && (kForm == AForm::Rows || a_step == kRows);
   TileEnd<T> end = run.end ? *run.end : TileEnd<T>();
   for (std::int64_t t = 0; t < run.count; ++t) {
     T* const to = run.to + t * run.to_next;
@@ -278,11 +282,13 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
     }
     const T *HWY_RESTRICT a = run.a + t * run.a_next, *HWY_RESTRICT b = run.b + t * run.b_next;
     std::int64_t left = k;
-    if (packed)
+    if constexpr (kUnrolls<T, kRows>) {
+      if (packed)
 #pragma GCC unroll 1
-      for (; left >= kUnrolled; left -= kUnrolled, a += kUnrolled * a_next, b += kUnrolled * kCols)
+        for (; left >= kUnrolled; left -= kUnrolled, a += kUnrolled * a_next, b += kUnrolled * kCols)
 #pragma GCC unroll 4
-        for (int u = 0; u < kUnrolled; ++u) add_step<T>(sum, a + u * a_next, a_row, b + u * kCols);
+          for (int u = 0; u < kUnrolled; ++u) add_step<T>(sum, a + u * a_next, a_row, b + u * kCols);
+    }
 #pragma GCC unroll 1
     for (; left > 0; --left, a += kForm == AForm::Rows ? 1 : a_step, b += b_step) add_step<T>(sum, a, a_row, b);
     store_tile<T, kRows, kVectors>(sum, run.from ? run.from + t * run.from_next : nullptr, to, to_step,

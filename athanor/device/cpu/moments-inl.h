@@ -65,14 +65,15 @@ HWY_INLINE MomentsState moments_of(const T* HWY_RESTRICT p, std::int64_t n, cons
   const T center = sum_of(p, shares.head) * shares.of_head;
   const V c = hn::Set(d, center), one = hn::Set(d, T{1});
   V a0 = hn::Zero(d), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
+  // Deviations, and their sums, have the other sign: then the difference takes x from memory.
   const auto take = [&](V& a, V& b, V x) HWY_ATTR {
-    const V e = hn::Sub(x, c);
+    const V e = hn::Sub(c, x);
     a = hn::Add(a, e);
     b = hn::MulAdd(e, e, b);
   };
   // The same sum from the units that multiply: those that add have the differences to do as well.
   const auto take_by_product = [&](V& a, V& b, V x) HWY_ATTR {
-    const V e = hn::Sub(x, c);
+    const V e = hn::Sub(c, x);
     a = hn::MulAdd(e, one, a);
     b = hn::MulAdd(e, e, b);
   };
@@ -87,7 +88,7 @@ HWY_INLINE MomentsState moments_of(const T* HWY_RESTRICT p, std::int64_t n, cons
   if (i < n) take(a1, b1, hn::IfThenElse(first_lanes(d, n - i), load_tail(d, p + i, n - i), c));
   a0 = hn::Add(hn::Add(a0, a1), hn::Add(a2, a3));
   b0 = hn::Add(hn::Add(b0, b1), hn::Add(b2, b3));
-  return moments_from_sums(static_cast<double>(n), shares.of_all, center, hn::GetLane(hn::SumOfLanes(d, a0)),
+  return moments_from_sums(static_cast<double>(n), shares.of_all, center, -hn::GetLane(hn::SumOfLanes(d, a0)),
                            hn::GetLane(hn::SumOfLanes(d, b0)));
 }
 

@@ -206,19 +206,24 @@ HWY_INLINE void normalise_row(T* HWY_RESTRICT out, const T* HWY_RESTRICT x, cons
                               const T* HWY_RESTRICT bias, std::int64_t n, T mean, T rstd) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t L = hn::MaxLanes(d);
-  const auto m = hn::Set(d, mean), r = hn::Set(d, rstd);
-  std::int64_t i = 0;
-  for (; i + L <= n; i += L) {
-    if (kAsk) hwy::Prefetch(x + n + i);
-    const auto y =
-        hn::MulAdd(hn::Mul(hn::Sub(hn::LoadU(d, x + i), m), r), hn::LoadU(d, weight + i), hn::LoadU(d, bias + i));
+  constexpr std::int64_t kLine = std::max<std::int64_t>(64 / sizeof(T), L);
+  // Both with the other sign: then the difference takes x from memory.
+  const auto m = hn::Set(d, mean), r = hn::Set(d, -rstd);
+  const auto value = [&](auto v, auto w, auto b) HWY_ATTR { return hn::MulAdd(hn::Mul(hn::Sub(m, v), r), w, b); };
+  const auto vector = [&](std::int64_t i) HWY_ATTR {
+    const auto y = value(hn::LoadU(d, x + i), hn::LoadU(d, weight + i), hn::LoadU(d, bias + i));
     kStream ? hn::Stream(y, d, out + i) : hn::StoreU(y, d, out + i);
+  };
+  std::int64_t i = 0;
+  for (; i + kLine <= n; i += kLine) {
+    if (kAsk) hwy::Prefetch(x + n + i);
+#pragma GCC unroll 4
+    for (std::int64_t k = 0; k < kLine; k += L) vector(i + k);
   }
+  for (; i + L <= n; i += L) vector(i);
   if (i < n) {
     const std::int64_t k = n - i;
-    const auto y = hn::MulAdd(hn::Mul(hn::Sub(load_tail(d, x + i, k), m), r), load_tail(d, weight + i, k),
-                              load_tail(d, bias + i, k));
-    store_tail(d, y, out + i, k);
+    store_tail(d, value(load_tail(d, x + i, k), load_tail(d, weight + i, k), load_tail(d, bias + i, k)), out + i, k);
   }
 }
 

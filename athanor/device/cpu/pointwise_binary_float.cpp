@@ -125,14 +125,14 @@ struct DivFloor {
 
 template <class T>
 void add_cheap(PointwiseTables& t, DType dtype) {
-  t.at(BinaryOp::Add, dtype) = &binary_vectors<T, Add>;
-  t.at(BinaryOp::Sub, dtype) = &binary_vectors<T, Sub>;
-  t.at(BinaryOp::Mul, dtype) = &binary_vectors<T, Mul>;
-  t.at(BinaryOp::Div, dtype) = &binary_vectors<T, Div>;
+  t.at(BinaryOp::Add, dtype) = &binary_vectors<T, InPairs<Add>>;
+  t.at(BinaryOp::Sub, dtype) = &binary_vectors<T, InPairs<Sub>>;
+  t.at(BinaryOp::Mul, dtype) = &binary_vectors<T, InPairs<Mul>>;
+  t.at(BinaryOp::Div, dtype) = &binary_vectors<T, InPairs<Div>>;
   t.at(BinaryOp::Maximum, dtype) = &binary_vectors<T, Maximum>;
   t.at(BinaryOp::Minimum, dtype) = &binary_vectors<T, Minimum>;
   t.at(BinaryOp::Lerp, dtype) = &binary_vectors<T, Lerp>;
-  t.at(BinaryOp::ThresholdBackward, dtype) = &binary_vectors<T, ThresholdBackward>;
+  t.at(BinaryOp::ThresholdBackward, dtype) = &binary_vectors<T, InPairs<ThresholdBackward>>;
 }
 
 template <class T>

@@ -112,8 +112,8 @@ HWY_INLINE void store_last(D d, hn::Vec<D> v, T* to, std::int64_t n) {
 
 /// What LoopFn says of strides[0].
 struct Ahead {
-  std::int64_t bytes;  ///< beyond the vector at hand, to ask for; or 0
-  bool stream;
+  std::int64_t bytes;   ///< beyond the vector at hand, to ask for; or 0
+  std::int64_t stream;  ///< not 0 if so; a bool would be moved about in every turn of a loop
 
   explicit Ahead(const std::int64_t* strides)
       : bytes(strides[0] < 0            ? -strides[0]
@@ -135,6 +135,32 @@ HWY_INLINE void put(D d, hn::Vec<D> v, T* to, Ahead& ahead, const In*... in) {
   store(d, v, to);
 }
 
+/// An operation that goes through the loop two vectors of float32 at a time with AVX2, where all besides it is up to
+/// half of the instructions for one, and beside another thread of its core their number binds a processor. Not for
+/// those that take another way for rare values: their constants would be loaded for each of both.
+template <class Op>
+struct InPairs : Op {};
+template <class T, class Op>
+inline constexpr bool kInPairs = false;
+template <class Op>
+inline constexpr bool kInPairs<float, InPairs<Op>> = HWY_MAX_BYTES == 32;
+
+/// Two vectors of results that follow each other.
+template <class T, class D, class... In>
+HWY_INLINE void put_pair(D d, hn::Vec<D> v, hn::Vec<D> w, T* to, Ahead& ahead, const In*... in) {
+  constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  asm volatile("" : "+r"(ahead.bytes), "+r"(ahead.stream));
+  if (ahead.bytes) {
+    (hwy::Prefetch(reinterpret_cast<const char*>(in) + ahead.bytes), ...);
+    if (ahead.stream) {
+      hn::Stream(v, d, to);
+      return hn::Stream(w, d, to + kLanes);
+    }
+  }
+  store(d, v, to);
+  store(d, w, to + kLanes);
+}
+
 /// Op::apply(d, x, parameters) on dense memory of a floating type T.
 template <class T, class Op>
 void unary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
@@ -148,7 +174,11 @@ void unary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t 
   hn::Vec<decltype(d)> last = hn::Zero(d);
   if (whole < n) last = Op::apply(d, load(d, last_vector(lanes, in, n)), p);
   Ahead ahead(strides);
-  for (std::int64_t i = 0; i < whole; i += kLanes) put(d, Op::apply(d, load(d, in + i), p), out + i, ahead, in + i);
+  const auto result = [&](std::int64_t i) HWY_ATTR { return Op::apply(d, load(d, in + i), p); };
+  std::int64_t i = 0;
+  if constexpr (kInPairs<T, Op>)
+    for (; i + 2 * kLanes <= whole; i += 2 * kLanes) put_pair(d, result(i), result(i + kLanes), out + i, ahead, in + i);
+  for (; i < whole; i += kLanes) put(d, result(i), out + i, ahead, in + i);
   if (whole < n) store_last(d, last, out, n);
 }
 
@@ -200,7 +230,12 @@ void binary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t
                      load(d, step[1] ? last_vector(copies[1], in[1], n) : in[1]), p);
   const T *a = in[0], *b = in[1];
   Ahead ahead(strides);
-  for (std::int64_t i = 0; i < whole; i += kLanes, a += step[0], b += step[1])
+  std::int64_t i = 0;
+  if constexpr (kInPairs<T, Op>)
+    for (; i + 2 * kLanes <= whole; i += 2 * kLanes, a += 2 * step[0], b += 2 * step[1])
+      put_pair(d, Op::apply(d, load(d, a), load(d, b), p), Op::apply(d, load(d, a + step[0]), load(d, b + step[1]), p),
+               out + i, ahead, a, b);
+  for (; i < whole; i += kLanes, a += step[0], b += step[1])
     put(d, Op::apply(d, load(d, a), load(d, b), p), out + i, ahead, a, b);
   if (whole < n) store_last(d, last, out, n);
 }

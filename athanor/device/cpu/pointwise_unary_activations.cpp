@@ -114,7 +114,7 @@ void add_all(PointwiseTables& t, DType dtype) {
   t.at(UnaryOp::Elu, dtype) = &unary_vectors<T, Elu>;
   t.at(UnaryOp::Selu, dtype) = &unary_vectors<T, Selu>;
   t.at(UnaryOp::Celu, dtype) = &unary_vectors<T, Celu>;
-  t.at(UnaryOp::Gelu, dtype) = &unary_vectors<T, Gelu>;
+  t.at(UnaryOp::Gelu, dtype) = &unary_vectors<T, InPairs<Gelu>>;
   t.at(UnaryOp::GeluTanh, dtype) = &unary_vectors<T, GeluTanh>;
   t.at(UnaryOp::Silu, dtype) = &unary_vectors<T, Silu>;
   t.at(UnaryOp::Mish, dtype) = &unary_vectors<T, Mish>;

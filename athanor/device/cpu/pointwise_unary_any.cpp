@@ -39,7 +39,7 @@ void add_cheap(PointwiseTables& t, DType dtype) {
   t.at(UnaryOp::Abs, dtype) = &unary_vectors<T, VectorAbs>;
   t.at(UnaryOp::Neg, dtype) = &unary_vectors<T, VectorNeg>;
   t.at(UnaryOp::Square, dtype) = &unary_vectors<T, VectorSquare>;
-  t.at(UnaryOp::Relu, dtype) = &unary_vectors<T, VectorRelu>;
+  t.at(UnaryOp::Relu, dtype) = &unary_vectors<T, InPairs<VectorRelu>>;
   t.at(UnaryOp::ClampMin, dtype) = &unary_vectors<T, VectorClampMin>;
 }
 

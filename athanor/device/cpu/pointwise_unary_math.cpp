@@ -96,7 +96,7 @@ void add_trigonometry(PointwiseTables& t, DType dtype) {
   t.at(UnaryOp::Atan, dtype) = &unary_vectors<T, Atan>;
   t.at(UnaryOp::Sinh, dtype) = &unary_vectors<T, Sinh>;
   t.at(UnaryOp::Cosh, dtype) = &unary_vectors<T, Cosh>;
-  t.at(UnaryOp::Tanh, dtype) = &unary_vectors<T, Tanh>;
+  t.at(UnaryOp::Tanh, dtype) = &unary_vectors<T, InPairs<Tanh>>;
   t.at(UnaryOp::Asinh, dtype) = &unary_vectors<T, Asinh>;
   t.at(UnaryOp::Acosh, dtype) = &unary_vectors<T, Acosh>;
   t.at(UnaryOp::Atanh, dtype) = &unary_vectors<T, Atanh>;

@@ -3,6 +3,7 @@
 /// are parameters, so the first pass makes the records and the last takes them apart.
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -31,12 +32,22 @@ inline constexpr std::int64_t kCombined = 16;  // records gathered
 
 /// How the bits of a rank are cut into digits of equal size.
 struct Digits {
-  int count, bits;
+  int count, bits, most;
+  int skipped = 0;  ///< of the lowest bits, which are left unsorted
   bool combine;
-  Digits(int total, std::int64_t record_bytes) : combine(record_bytes >= kCombineBytes) {
-    const int most = combine ? kCombinedDigitBits : kDigitBits;
+  Digits(int total, std::int64_t record_bytes)
+      : most(record_bytes >= kCombineBytes ? kCombinedDigitBits : kDigitBits), combine(record_bytes >= kCombineBytes) {
     count = std::max(1, (total + most - 1) / most);
     bits = std::max(1, (total + count - 1) / count);
+  }
+  /// As few of the highest digits of `total` bits as tell nearly all of n ranks apart, unless they crowd.
+  Digits upper(int total, std::int64_t n) const {
+    Digits d = *this;
+    d.count = (static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n))) + 4 + most - 1) / most;
+    if (d.count >= count) return *this;
+    d.bits = most;
+    d.skipped = total - d.count * most;
+    return d;
   }
   std::int64_t buckets() const { return std::int64_t{1} << bits; }
 };
@@ -99,13 +110,9 @@ class RadixSort {
     }
   }
 
- private:
-  std::int64_t digit(Rec r, int d) const {
-    return static_cast<std::int64_t>(r.rank >> (d * digits_.bits) & (static_cast<Count>(digits_.buckets()) - 1));
-  }
-  Count* counts(std::int64_t table) const { return counts_.data() + table * digits_.buckets(); }
+  /// What a thread each sorts.
+  std::int64_t shares() const { return shares_; }
   std::int64_t share_begin(std::int64_t s) const { return n_ / shares_ * s + std::min(s, n_ % shares_); }
-
   template <class F>
   void each_share(F&& fn) const {
     parallel_for(0, shares_, 1, [&](std::int64_t b, std::int64_t e) {
@@ -113,13 +120,26 @@ class RadixSort {
     });
   }
 
+ private:
+  /// Copies of what it needs: members would be read again after every record that is stored.
+  auto digit_of(int d) const {
+    return [shift = digits_.skipped + d * digits_.bits, mask = static_cast<Count>(digits_.buckets()) - 1](Rec r) {
+      return static_cast<std::int64_t>(r.rank >> shift & mask);
+    };
+  }
+  Count* counts(std::int64_t table) const { return counts_.data() + table * digits_.buckets(); }
+
   /// One reading counts every digit.
   template <class Source>
   void count_all(const Source& source) {
     std::memset(counts(0), 0, sizeof(Count) * static_cast<std::size_t>(digits_.count * digits_.buckets()));
-    for (std::int64_t i = 0; i < n_; ++i) {
-      const Rec r = source(i);
-      for (int d = 0; d < digits_.count; ++d) ++counts(d)[digit(r, d)];
+    const int count = digits_.count, bits = digits_.bits, skipped = digits_.skipped;
+    const std::int64_t n = n_, buckets = digits_.buckets();
+    const auto mask = static_cast<Count>(buckets) - 1;
+    Count* const tables = counts(0);
+    for (std::int64_t i = 0; i < n; ++i) {
+      Count rest = source(i).rank >> skipped, *table = tables;
+      for (int d = 0; d < count; ++d, rest >>= bits, table += buckets) ++table[rest & mask];
     }
     for (int d = 0; d < digits_.count; ++d) {
       Count sum = 0;
@@ -132,7 +152,8 @@ class RadixSort {
     each_share([&](std::int64_t s) {
       Count* const table = counts(s);
       std::memset(table, 0, sizeof(Count) * static_cast<std::size_t>(digits_.buckets()));
-      for (std::int64_t i = share_begin(s); i < share_begin(s + 1); ++i) ++table[digit(source(i), d)];
+      const auto digit = digit_of(d);
+      for (std::int64_t i = share_begin(s), end = share_begin(s + 1); i < end; ++i) ++table[digit(source(i))];
     });
     Count sum = 0;
     for (std::int64_t b = 0; b < digits_.buckets(); ++b)
@@ -144,9 +165,10 @@ class RadixSort {
     each_share([&](std::int64_t s) {
       Count* const places = counts(shares_ == 1 ? d : s);
       if (digits_.combine) return pass_by_lines(d, share_begin(s), share_begin(s + 1), places, source, sink);
-      for (std::int64_t i = share_begin(s); i < share_begin(s + 1); ++i) {
+      const auto digit = digit_of(d);
+      for (std::int64_t i = share_begin(s), end = share_begin(s + 1); i < end; ++i) {
         const Rec r = source(i);
-        sink.put(places[digit(r, d)]++, r);
+        sink.put(places[digit(r)]++, r);
       }
     });
   }
@@ -156,6 +178,7 @@ class RadixSort {
   void pass_by_lines(int d, std::int64_t begin, std::int64_t end, Count* places, const Source& source,
                      const Sink& sink) const {
     const std::int64_t buckets = digits_.buckets();
+    const auto digit = digit_of(d);
     const HostBuffer<Rec> lines(buckets * kCombined);
     const HostBuffer<Count> firsts(buckets);
     std::memcpy(firsts.data(), places, sizeof(Count) * static_cast<std::size_t>(buckets));
@@ -164,7 +187,7 @@ class RadixSort {
     };
     for (std::int64_t i = begin; i < end; ++i) {
       const Rec r = source(i);
-      const std::int64_t b = digit(r, d);
+      const std::int64_t b = digit(r);
       const auto place = static_cast<std::int64_t>(places[b]++);
       lines[b * kCombined + place % kCombined] = r;
       if (place % kCombined != kCombined - 1) continue;

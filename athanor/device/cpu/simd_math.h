@@ -190,11 +190,13 @@ HWY_INLINE V vec_erf(D d, V x) {
   }
 }
 
-/// The normal distribution function minus a half: erf(x / sqrt 2) / 2, in float32 with an absolute error below 2.2e-7.
+/// Beyond it the normal distribution function is 0 or 1 in float32.
+inline constexpr float kNormalBound = 5.56F;
+
+/// The normal distribution function minus a half, erf(z / sqrt 2) / 2, for |z| <= kNormalBound: in float32 with an
+/// absolute error below 2.2e-7. At the bounds just a half if products are added without rounding.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V normal_cdf_minus_half(D d, V x) {
-  const V bound = hn::Set(d, 5.56F);
-  const V z = hn::Min(bound, hn::Max(hn::Neg(bound), x));
+HWY_INLINE V normal_cdf_minus_half(D d, V z) {
   const V t = hn::Mul(z, z);
   constexpr float kP[] = {0.398942262F,    0.0337357223F,   0.00466656638F,
                           0.000167124541F, 6.29310671e-06F, 2.25473524e-08F};
@@ -210,8 +212,14 @@ HWY_INLINE V vec_gelu(D d, V x) {
 #if HWY_TARGET == HWY_AVX3
     return hn::Sub(hn::Max(hn::Zero(d), x), gelu_polynomial(d, x, kGeluTail));
 #else
-    const V y = hn::Mul(x, hn::Add(hn::Set(d, 0.5F), normal_cdf_minus_half(d, x)));
+    const V half = hn::Set(d, 0.5F), bound = hn::Set(d, kNormalBound);
+    const V z = hn::Max(hn::Set(d, -kNormalBound), x);  // a NaN stays
+    const V y = hn::Mul(z, hn::Add(half, normal_cdf_minus_half(d, hn::Min(bound, z))));
+#if HWY_TARGET == HWY_AVX2
+    return y;
+#else
     return hn::IfThenElse(hn::Lt(x, hn::Set(d, -5.5F)), hn::Set(d, -0.0F), y);
+#endif
 #endif
   } else {
     const V tail = library_erfc(d, hn::Mul(x, hn::Set(d, -0.70710678118654752440)));
@@ -234,7 +242,9 @@ HWY_INLINE V vec_gelu_slope(D d, V x) {
   const V density = hn::Mul(hn::Set(d, static_cast<T>(0.39894228040143267794)),
                             vec_exp_nonpositive(d, hn::Mul(hn::Mul(z, z), hn::Set(d, static_cast<T>(-0.5)))));
   if constexpr (is_float32_v<D>) {
-    return hn::MulAdd(z, density, hn::Add(hn::Set(d, 0.5F), normal_cdf_minus_half(d, z)));
+    const V bound = hn::Set(d, kNormalBound);
+    const V near = hn::Min(bound, hn::Max(hn::Neg(bound), x));
+    return hn::MulAdd(z, density, hn::Add(hn::Set(d, 0.5F), normal_cdf_minus_half(d, near)));
   } else {
     const V cdf = hn::Mul(hn::Set(d, 0.5), library_erfc(d, hn::Mul(z, hn::Set(d, -0.70710678118654752440))));
     return hn::MulAdd(z, density, cdf);

@@ -1,6 +1,7 @@
 // Sorting along a dim.
 #include "athanor/device/cpu/sort_line.h"
 
+#include <atomic>
 #include <numeric>
 
 #include "athanor/device/cpu/order_lines.h"
@@ -109,16 +110,63 @@ void sort_words(const T* in, std::int64_t n, const Ranker<T>& ranker, T* values,
     for (std::int64_t i = 0; i < n; ++i) indices[i] = static_cast<std::int64_t>(words[i] & 0xffffffff);
 }
 
+/// Sorts records [begin, end) that are sorted but for a few neighbours; false, and any order, if they are not.
+template <class Rec>
+bool insert_few(Rec* records, std::int64_t begin, std::int64_t end) {
+  std::int64_t moves = 2 * (end - begin);
+  for (std::int64_t i = begin + 1; i < end; ++i) {
+    if (records[i].rank >= records[i - 1].rank) continue;
+    const Rec moved = records[i];
+    std::int64_t at = i;
+    for (; at > begin && records[at - 1].rank > moved.rank; --at) records[at] = records[at - 1];
+    records[at] = moved;
+    moves -= i - at;
+    if (moves < 0) return false;
+  }
+  return true;
+}
+
 /// Sorts with records whose words hold both ranks and indices. `spare`: room for n of them that may be overwritten
-/// until the result is, or null.
+/// until the result is, or null. Numbers that are spread out differ in their highest bits: a few digits of these, then
+/// insertions, are half the passes.
 template <class Rec, class T>
 void sort_records(const T* in, std::int64_t n, const Ranker<T>& ranker, T* values, std::int64_t* indices, Rec* spare) {
   const Digits digits(ranker.bits, n * static_cast<std::int64_t>(sizeof(Rec)));
-  const HostBuffer<Rec> a(digits.count > 2 && !spare ? n : 0), b(digits.count > 1 ? n : 0);
+  const Digits upper = sizeof(T) > 2 ? digits.upper(ranker.bits, n) : digits;
+  const bool in_two_rooms = digits.count > 2 || upper.skipped > 0;
+  const HostBuffer<Rec> a(in_two_rooms && !spare ? n : 0), b(digits.count > 1 ? n : 0);
+  Rec* const room = spare ? spare : a.data();
   using Word = decltype(Rec::rank);
   const auto source = [&](std::int64_t i) { return Rec{static_cast<Word>(ranker(in[i])), static_cast<Word>(i)}; };
-  RadixSort<Rec>(n, digits, spare ? spare : a.data(), b.data())
-      .run(source, ElementSink<T, Rec>{values, indices, in, ranker});
+  const ElementSink<T, Rec> sink{values, indices, in, ranker};
+  if constexpr (sizeof(T) > 2) {
+    if (upper.skipped > 0) {
+      // They end in the room that is not the indices'.
+      Rec* const records = b.data();
+      RadixSort<Rec> sort(n, upper, records, room);
+      sort.run(source, RecordSink<Rec>{records});
+      // A share begins where the digits that were sorted change.
+      const HostBuffer<std::int64_t> begins(sort.shares() + 1);
+      for (std::int64_t s = 0; s <= sort.shares(); ++s) {
+        std::int64_t i = sort.share_begin(s);
+        while (i > 0 && i < n && records[i].rank >> upper.skipped == records[i - 1].rank >> upper.skipped) ++i;
+        begins[s] = i;
+      }
+      std::atomic<bool> sorted{true};
+      sort.each_share([&](std::int64_t s) {
+        if (!insert_few(records, begins[s], begins[s + 1])) sorted = false;
+      });
+      if (sorted)
+        return sort.each_share([&](std::int64_t s) {
+          for (std::int64_t i = sort.share_begin(s); i < sort.share_begin(s + 1); ++i) {
+            const Rec r = records[i];
+            if (values) values[i] = sink.value(r);
+            if (indices) indices[i] = static_cast<std::int64_t>(r.index);
+          }
+        });
+    }
+  }
+  RadixSort<Rec>(n, digits, room, b.data()).run(source, sink);
 }
 
 }  // namespace
