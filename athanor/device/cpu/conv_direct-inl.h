@@ -114,7 +114,7 @@ HWY_NOINLINE void tap_tile(std::int64_t k, const T* HWY_RESTRICT a, const T* HWY
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
+    for (int j = 0; j < kVectors; ++j) sum[i][j] = empty_sum(d);
   std::int64_t p = 0;
   if constexpr (kUnrolls<T, kRows>)
 #pragma GCC unroll 1

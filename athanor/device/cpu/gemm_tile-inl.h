@@ -65,6 +65,19 @@ HWY_INLINE void add_product(V a, V b, V& sum) {
     sum = mul_add(a, b, sum);
 }
 
+/// A sum of nothing, in a register of its own.
+template <class D>
+HWY_INLINE hn::Vec<D> empty_sum(D d) {
+#if HWY_TARGET == HWY_AVX2
+  if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+    hn::Vec<D> v;
+    asm volatile("vxorps %0, %0, %0" : "=x"(v.raw));
+    return v;
+  }
+#endif
+  return hn::Zero(d);
+}
+
 /// What is done to sums in registers before they are stored.
 template <class T>
 struct TileEnd {
@@ -168,7 +181,7 @@ HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_s
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
+    for (int j = 0; j < kVectors; ++j) sum[i][j] = empty_sum(d);
   for (std::int64_t p = 0, end_of_part = std::max<std::int64_t>(k - kOutputAhead, 0);; end_of_part = k) {
     if constexpr (kUnrolls<T, kRows>) {
       if (packed)
@@ -278,7 +291,7 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
       __builtin_prefetch(to + i * to_step, 1);
       if (kVectors > 1) __builtin_prefetch(to + i * to_step + kVectors * kLanes - 1, 1);
 #pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
+      for (int j = 0; j < kVectors; ++j) sum[i][j] = empty_sum(d);
     }
     const T *HWY_RESTRICT a = run.a + t * run.a_next, *HWY_RESTRICT b = run.b + t * run.b_next;
     std::int64_t left = k;
