@@ -223,6 +223,25 @@ TEST(Unary, SigmoidOfLargeNegativeNumbersKeepsNormalResults) {
   });
 }
 
+TEST(Unary, GeluEndsInZeroBelowAndInItsArgumentAbove) {
+  constexpr double kFar[] = {5.6, 6, 100, 1e30, 3e38, kInf};
+  on_each_target([&] {
+    const std::int64_t far = std::size(kFar), near = 4001, all = 2 * far + near;
+    const Box in = Box(kFloat, {all}).fill([&](std::int64_t i) {
+      return i < far ? -kFar[i] : i < 2 * far ? kFar[i - far] : -6 + static_cast<double>(i - 2 * far) / (near - 1);
+    });
+    const Box out(kFloat, {all});
+    run(UnaryOp::Gelu, out, in);
+    for (std::int64_t i = 0; i < all; ++i) {
+      const double x = in.get(i);
+      if (i >= 2 * far)
+        ASSERT_NEAR(out.get(i), 0.5 * x * std::erfc(-x * std::sqrt(0.5)), 2.2e-7 * std::fabs(x)) << "at " << x;
+      else
+        ASSERT_EQ(out.get(i), i < far ? 0 : x);
+    }
+  });
+}
+
 TEST(Unary, HalvesComputeInFloat32AndRoundOnce) {
   for (DType t : {kHalf, kBFloat16})
     for (UnaryOp op : {UnaryOp::Exp, UnaryOp::Tanh, UnaryOp::Relu, UnaryOp::Gelu, UnaryOp::Sqrt, UnaryOp::Neg}) {

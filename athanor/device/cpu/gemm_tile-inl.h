@@ -57,9 +57,9 @@ template <class V>
 HWY_INLINE void add_product(V a, V b, V& sum) {
 #if HWY_TARGET == HWY_AVX2
   if constexpr (std::is_same_v<hn::TFromV<V>, float>)
-    asm("vfmadd231ps %2, %1, %0" : "+x"(sum.raw) : "x"(a.raw), "x"(b.raw));
+    asm("vfmadd231ps {%2, %1, %0|%0, %1, %2}" : "+x"(sum.raw) : "x"(a.raw), "x"(b.raw));
   else if constexpr (std::is_same_v<hn::TFromV<V>, double>)
-    asm("vfmadd231pd %2, %1, %0" : "+x"(sum.raw) : "x"(a.raw), "x"(b.raw));
+    asm("vfmadd231pd {%2, %1, %0|%0, %1, %2}" : "+x"(sum.raw) : "x"(a.raw), "x"(b.raw));
   else
 #endif
     sum = mul_add(a, b, sum);
@@ -163,7 +163,7 @@ HWY_INLINE void add_step(V (&sum)[kRows][kVectors], const T* a, std::int64_t a_s
 /// instruction is held up by their number.
 inline constexpr int kUnrolled = 4;
 template <class T, int kRows>
-inline constexpr bool kUnrolls = HWY_MAX_BYTES == 32 && std::is_floating_point_v<T>&& kRows >= 4;
+inline constexpr bool kUnrolls = HWY_TARGET == HWY_AVX2&& std::is_floating_point_v<T>&& kRows >= 4;
 
 /// to (kRows × kVectors, rows `to_step` apart) = a @ b over `k` steps, plus `from` unless null. b's rows are `b_step`
 /// apart, those of `from`, which may be `to`, follow each other without a gap. `end` may be null.
@@ -192,7 +192,7 @@ HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_s
     }
 #pragma GCC unroll 1
     for (; p < end_of_part; ++p) {
-      if constexpr (HWY_MAX_BYTES == 64 && kRows >= 4 && kForm == AForm::Columns) {
+      if constexpr (HWY_TARGET != HWY_AVX2 && kRows >= 4 && kForm == AForm::Columns) {
         // Packed panels come from the second-level cache in one stream each.
         __builtin_prefetch(a + kAhead * kRows);
         for (int j = 0; j < kVectors; ++j) __builtin_prefetch(b + kAhead * kCols + j * kLanes);

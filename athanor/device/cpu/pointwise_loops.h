@@ -135,15 +135,15 @@ HWY_INLINE void put(D d, hn::Vec<D> v, T* to, Ahead& ahead, const In*... in) {
   store(d, v, to);
 }
 
-/// An operation that goes through the loop two vectors of float32 at a time with AVX2, where all besides it is up to
-/// half of the instructions for one, and beside another thread of its core their number binds a processor. Not for
+/// An operation that goes through the loop two vectors of float32 at a time with AVX2: all besides it is up to half of
+/// the instructions for one, and beside another thread of its core their number binds a processor. Not for
 /// those that take another way for rare values: their constants would be loaded for each of both.
 template <class Op>
 struct InPairs : Op {};
 template <class T, class Op>
 inline constexpr bool kInPairs = false;
 template <class Op>
-inline constexpr bool kInPairs<float, InPairs<Op>> = HWY_MAX_BYTES == 32;
+inline constexpr bool kInPairs<float, InPairs<Op>> = HWY_TARGET == HWY_AVX2;
 
 /// Two vectors of results that follow each other.
 template <class T, class D, class... In>

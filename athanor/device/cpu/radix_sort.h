@@ -40,10 +40,11 @@ struct Digits {
     count = std::max(1, (total + most - 1) / most);
     bits = std::max(1, (total + count - 1) / count);
   }
-  /// As few of the highest digits of `total` bits as tell nearly all of n ranks apart, unless they crowd.
-  Digits upper(int total, std::int64_t n) const {
+  /// As few of the highest digits of `total` bits as tell nearly all of n ranks apart, unless they crowd: those for
+  /// 2^margin as many.
+  Digits upper(int total, std::int64_t n, int margin) const {
     Digits d = *this;
-    d.count = (static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n))) + 4 + most - 1) / most;
+    d.count = (static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n - 1))) + margin + most - 1) / most;
     if (d.count >= count) return *this;
     d.bits = most;
     d.skipped = total - d.count * most;
@@ -91,8 +92,8 @@ class RadixSort {
         shares_(std::clamp<std::int64_t>(n / kRadixGrain, 1, in_parallel_region() ? 1 : get_num_threads())),
         counts_(shares_ * digits.buckets() * (shares_ == 1 ? digits.count : 1)) {}
 
-  /// source(i) gives record i; sink.put(place, record) takes it. Digits that all records share are passed over, so the
-  /// sink sees every record once, in order of place within each bucket.
+  /// source(i) gives record i; sink.put(place, record) takes it: every record once, in order of place within each
+  /// bucket of the last digit.
   template <class Source, class Sink>
   void run(const Source& source, const Sink& sink) {
     if (shares_ == 1) count_all(source);

@@ -126,13 +126,32 @@ bool insert_few(Rec* records, std::int64_t begin, std::int64_t end) {
   return true;
 }
 
+/// Whether a few elements taken here and there agree in the bits above the `skipped` lowest ones: then many do.
+template <class T>
+bool crowded(const T* in, std::int64_t n, const Ranker<T>& ranker, int skipped) {
+  constexpr int kTaken = 32, kMostPairs = 3;
+  if (skipped == 0 || n < 8 * kTaken) return false;
+  KeyOf<T> taken[kTaken];
+  int pairs = 0;
+  for (int i = 0; i < kTaken; ++i) {
+    taken[i] = static_cast<KeyOf<T>>(ranker(in[n / kTaken * i]) >> skipped);
+    for (int j = 0; j < i; ++j) pairs += taken[j] == taken[i];
+  }
+  return pairs > kMostPairs;
+}
+
 /// Sorts with records whose words hold both ranks and indices. `spare`: room for n of them that may be overwritten
 /// until the result is, or null. Numbers that are spread out differ in their highest bits: a few digits of these, then
-/// insertions, are half the passes.
+/// insertions, spare a quarter to most of the passes.
 template <class Rec, class T>
 void sort_records(const T* in, std::int64_t n, const Ranker<T>& ranker, T* values, std::int64_t* indices, Rec* spare) {
   const Digits digits(ranker.bits, n * static_cast<std::int64_t>(sizeof(Rec)));
-  const Digits upper = sizeof(T) > 2 ? digits.upper(ranker.bits, n) : digits;
+  Digits upper = digits;
+  if constexpr (sizeof(T) > 2) {
+    // More bits for float64, of which twelve are sign and exponent.
+    upper = digits.upper(ranker.bits, n, sizeof(T) == 8 ? 7 : 5);
+    if (crowded(in, n, ranker, upper.skipped)) upper = digits;
+  }
   const bool in_two_rooms = digits.count > 2 || upper.skipped > 0;
   const HostBuffer<Rec> a(in_two_rooms && !spare ? n : 0), b(digits.count > 1 ? n : 0);
   Rec* const room = spare ? spare : a.data();
@@ -148,7 +167,7 @@ void sort_records(const T* in, std::int64_t n, const Ranker<T>& ranker, T* value
       // A share begins where the digits that were sorted change.
       const HostBuffer<std::int64_t> begins(sort.shares() + 1);
       for (std::int64_t s = 0; s <= sort.shares(); ++s) {
-        std::int64_t i = sort.share_begin(s);
+        std::int64_t i = std::max(sort.share_begin(s), s > 0 ? begins[s - 1] : 0);
         while (i > 0 && i < n && records[i].rank >> upper.skipped == records[i - 1].rank >> upper.skipped) ++i;
         begins[s] = i;
       }
