@@ -163,7 +163,7 @@ HWY_INLINE void add_step(V (&sum)[kRows][kVectors], const T* a, std::int64_t a_s
 /// instruction is held up by their number.
 inline constexpr int kUnrolled = 4;
 template <class T, int kRows>
-inline constexpr bool kUnrolls = HWY_TARGET == HWY_AVX2&& std::is_floating_point_v<T>&& kRows >= 4;
+inline constexpr bool kUnrolls = (HWY_TARGET == HWY_AVX2) && std::is_floating_point_v<T> && (kRows >= 4);
 
 /// to (kRows × kVectors, rows `to_step` apart) = a @ b over `k` steps, plus `from` unless null. b's rows are `b_step`
 /// apart, those of `from`, which may be `to`, follow each other without a gap. `end` may be null.

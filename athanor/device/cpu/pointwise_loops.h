@@ -136,8 +136,8 @@ HWY_INLINE void put(D d, hn::Vec<D> v, T* to, Ahead& ahead, const In*... in) {
 }
 
 /// An operation that goes through the loop two vectors of float32 at a time with AVX2: all besides it is up to half of
-/// the instructions for one, and beside another thread of its core their number binds a processor. Not for
-/// those that take another way for rare values: their constants would be loaded for each of both.
+/// the instructions for one, and beside another thread of its core their number binds a processor. Not for those that
+/// take another way for rare values: their constants would be loaded for each of both.
 template <class Op>
 struct InPairs : Op {};
 template <class T, class Op>

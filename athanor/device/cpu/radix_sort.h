@@ -32,24 +32,25 @@ inline constexpr std::int64_t kCombined = 16;  // records gathered
 
 /// How the bits of a rank are cut into digits of equal size.
 struct Digits {
-  int count, bits, most;
+  int count, bits;
   int skipped = 0;  ///< of the lowest bits, which are left unsorted
   bool combine;
-  Digits(int total, std::int64_t record_bytes)
-      : most(record_bytes >= kCombineBytes ? kCombinedDigitBits : kDigitBits), combine(record_bytes >= kCombineBytes) {
-    count = std::max(1, (total + most - 1) / most);
+  Digits(int total, std::int64_t record_bytes) : combine(record_bytes >= kCombineBytes) {
+    count = std::max(1, count_for(total));
     bits = std::max(1, (total + count - 1) / count);
   }
   /// As few of the highest digits of `total` bits as tell nearly all of n ranks apart, unless they crowd: those for
   /// 2^margin as many.
   Digits upper(int total, std::int64_t n, int margin) const {
     Digits d = *this;
-    d.count = (static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n - 1))) + margin + most - 1) / most;
+    d.count = count_for(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n - 1))) + margin);
     if (d.count >= count) return *this;
-    d.bits = most;
-    d.skipped = total - d.count * most;
+    d.bits = most();
+    d.skipped = total - d.count * d.bits;
     return d;
   }
+  int most() const { return combine ? kCombinedDigitBits : kDigitBits; }
+  int count_for(int total) const { return (total + most() - 1) / most(); }
   std::int64_t buckets() const { return std::int64_t{1} << bits; }
 };
 
@@ -111,7 +112,7 @@ class RadixSort {
     }
   }
 
-  /// What a thread each sorts.
+  /// Stretches of the records, one for each thread.
   std::int64_t shares() const { return shares_; }
   std::int64_t share_begin(std::int64_t s) const { return n_ / shares_ * s + std::min(s, n_ % shares_); }
   template <class F>

@@ -130,7 +130,7 @@ bool insert_few(Rec* records, std::int64_t begin, std::int64_t end) {
 template <class T>
 bool crowded(const T* in, std::int64_t n, const Ranker<T>& ranker, int skipped) {
   constexpr int kTaken = 32, kMostPairs = 3;
-  if (skipped == 0 || n < 8 * kTaken) return false;
+  if (n < 8 * kTaken) return false;
   KeyOf<T> taken[kTaken];
   int pairs = 0;
   for (int i = 0; i < kTaken; ++i) {
@@ -140,50 +140,52 @@ bool crowded(const T* in, std::int64_t n, const Ranker<T>& ranker, int skipped) 
   return pairs > kMostPairs;
 }
 
+/// Sorts by `upper` digits, then by insertions, if that is enough; else the result is as it was. `a` and `b` hold n
+/// records each and may be overwritten, a also where the result goes.
+template <class Rec, class T, class Source>
+bool sort_by_upper(std::int64_t n, const Digits& upper, const Source& source, const ElementSink<T, Rec>& sink, Rec* a,
+                   Rec* b) {
+  RadixSort<Rec> sort(n, upper, b, a);
+  sort.run(source, RecordSink<Rec>{b});
+  // A share begins where the digits that were sorted change.
+  const HostBuffer<std::int64_t> begins(sort.shares() + 1);
+  for (std::int64_t s = 0; s <= sort.shares(); ++s) {
+    std::int64_t i = std::max(sort.share_begin(s), s > 0 ? begins[s - 1] : 0);
+    while (i > 0 && i < n && b[i].rank >> upper.skipped == b[i - 1].rank >> upper.skipped) ++i;
+    begins[s] = i;
+  }
+  std::atomic<bool> sorted{true};
+  sort.each_share([&](std::int64_t s) {
+    if (!insert_few(b, begins[s], begins[s + 1])) sorted = false;
+  });
+  if (!sorted) return false;
+  sort.each_share([&](std::int64_t s) {
+    for (std::int64_t i = sort.share_begin(s), end = sort.share_begin(s + 1); i < end; ++i) {
+      if (sink.values) sink.values[i] = sink.value(b[i]);
+      if (sink.indices) sink.indices[i] = static_cast<std::int64_t>(b[i].index);
+    }
+  });
+  return true;
+}
+
 /// Sorts with records whose words hold both ranks and indices. `spare`: room for n of them that may be overwritten
 /// until the result is, or null. Numbers that are spread out differ in their highest bits: a few digits of these, then
 /// insertions, spare a quarter to most of the passes.
 template <class Rec, class T>
 void sort_records(const T* in, std::int64_t n, const Ranker<T>& ranker, T* values, std::int64_t* indices, Rec* spare) {
   const Digits digits(ranker.bits, n * static_cast<std::int64_t>(sizeof(Rec)));
-  Digits upper = digits;
-  if constexpr (sizeof(T) > 2) {
-    // More bits for float64, of which twelve are sign and exponent.
-    upper = digits.upper(ranker.bits, n, sizeof(T) == 8 ? 7 : 5);
-    if (crowded(in, n, ranker, upper.skipped)) upper = digits;
-  }
-  const bool in_two_rooms = digits.count > 2 || upper.skipped > 0;
-  const HostBuffer<Rec> a(in_two_rooms && !spare ? n : 0), b(digits.count > 1 ? n : 0);
-  Rec* const room = spare ? spare : a.data();
   using Word = decltype(Rec::rank);
   const auto source = [&](std::int64_t i) { return Rec{static_cast<Word>(ranker(in[i])), static_cast<Word>(i)}; };
   const ElementSink<T, Rec> sink{values, indices, in, ranker};
+  // Two digits need one room; to sort by the upper of them, two.
+  const HostBuffer<Rec> a(digits.count > (sizeof(T) > 2 ? 1 : 2) && !spare ? n : 0), b(digits.count > 1 ? n : 0);
+  Rec* const room = spare ? spare : a.data();
   if constexpr (sizeof(T) > 2) {
-    if (upper.skipped > 0) {
-      // They end in the room that is not the indices'.
-      Rec* const records = b.data();
-      RadixSort<Rec> sort(n, upper, records, room);
-      sort.run(source, RecordSink<Rec>{records});
-      // A share begins where the digits that were sorted change.
-      const HostBuffer<std::int64_t> begins(sort.shares() + 1);
-      for (std::int64_t s = 0; s <= sort.shares(); ++s) {
-        std::int64_t i = std::max(sort.share_begin(s), s > 0 ? begins[s - 1] : 0);
-        while (i > 0 && i < n && records[i].rank >> upper.skipped == records[i - 1].rank >> upper.skipped) ++i;
-        begins[s] = i;
-      }
-      std::atomic<bool> sorted{true};
-      sort.each_share([&](std::int64_t s) {
-        if (!insert_few(records, begins[s], begins[s + 1])) sorted = false;
-      });
-      if (sorted)
-        return sort.each_share([&](std::int64_t s) {
-          for (std::int64_t i = sort.share_begin(s); i < sort.share_begin(s + 1); ++i) {
-            const Rec r = records[i];
-            if (values) values[i] = sink.value(r);
-            if (indices) indices[i] = static_cast<std::int64_t>(r.index);
-          }
-        });
-    }
+    // More bits for float64, of which twelve are sign and exponent.
+    const Digits upper = digits.upper(ranker.bits, n, sizeof(T) == 8 ? 7 : 5);
+    if (upper.skipped > 0 && !crowded(in, n, ranker, upper.skipped) &&
+        sort_by_upper(n, upper, source, sink, room, b.data()))
+      return;
   }
   RadixSort<Rec>(n, digits, room, b.data()).run(source, sink);
 }
