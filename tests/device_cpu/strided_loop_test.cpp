@@ -49,6 +49,34 @@ TEST(StridedLoop, SpreadsOneElementOverEachShortRow) {
     }
 }
 
+TEST(StridedLoop, AnElementMeetsEachRowOfWholeLinesOnEveryInstructionSet) {
+  const auto apply = [](BinaryOp op, double a, double b) {
+    return op == BinaryOp::Add ? a + b : op == BinaryOp::Sub ? a - b : op == BinaryOp::Mul ? a * b : a / b;
+  };
+  const ThreadTeamGuard team(3);
+  for (int target = 0; cpu::use_simd_target(target); ++target)
+    for (DType t : {kFloat, kDouble})
+      for (std::int64_t width : {16, 48, 256})
+        for (BinaryOp op : {BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div}) {
+          const std::int64_t rows = 100000 / width;
+          // Away from the beginning of a cache line; powers of 2 divide exactly.
+          const Box a = Box(t, {rows, width}, {width, 1}, 1).fill([](std::int64_t i) { return std::exp2(i % 7 - 3); });
+          const Box column = Box(t, {rows, 1}, {1, 1}, 3).fill([](std::int64_t i) { return std::exp2(i % 5 - 2); });
+          const Box out(t, {rows, width}, {width, 1}, 5);
+          std::int64_t wrong = 0;
+          binary_kernel.get(kCPU)(op, out.view(), a.view(), column.view(), 1, 0);
+          for (std::int64_t i = 0; i < out.numel(); ++i)
+            wrong += out.get(i) != apply(op, a.get(i), column.get(i / width));
+          binary_kernel.get(kCPU)(op, out.view(), column.view(), a.view(), 1, 0);
+          for (std::int64_t i = 0; i < out.numel(); ++i)
+            wrong += out.get(i) != apply(op, column.get(i / width), a.get(i));
+          binary_kernel.get(kCPU)(op, a.view(), column.view(), a.view(), 1, 0);
+          for (std::int64_t i = 0; i < out.numel(); ++i) wrong += out.get(i) != a.get(i);
+          ASSERT_EQ(wrong, 0) << name(op) << " of " << dtype_name(t) << ", rows of " << width << ", set " << target;
+        }
+  cpu::use_simd_target(0);
+}
+
 TEST(StridedLoop, TurnsOverOperandsThatAreDenseInAnotherDim) {
   for (DType t : {kFloat, kDouble, kShort, kChar, kHalf})
     for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{16, 16}, {17, 130}, {90, 67}, {15, 100}}) {

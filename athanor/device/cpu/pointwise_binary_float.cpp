@@ -136,6 +136,15 @@ void add_cheap(PointwiseTables& t, DType dtype) {
 }
 
 template <class T>
+void add_rows(PointwiseTables& t, DType dtype) {
+  const auto row = [&](BinaryOp op) -> LoopFn& { return t.rows[static_cast<int>(op)][static_cast<int>(dtype)]; };
+  row(BinaryOp::Add) = &binary_rows<T, InPairs<Add>>;
+  row(BinaryOp::Sub) = &binary_rows<T, InPairs<Sub>>;
+  row(BinaryOp::Mul) = &binary_rows<T, InPairs<Mul>>;
+  row(BinaryOp::Div) = &binary_rows<T, InPairs<Div>>;
+}
+
+template <class T>
 void add_all(PointwiseTables& t, DType dtype) {
   add_cheap<T>(t, dtype);
   t.at(BinaryOp::DivFloor, dtype) = &binary_vectors<T, DivFloor>;
@@ -155,6 +164,8 @@ void add_all(PointwiseTables& t, DType dtype) {
 void binary_float(PointwiseTables& t) {
   add_all<float>(t, DType::Float);
   add_all<double>(t, DType::Double);
+  add_rows<float>(t, DType::Float);
+  add_rows<double>(t, DType::Double);
   add_cheap<BFloat16>(t, DType::BFloat16);
 #if HWY_TARGET != HWY_SSE4  // where Highway's conversion knows no infinities
   add_cheap<Half>(t, DType::Half);

@@ -138,6 +138,7 @@ void binary_cpu(BinaryOp op, const View& out, const View& a, const View& b, Scal
   spec.takes_scalars = true;
   spec.grain = is_costly(op) ? kCostlyGrain : kCheapGrain;
   spec.streams = makes_vectors(out, a);
+  if (spec.streams) spec.row_fn = pointwise_tables().rows[static_cast<int>(op)][static_cast<int>(a.dtype)];
   const View* views[] = {&out, &a, &b};
   run_views(spec, views, 3);
 }

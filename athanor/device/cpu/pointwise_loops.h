@@ -150,12 +150,11 @@ template <class T, class D, class... In>
 HWY_INLINE void put_pair(D d, hn::Vec<D> v, hn::Vec<D> w, T* to, Ahead& ahead, const In*... in) {
   constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
   asm volatile("" : "+r"(ahead.bytes), "+r"(ahead.stream));
-  if (ahead.bytes) {
-    (hwy::Prefetch(reinterpret_cast<const char*>(in) + ahead.bytes), ...);
-    if (ahead.stream) {
-      hn::Stream(v, d, to);
-      return hn::Stream(w, d, to + kLanes);
-    }
+  // To ask for what is at hand takes less than to ask whether to.
+  (hwy::Prefetch(reinterpret_cast<const char*>(in) + ahead.bytes), ...);
+  if (ahead.stream) {
+    hn::Stream(v, d, to);
+    return hn::Stream(w, d, to + kLanes);
   }
   store(d, v, to);
   store(d, w, to + kLanes);
@@ -238,6 +237,37 @@ void binary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t
   for (; i < whole; i += kLanes, a += step[0], b += step[1])
     put(d, Op::apply(d, load(d, a), load(d, b), p), out + i, ahead, a, b);
   if (whole < n) store_last(d, last, out, n);
+}
+
+/// The same where each element of one input meets a row of the other; the loop of LoopSpec::row_fn.
+template <class T, class Op, bool kFirst>
+HWY_INLINE void row_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
+  const hn::ScalableTag<T> d;
+  constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  const Parameters<T> p(params);
+  T* out = reinterpret_cast<T*>(ptrs[0]);
+  const T *one = reinterpret_cast<const T*>(ptrs[kFirst ? 1 : 2]),
+          *in = reinterpret_cast<const T*>(ptrs[kFirst ? 2 : 1]);
+  const std::int64_t row = -strides[kFirst ? 1 : 2] / static_cast<std::int64_t>(sizeof(T));
+  Ahead ahead(strides);
+  for (const T* const end = out + n; out < end;) {
+    const auto value = hn::Set(d, *one++);
+    const auto result = [&](const T* from) HWY_ATTR {
+      return kFirst ? Op::apply(d, value, hn::LoadU(d, from), p) : Op::apply(d, hn::LoadU(d, from), value, p);
+    };
+    constexpr std::int64_t kStep = kInPairs<T, Op> ? 2 * kLanes : kLanes;
+    for (const T* const row_end = out + row; out < row_end; out += kStep, in += kStep) {
+      if constexpr (kInPairs<T, Op>)
+        put_pair(d, result(in), result(in + kLanes), out, ahead, in);
+      else
+        put(d, result(in), out, ahead, in);
+    }
+  }
+}
+template <class T, class Op>
+void binary_rows(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params) {
+  strides[1] < 0 ? row_vectors<T, Op, true>(ptrs, strides, n, params)
+                 : row_vectors<T, Op, false>(ptrs, strides, n, params);
 }
 
 /// out[i] = f(in[i]...) for arithmetic types, left to the compiler to vectorize. An input of stride 0 is spread over a

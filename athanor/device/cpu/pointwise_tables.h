@@ -37,6 +37,7 @@ struct LoopParameters {
 struct PointwiseTables {
   LoopFn unary[static_cast<int>(UnaryOp::Count)][kNumDTypes] = {};
   LoopFn binary[static_cast<int>(BinaryOp::Count)][kNumDTypes] = {};
+  LoopFn rows[static_cast<int>(BinaryOp::Count)][kNumDTypes] = {};  ///< LoopSpec::row_fn, for few operations
   LoopFn ternary[static_cast<int>(TernaryOp::Count)][kNumDTypes] = {};
   LoopFn nan_to_num[kNumDTypes] = {};
 

@@ -108,15 +108,15 @@ struct Softshrink {
 
 template <class T>
 void add_all(PointwiseTables& t, DType dtype) {
-  t.at(UnaryOp::Sigmoid, dtype) = &unary_vectors<T, Sigmoid>;
+  t.at(UnaryOp::Sigmoid, dtype) = &unary_vectors<T, InPairs<Sigmoid>>;
   t.at(UnaryOp::LogSigmoid, dtype) = &unary_vectors<T, LogSigmoid>;
   t.at(UnaryOp::LeakyRelu, dtype) = &unary_vectors<T, LeakyRelu>;
   t.at(UnaryOp::Elu, dtype) = &unary_vectors<T, Elu>;
   t.at(UnaryOp::Selu, dtype) = &unary_vectors<T, Selu>;
   t.at(UnaryOp::Celu, dtype) = &unary_vectors<T, Celu>;
   t.at(UnaryOp::Gelu, dtype) = &unary_vectors<T, InPairs<Gelu>>;
-  t.at(UnaryOp::GeluTanh, dtype) = &unary_vectors<T, GeluTanh>;
-  t.at(UnaryOp::Silu, dtype) = &unary_vectors<T, Silu>;
+  t.at(UnaryOp::GeluTanh, dtype) = &unary_vectors<T, InPairs<GeluTanh>>;
+  t.at(UnaryOp::Silu, dtype) = &unary_vectors<T, InPairs<Silu>>;
   t.at(UnaryOp::Mish, dtype) = &unary_vectors<T, Mish>;
   t.at(UnaryOp::Softplus, dtype) = &unary_vectors<T, Softplus>;
   t.at(UnaryOp::Softsign, dtype) = &unary_vectors<T, Softsign>;

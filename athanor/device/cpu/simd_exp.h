@@ -77,20 +77,25 @@ HWY_INLINE V exp_of_rest(D d, V r) {
 }
 
 #if HWY_TARGET == HWY_AVX2
+/// 2^n for n a multiple of 1/8, of which 8 n stands in the low bits of `shifted`: the last three pick 2^fraction, less
+/// what they add to the mantissa when 8 n comes to the exponent.
+template <class V>
+HWY_INLINE V power_by_table(const std::int32_t (&table)[8], V shifted) {
+  const auto bits = _mm256_castps_si256(shifted.raw);
+  const auto fraction = _mm256_permutevar8x32_epi32(_mm256_load_si256(reinterpret_cast<const __m256i*>(table)), bits);
+  return V{_mm256_castsi256_ps(_mm256_add_epi32(fraction, _mm256_slli_epi32(bits, 20)))};
+}
+
 /// e^x for -87 <= x <= 88 by a table of eight powers of 2; anything for other x.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_by_table(D d, V x) {
-  // x = n ln 2 + r with n a multiple of 1/8. The low bits of `shifted` are 8 n: the last three pick 2^fraction, less
-  // what they add to the mantissa when 8 n comes to the exponent.
+  // x = n ln 2 + r with n a multiple of 1/8.
   const V magic = hn::Set(d, 0x1.8p+23F);
   const V shifted = hn::MulAdd(x, hn::Set(d, 11.541560327F), magic);
   const V n = hn::Sub(shifted, magic);
   V r = hn::NegMulAdd(n, hn::Set(d, 0.0866433978F), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.38081787e-10F), r);
-  const auto bits = _mm256_castps_si256(shifted.raw);
-  const auto fraction =
-      _mm256_permutevar8x32_epi32(_mm256_load_si256(reinterpret_cast<const __m256i*>(kEighths)), bits);
-  const V power = V{_mm256_castsi256_ps(_mm256_add_epi32(fraction, _mm256_slli_epi32(bits, 20)))};
+  const V power = power_by_table(kEighths, shifted);
   V q = hn::MulAdd(hn::Set(d, 0.166681F), r, hn::Set(d, 0.50006478F));
   q = hn::Mul(r, hn::MulAdd(q, r, hn::Set(d, 1.0F)));
   return hn::MulAdd(power, q, power);

@@ -194,5 +194,8 @@ inline constexpr float kPowersOf2[16] = {1.0F,        1.04427373F, 1.09050775F, 
 /// The bits of 2^(i / 8), less i in the upper bits of the mantissa.
 alignas(32) inline constexpr std::int32_t kEighths[8] = {0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7,
                                                          0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7};
+/// The same times 0.16684963, of which all eight happen to be floats within a fifth of a rounding.
+alignas(32) inline constexpr std::int32_t kSixthsOfEighths[8] = {0x3e2adaa1, 0x3e2a5150, 0x3e2b2e4a, 0x3e2d91fc,
+                                                                 0x3e319fc3, 0x3e33bf18, 0x3e2faba8, 0x3e2cac80};
 
 }  // namespace athanor::cpu

@@ -50,6 +50,9 @@ void merge_dims(LoopPlan& p) {
   p.ndim = last + 1;
 }
 
+/// How far ahead inputs are asked for, in bytes, where results leave from registers and one page is walked at a time.
+constexpr std::int64_t kStreamAhead = 2048;
+
 /// A block of each operand, on the stack. The odd spacing keeps equal offsets of two blocks off the same cache set, and
 /// leaves room for what spread() writes too much.
 struct Blocks {
@@ -288,7 +291,7 @@ class Walk {
   const std::int64_t piece_bytes_ = lanes_ > 1 ? 512 : s_.streams ? 4096 : one_wide_ ? 2048 : 1024;
   const std::int64_t ahead_ = one_wide_ ? kBlock / 2 : lanes_ * kBlock;  // elements
   /// The same where results leave from registers, in bytes.
-  std::int64_t ask_ahead() const { return lanes_ > 1 ? lanes_ * kBlock * size_[0] : 2048; }
+  std::int64_t ask_ahead() const { return lanes_ > 1 ? lanes_ * kBlock * size_[0] : kStreamAhead; }
 
   void run_stream(std::int64_t begin, std::int64_t end) {
     Lane lanes[kLanes];
@@ -428,6 +431,39 @@ std::int64_t stretch(const LoopSpec& spec) {
   return kStretchBytes / static_cast<std::int64_t>(item_size(spec.storage[0]));
 }
 
+/// Where a whole element of one input meets each row, which is of whole cache lines, and all follow each other without
+/// a gap: run by the loop for that, if there is one. Where pages are walked in step, results that leave are not.
+bool run_row_loop(const LoopSpec& spec, const LoopPlan& p, bool stream) {
+  constexpr std::int64_t kLine = 64;
+  if (!spec.row_fn || p.operands != 3 || p.ndim != 2 || (stream && walks_pages_in_step())) return false;
+  const auto size = static_cast<std::int64_t>(item_size(spec.storage[0]));
+  const std::int64_t row = p.sizes[0] * size;
+  int repeated = 0;
+  for (int i = 0; i < p.operands; ++i) {
+    if (i > 0 && repeated == 0 && p.strides[i][0] == 0 && p.strides[i][1] == size)
+      repeated = i;
+    else if (p.strides[i][0] != size || p.strides[i][1] != row)
+      return false;
+  }
+  if (repeated == 0 || row % kLine != 0 || (stream && reinterpret_cast<std::uintptr_t>(p.data[0]) % kLine != 0))
+    return false;
+  std::int64_t strides[] = {stream ? -kStreamAhead : size, size, size};
+  strides[repeated] = -row;
+  const std::int64_t steps[] = {row, repeated == 1 ? size : row, repeated == 2 ? size : row};
+  const bool backwards = !stream && begins_at_end(bytes_of(spec, p));
+  const std::int64_t grain = std::max<std::int64_t>(spec.grain / p.sizes[0], 1);
+  parallel_for(0, p.sizes[1], grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t rows = std::max<std::int64_t>(kStretchBytes / row, 1);
+    walk_stretches(begin, end, rows, backwards, [&](std::int64_t b, std::int64_t e) {
+      char* ptrs[3];
+      for (int i = 0; i < 3; ++i) ptrs[i] = p.data[i] + b * steps[i];
+      spec.row_fn(ptrs, strides, (e - b) * p.sizes[0], spec.params);
+    });
+    if (stream) block_ops().stream_fence();
+  });
+  return true;
+}
+
 bool writes_over_input(const LoopPlan& p) {
   for (int i = 1; i < p.operands; ++i)
     if (p.data[i] == p.data[0]) return true;
@@ -470,7 +506,7 @@ void run_loop(const LoopSpec& spec, const LoopPlan& plan) {
   if (plan.numel == 0) return;
   const bool stream =
       plan.numel * static_cast<std::int64_t>(item_size(spec.storage[0])) >= kStreamBytes && !writes_over_input(plan);
-  if (run_tiles(spec, plan, stream)) return;
+  if (run_tiles(spec, plan, stream) || run_row_loop(spec, plan, stream)) return;
   const bool backwards = !stream && begins_at_end(bytes_of(spec, plan));
   parallel_blocks(plan.numel, spec.grain, [&](std::int64_t begin, std::int64_t end) {
     Walk walk(spec, plan, stream);

@@ -41,6 +41,8 @@ void plan_loop(LoopPlan& plan, const View* const* views, int operands);
 struct LoopSpec {
   LoopFn fn = nullptr;
   const void* params = nullptr;
+  LoopFn row_fn = nullptr;        ///< fn where an element of one input meets a row of whole cache lines; or null: the
+                                  ///< input's stride is the length of that row, in bytes and negative
   DType storage[kMaxOperands];    ///< dtypes in memory; halves among `widen` reach fn as float32
   bool widen[kMaxOperands] = {};  ///< this operand is Half or BFloat16 in memory and float32 for fn
   bool takes_scalars = false;     ///< fn accepts inputs of stride 0
