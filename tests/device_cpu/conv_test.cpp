@@ -424,6 +424,31 @@ TEST(Conv, StridedAndFewChannelsOfMiddlingSize) {
     }
 }
 
+TEST(Conv, SmallImagesShareAProductAndItsSums) {
+  const int before = get_num_threads();
+  for (int threads : {1, 3}) {
+    set_num_threads(threads);
+    for (DType t : {DType::Float, DType::Double, DType::Int})
+      for (const Case& c :
+           {conv2d(7, 9, 66, 7, 7, 3, 2, 1), conv2d(5, 70, 67, 5, 4, 2, 2), conv2d(7, 8, 64, 4, 6, 3, 1, 1),
+            conv2d(4, 64, 65, 5, 5, 4, 2, 1), conv2d(3, 130, 128, 3, 3, 3, 1, 1, 1, 2)})
+        check(t, c);
+    check(DType::Float, conv2d(7, 9, 66, 7, 7, 3, 2, 1), true);
+    check(DType::Float, conv2d(7, 9, 66, 7, 7, 3, 2, 1), false, 1);
+  }
+  set_num_threads(before);
+}
+
+TEST(Conv, RowsOfStrideTwoAreSplitAtAnyWidthAndPadding) {
+  for (std::int64_t width : {14, 15, 16, 17, 31, 32, 33, 50})
+    for (std::int64_t r : {2, 3, 5})
+      for (std::int64_t pad : {0, 1, 2, 4}) {
+        check(DType::Float, conv2d(1, 2, 3, 6, width, r, 2, pad));
+        check(DType::Int, conv2d(2, 1, 2, 5, width, r, 2, pad, 1));
+      }
+  check(DType::Float, {1, 3, 2, 3, {70}, {5}, {2}, {3}, {1}, {0}, 1, false});
+}
+
 TEST(Conv, DilatedHalvesWhoseChannelsDoNotFillBlocks) {
   for (bool last : {false, true})
     for (const Case& c : {conv2d(2, 33, 32, 20, 19, 3, 1, 0, 2), conv2d(2, 40, 24, 17, 16, 3, 1, 1, 3),
@@ -491,9 +516,9 @@ TEST(Conv, GroupsAreRightOnSeveralThreadsWhereSomePartsHaveNoTaps) {
 TEST(Conv, SameBitsOnAnyNumberOfThreads) {
   const int before = get_num_threads();
   // Shapes of our own kernels; oneDNN's results repeat on the same number only.
-  for (const Case& c :
-       {conv2d(20, 1, 8, 20, 20, 3), conv2d(6, 16, 24, 20, 20, 5, 1, 2), conv2d(1, 24, 40, 30, 30, 3, 2, 1, 1, 2),
-        conv2d(9, 16, 40, 10, 10, 3, 1, 1), conv2d(4, 12, 12, 16, 16, 5, 1, 2, 1, 3)})
+  for (const Case& c : {conv2d(20, 1, 8, 20, 20, 3), conv2d(6, 16, 24, 20, 20, 5, 1, 2),
+                        conv2d(1, 24, 40, 30, 30, 3, 2, 1, 1, 2), conv2d(9, 16, 40, 10, 10, 3, 1, 1),
+                        conv2d(4, 12, 12, 16, 16, 5, 1, 2, 1, 3), conv2d(16, 40, 144, 8, 8, 2, 3, 0, 1, 2)})
     for (DType t : {DType::Float, DType::Double}) {
       Tensors x(t, c, false);
       std::vector<std::vector<char>> first;

@@ -123,7 +123,7 @@ class DepthwiseRun {
   void run() {
     weights_.pack();
     const std::int64_t team = in_parallel_region() ? 1 : get_num_threads();
-    const auto units = make_units<Stage<T, T>>(taps_, 1, (team + taps_.groups - 1) / taps_.groups, false);
+    const auto units = make_units<Stage<T, T>>(taps_, 1, (team + taps_.groups - 1) / taps_.groups, UnitUse::Image);
     const std::int64_t tasks = static_cast<std::int64_t>(units.size()) * taps_.groups;
     parallel_for(0, tasks, grain_of(call_, taps_, tasks), [&](std::int64_t begin, std::int64_t end) {
       PaddedPlanes<T> planes(taps_, source_);
@@ -210,7 +210,10 @@ template <class T>
 class DepthwiseWeight {
  public:
   DepthwiseWeight(const ConvCall& call, const TapConv& taps)
-      : call_(call), taps_(taps), part_(parts_of(taps)[0]), units_(make_units<Stage<T, T>>(taps, 1, 1, true)) {}
+      : call_(call),
+        taps_(taps),
+        part_(parts_of(taps)[0]),
+        units_(make_units<Stage<T, T>>(taps, 1, 1, UnitUse::Images)) {}
 
   void run() {
     // Shares of the units are summed apart, then in order; their number depends on the shape alone.

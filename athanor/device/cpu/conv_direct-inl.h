@@ -22,6 +22,7 @@ namespace athanor::HWY_NAMESPACE {
 template <class T>
 class ShiftedStage {
  public:
+  using Sum = T;
   ShiftedStage(const TapConv& taps, const ConvData& source, std::int64_t first, std::int64_t channels)
       : taps_(taps), columns_(taps.axis[2].parts[0].taps), channels_(channels), stage_(taps, source, first, channels) {}
 
@@ -153,7 +154,8 @@ class DirectRun {
   void run() {
     weights_.pack();
     const std::int64_t team = in_parallel_region() ? 1 : get_num_threads();
-    const auto units = make_units<ShiftedStage<T>>(taps_, taps_.from, (team + taps_.groups - 1) / taps_.groups, false);
+    const auto units =
+        make_units<ShiftedStage<T>>(taps_, taps_.from, (team + taps_.groups - 1) / taps_.groups, UnitUse::Image);
     const std::int64_t tasks = static_cast<std::int64_t>(units.size()) * taps_.groups;
     parallel_for(0, tasks, grain_of(call_, taps_, tasks), [&](std::int64_t begin, std::int64_t end) {
       std::optional<ShiftedStage<T>> stage;

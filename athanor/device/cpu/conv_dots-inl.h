@@ -164,7 +164,7 @@ class DotWeight {
         part_(by_column(parts_of(taps)[0])),
         rows_(part_.inner, suits_high_tiles(part_.inner) ? kHighDotRows : kDotRows),
         cols_(taps.to, suits_high_tiles(part_.inner) ? kHighDotCols : kDotCols),
-        units_(make_units<ShiftedStage<T>>(taps, taps.from, 1, false)) {}
+        units_(make_units<ShiftedStage<T>>(taps, taps.from, 1, UnitUse::Image)) {}
 
   void run() {
     join_images();

@@ -73,21 +73,27 @@ class PackedTaps {
         bias[i] = convert<T>(static_cast<const In*>(call_.bias)[i * call_.bias_step]);
       bias_ = bias;
     }
-    const std::int64_t per_group = static_cast<std::int64_t>(parts_.size()) * tiles_.count;
+    const std::int64_t runs = (tiles_.count + kRun - 1) / kRun;
+    const std::int64_t per_group = static_cast<std::int64_t>(parts_.size()) * runs;
     const auto pack = [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        pack_tile(i / per_group, parts_[i % per_group / tiles_.count], i % tiles_.count);
+      for (std::int64_t i = begin; i < end; ++i) {
+        const TapPart& p = parts_[i % per_group / runs];
+        const std::int64_t first = i % runs * kRun, last = std::min(first + kRun, tiles_.count);
+        if (rows_in_order(p))
+          pack_rows(i / per_group, p, first, last);
+        else
+          pack_across(i / per_group, p, first, last);
+      }
     };
-    // Panels packed from rows that lie in order are stored in whole vectors, beyond their end: one thread, in order.
-    const bool in_order =
-        std::any_of(parts_.begin(), parts_.end(), [&](const TapPart& p) { return p.inner > 0 && rows_in_order(p); });
-    if (in_order || total < (1 << 15))
+    if (total < (1 << 15))
       pack(0, taps_.groups * per_group);
     else
       parallel_for(0, taps_.groups * per_group, 1, pack);
   }
 
  private:
+  static constexpr std::int64_t kRun = 16;  ///< panels packed one after the other
+
   /// Whether the inner dimension of the packed panel is consecutive in the weight.
   bool rows_in_order(const TapPart& p) const {
     const auto count = static_cast<std::int64_t>(p.taps.size());
@@ -97,22 +103,55 @@ class PackedTaps {
     return true;
   }
 
-  void pack_tile(std::int64_t g, const TapPart& p, std::int64_t t) {
+  /// The weights of a group's row at inner step 0, and the distances of rows and of source channels.
+  struct Rows {
+    const In* data;
+    std::int64_t to_step, from_step;
+  };
+  Rows rows_of(std::int64_t g, std::int64_t row) const {
     const auto& w = call_.w;
-    const std::int64_t row = tiles_.begin(t), n = tiles_.height(t), count = static_cast<std::int64_t>(p.taps.size());
     const std::int64_t y_channels = taps_.forward ? taps_.to : taps_.from;
     const std::int64_t to_step = taps_.forward ? w.y_step : w.x_step, from_step = taps_.forward ? w.x_step : w.y_step;
-    const In* base = static_cast<const In*>(w.data) + g * y_channels * w.y_step + row * to_step;
-    T* out = weights_ + g * group_step_ + p.packed + row * p.inner;
-    if (rows_in_order(p)) {
-      pack_a<T>(base, to_step, 1, p.inner, static_cast<int>(n), out);
-      return;
+    return {static_cast<const In*>(w.data) + g * y_channels * w.y_step + row * to_step, to_step, from_step};
+  }
+  T* packed_panel(std::int64_t g, const TapPart& p, std::int64_t t) const {
+    return weights_ + g * group_step_ + p.packed + tiles_.begin(t) * p.inner;
+  }
+
+  /// Panels [first, last), whose rows lie in order. They are stored in whole vectors, beyond their end, but for the
+  /// last: what follows that may have been packed already.
+  void pack_rows(std::int64_t g, const TapPart& p, std::int64_t first, std::int64_t last) const {
+    for (std::int64_t t = first; t < last; ++t) {
+      const int n = tiles_.height(t);
+      const Rows rows = rows_of(g, tiles_.begin(t));
+      T* const out = packed_panel(g, p, t);
+      const bool apart = t + 1 == last;
+      T* const to = apart ? scratch<T>(kPackedASlot, n * p.inner + kVector<T>) : out;
+      pack_a<T>(rows.data, rows.to_step, 1, p.inner, n, to);
+      if (apart) std::copy_n(to, n * p.inner, out);
     }
-    for (std::int64_t c = 0; c < taps_.from; ++c)
-      for (std::int64_t k = 0; k < count; ++k) {
-        const In* at = base + c * from_step + weight_offset(p, k);
-        for (std::int64_t i = 0; i < n; ++i) *out++ = convert<T>(at[i * to_step]);
+  }
+
+  /// Panels [first, last) a source channel at a time, of which each has a few values: a panel by itself would touch a
+  /// page for each channel and come back for its neighbours when they are gone.
+  void pack_across(std::int64_t g, const TapPart& p, std::int64_t first, std::int64_t last) const {
+    const auto count = static_cast<std::int64_t>(p.taps.size());
+    std::vector<std::int64_t> offsets;
+    for (std::int64_t k = 0; k < count; ++k) offsets.push_back(weight_offset(p, k));
+    const Rows rows = rows_of(g, tiles_.begin(first));
+    T* const panels = packed_panel(g, p, first);
+    for (std::int64_t c = 0; c < taps_.from; ++c) {
+      const In* from = rows.data + c * rows.from_step;
+      T* panel = panels;
+      for (std::int64_t t = first; t < last; ++t) {
+        const std::int64_t n = tiles_.height(t);
+        T* out = panel + c * count * n;
+        for (std::int64_t k = 0; k < count; ++k)
+          for (std::int64_t i = 0; i < n; ++i) *out++ = convert<T>(from[i * rows.to_step + offsets[k]]);
+        from += n * rows.to_step;
+        panel += n * p.inner;
       }
+    }
   }
 
   std::int64_t weight_offset(const TapPart& p, std::int64_t k) const {

@@ -62,6 +62,7 @@ struct Unit {
 template <class In, class T>
 class Stage {
  public:
+  using Sum = T;
   Stage(const TapConv& taps, const ConvData& source, std::int64_t first, std::int64_t channels)
       : taps_(taps), source_(source), strip_(strip_axis(taps)), first_(first), channels_(channels) {
     for (int e = 0; e < kAxes; ++e) plain_ = plain_ && taps.axis[e].phases == 1 && taps.axis[e].shift == 0;
@@ -96,6 +97,7 @@ class Stage {
     image_step_ = channel_step_ * channels_;
     T* to = scratch<T>(kStageSlot, image_step_ * unit.images + 2 * kVector<T>);
     data_ = to;
+    prepare_pairs();
     for (std::int64_t n = 0; n < unit.images; ++n)
       for (std::int64_t c = 0; c < channels_; ++c)
         to = channel(static_cast<const In*>(source_.data) + (unit.image + n) * source_.batch_step +
@@ -153,7 +155,77 @@ class Stage {
     return (q + (e == strip_ ? unit_.row : 0)) * a.phases + f - a.shift;
   }
 
+  /// Rows split into even and odd positions are read once for both, if they can be read with what lies around them: the
+  /// mask of each vector of positions then drops what is padding.
+  void prepare_pairs() {
+    pair_masks_.clear();
+    const TapAxis& a = taps_.axis[2];
+    if constexpr (std::is_same_v<In, T> && sizeof(T) == 4) {
+      const std::int64_t width = extent_[2];
+      if (a.phases != 2 || source_.step[2] != 1 || width < kVector<T> || source_.batch_step < 0 ||
+          source_.channel_step < 0 || source_.step[0] < 0 || source_.step[1] < 0)
+        return;
+      pair_at_ = source_at(2, 0, 0);
+      const std::int64_t vectors = (width + kVector<T> - 1) / kVector<T>;
+      for (std::int64_t v = 0; v < vectors; ++v)
+        for (std::int64_t f = 0; f < 2; ++f)
+          for (std::int64_t i = 0; i < kVector<T>; ++i) {
+            const std::int64_t at = pair_at_ + 2 * (pair_position(v) + i) + f;
+            pair_masks_.push_back(at >= 0 && at < a.source ? ~std::uint32_t{0} : 0);
+          }
+      const std::int64_t last =
+          (taps_.batch - 1) * source_.batch_step + (taps_.groups * taps_.from - 1) * source_.channel_step +
+          (taps_.axis[0].source - 1) * source_.step[0] + (taps_.axis[1].source - 1) * source_.step[1] + a.source;
+      readable_ = {reinterpret_cast<std::uintptr_t>(source_.data),
+                   reinterpret_cast<std::uintptr_t>(static_cast<const In*>(source_.data) + last)};
+    }
+  }
+  /// The first position of a vector of a pair of rows; the last one ends with the row.
+  std::int64_t pair_position(std::int64_t v) const { return std::min(v * kVector<T>, extent_[2] - kVector<T>); }
+
+  /// The even and the odd positions of a row of the source.
+  void row_pair(const In* from, T* even, T* odd) const {
+    if constexpr (std::is_same_v<In, T> && sizeof(T) == 4) {
+      const hn::ScalableTag<T> d;
+      const auto begin = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(pair_at_) * sizeof(T);
+      if (begin < readable_[0] || begin + static_cast<std::uintptr_t>(2 * extent_[2]) * sizeof(T) > readable_[1]) {
+        for (std::int64_t q = 0; q < extent_[2]; ++q) {
+          const std::int64_t i = pair_at_ + 2 * q, size = taps_.axis[2].source;
+          even[q] = i >= 0 && i < size ? from[i] : T(0);
+          odd[q] = i + 1 >= 0 && i + 1 < size ? from[i + 1] : T(0);
+        }
+        return;
+      }
+      const T* const at = reinterpret_cast<const T*>(begin);
+      const auto* mask = reinterpret_cast<const T*>(pair_masks_.data());
+      for (std::int64_t v = 0, n = (extent_[2] + kVector<T> - 1) / kVector<T>; v < n; ++v, mask += 2 * kVector<T>) {
+        const std::int64_t q = pair_position(v);
+        const auto low = hn::LoadU(d, at + 2 * q), high = hn::LoadU(d, at + 2 * q + kVector<T>);
+        hn::StoreU(hn::And(hn::ConcatEven(d, high, low), hn::LoadU(d, mask)), d, even + q);
+        hn::StoreU(hn::And(hn::ConcatOdd(d, high, low), hn::LoadU(d, mask + kVector<T>)), d, odd + q);
+      }
+    }
+  }
+
+  T* channel_of_pairs(const In* from, T* to) const {
+    const std::int64_t plane = extent_[0] * extent_[1] * extent_[2];
+    for (std::int64_t f0 = 0; f0 < taps_.axis[0].phases; ++f0)
+      for (std::int64_t f1 = 0; f1 < taps_.axis[1].phases; ++f1, to += plane)
+        for (std::int64_t q0 = 0; q0 < extent_[0]; ++q0)
+          for (std::int64_t q1 = 0; q1 < extent_[1]; ++q1, to += extent_[2]) {
+            const std::int64_t i0 = source_at(0, q0, f0), i1 = source_at(1, q1, f1);
+            if (i0 < 0 || i0 >= taps_.axis[0].source || i1 < 0 || i1 >= taps_.axis[1].source) {
+              std::fill_n(to, extent_[2], T(0));
+              std::fill_n(to + plane, extent_[2], T(0));
+            } else {
+              row_pair(from + i0 * source_.step[0] + i1 * source_.step[1], to, to + plane);
+            }
+          }
+    return to;
+  }
+
   T* channel(const In* from, T* to) const {
+    if (!pair_masks_.empty()) return channel_of_pairs(from, to);
     for (std::int64_t f0 = 0; f0 < taps_.axis[0].phases; ++f0)
       for (std::int64_t f1 = 0; f1 < taps_.axis[1].phases; ++f1)
         for (std::int64_t f2 = 0; f2 < taps_.axis[2].phases; ++f2)
@@ -187,6 +259,9 @@ class Stage {
   std::array<std::int64_t, kAxes> extent_{};
   const T* data_ = nullptr;
   std::int64_t channel_step_ = 0, image_step_ = 0;
+  std::vector<std::uint32_t> pair_masks_;  ///< of each vector of a pair of rows, even and odd; empty: rows one by one
+  std::int64_t pair_at_ = 0;               ///< the source's position of a row's first even one
+  std::array<std::uintptr_t, 2> readable_{};
 };
 
 /// A run of positions consecutive in the staged source, in the dest and in the numbering of a block.
@@ -246,27 +321,51 @@ void find_segments(const TapConv& taps, const Unit& unit, const Grid& g, const S
   }
 }
 
-/// Splits the images and rows of a convolution into units whose staged source stays in the second-level cache, at least
-/// `pieces` of them where possible.
+/// What the positions of a unit are for: one image's at a time; those of small images together; the columns of a
+/// product, or its steps, to which what is staged may leave the second-level cache: each element meets many rows.
+enum class UnitUse { Image, Images, Columns, Steps };
+
+/// Small images to a unit, at most `most`. As columns they should leave little of the last panels empty, and no piece
+/// of the work idle; steps should be many, since sums are read and written once for each unit.
+template <class T>
+std::int64_t images_of_unit(std::int64_t positions, std::int64_t batch, std::int64_t pieces, std::int64_t most,
+                            UnitUse use) {
+  if (use == UnitUse::Steps) return std::clamp<std::int64_t>(256 / positions, 1, most);
+  std::int64_t best = 1;
+  double least = 0;
+  for (std::int64_t n = 1; n <= most && n * positions <= 1024; ++n) {
+    // A panel of one vector takes most of the time of one of two.
+    const std::int64_t rest = n * positions % kTileCols<T>, turns = ((batch + n - 1) / n + pieces - 1) / pieces;
+    const double last = rest == 0 ? 0 : kTileCols<T> * (rest <= kVector<T> ? 0.8 : 1);
+    const double paid = static_cast<double>(turns) * (static_cast<double>(n * positions - rest) + last);
+    if (n == 1 || paid < 0.98 * least) best = n, least = paid;
+  }
+  return best;
+}
+
+/// Splits the images and rows of a convolution into units whose staged source stays in the second-level cache, unless
+/// many rows meet it, at least `pieces` of them where possible.
 template <class StageT>
-std::vector<Unit> make_units(const TapConv& taps, std::int64_t channels, std::int64_t pieces, bool join_images) {
-  constexpr std::int64_t kStaged = 160 << 10;  // elements
+std::vector<Unit> make_units(const TapConv& taps, std::int64_t channels, std::int64_t pieces, UnitUse use) {
+  const bool far = use >= UnitUse::Columns && taps.to >= 64;
+  const std::int64_t staged = far ? 256 << 10 : 160 << 10, staged_images = far ? 512 << 10 : staged;  // elements
   const std::int64_t all_rows = taps.axis[strip_axis(taps)].longest;
   std::int64_t rows = all_rows, images = 1;
   const std::int64_t whole = channels * StageT::plane_of(taps, all_rows);
-  if (whole > kStaged) {
+  if (whole > staged) {
     const std::int64_t per_row = std::max<std::int64_t>(1, whole / std::max<std::int64_t>(all_rows, 1));
-    rows = std::clamp<std::int64_t>(kStaged / per_row, std::min<std::int64_t>(4, all_rows), all_rows);
+    rows = std::clamp<std::int64_t>(staged / per_row, std::min<std::int64_t>(4, all_rows), all_rows);
   }
   if (taps.batch > 0 && taps.batch * ((all_rows + rows - 1) / rows) < pieces)
     rows = std::max<std::int64_t>(1, all_rows * taps.batch / pieces);
   const std::int64_t strips = std::max<std::int64_t>(1, (all_rows + rows - 1) / std::max<std::int64_t>(rows, 1));
-  if (strips == 1 && join_images) {
+  if (strips == 1 && use != UnitUse::Image) {
     std::int64_t positions = 1;
-    for (const TapAxis& a : taps.axis) positions *= a.longest;
-    images = std::clamp<std::int64_t>(128 / std::max<std::int64_t>(positions, 1), 1,
-                                      std::max<std::int64_t>(1, kStaged / std::max<std::int64_t>(whole, 1)));
-    images = std::min(images, std::max<std::int64_t>(1, taps.batch / pieces));
+    for (const TapAxis& a : taps.axis) positions *= std::max<std::int64_t>(a.longest, 1);
+    const std::int64_t most = std::min(std::max<std::int64_t>(1, staged_images / std::max<std::int64_t>(whole, 1)),
+                                       std::max<std::int64_t>(1, taps.batch / pieces));
+    images = far ? images_of_unit<typename StageT::Sum>(positions, taps.batch, pieces, most, use)
+                 : std::clamp<std::int64_t>(128 / positions, 1, most);
   }
   std::vector<Unit> units;
   for (std::int64_t n = 0; n < taps.batch; n += images)

@@ -32,7 +32,8 @@ class TapRun {
   void run() {
     weights_.pack();
     const std::int64_t team = in_parallel_region() ? 1 : get_num_threads();
-    const auto units = make_units<Stage<In, T>>(taps_, taps_.from, (team + taps_.groups - 1) / taps_.groups, true);
+    const auto units =
+        make_units<Stage<In, T>>(taps_, taps_.from, (team + taps_.groups - 1) / taps_.groups, UnitUse::Columns);
     const std::int64_t tasks = static_cast<std::int64_t>(units.size()) * taps_.groups;
     parallel_for(0, tasks, grain_of(call_, taps_, tasks), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) unit(units[t / taps_.groups], t % taps_.groups);
@@ -133,7 +134,7 @@ class TapRun {
     const bool simple = call_.epilogue == Epilogue::None || end.relu;
     if constexpr (std::is_same_v<In, T>) {
       const Segment& at = segments[s];
-      if (simple && n == w && at.first + at.length >= first + n && unit_step_) {
+      if (simple && n == w && unit_step_ && follow_each_other(segments, s, first + n)) {
         fn(k, a, m, b, w, from, dest + at.to + first - at.first, dest_.channel_step, &end);
         return;
       }
@@ -147,6 +148,15 @@ class TapRun {
         store(edge + i * w + begin - first, dest + i * dest_.channel_step + at.to, begin - at.first, stop - at.first,
               simple);
     }
+  }
+
+  /// Whether the positions of the dest from segment s on to `end` follow each other, as rows do that its planes hold
+  /// whole.
+  static bool follow_each_other(const std::vector<Segment>& segments, std::size_t s, std::int64_t end) {
+    const std::int64_t distance = segments[s].to - segments[s].first;
+    while (segments[s].first + segments[s].length < end)
+      if (const Segment& next = segments[++s]; next.to - next.first != distance) return false;
+    return true;
   }
 
   /// Elements [begin, end) of a run in the dest, from values that follow each other.

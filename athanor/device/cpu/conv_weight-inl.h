@@ -38,7 +38,8 @@ class WeightRun {
     const std::int64_t k_pieces =
         std::clamp<std::int64_t>(wanted / c_pieces, 1, std::max<std::int64_t>(1, outputs / kTileCols<T>));
     const std::int64_t size = taps_.groups * outputs * channels * count_;
-    T* sums = scratch<T>(kWeightSlot, shares * (size + taps_.groups * outputs));
+    T* const room = scratch<T>(kWeightSlot, shares * (size + taps_.groups * outputs));
+    T* const direct = shares == 1 ? plain_weight() : nullptr;
     const std::int64_t tasks = taps_.groups * shares * c_pieces * k_pieces;
     const double work =
         static_cast<double>(size) * static_cast<double>(taps_.batch) * static_cast<double>(call_.shape.y_pixels());
@@ -50,11 +51,12 @@ class WeightRun {
         p.c0 = c * channels / c_pieces, p.c1 = (c + 1) * channels / c_pieces;
         p.k0 = k * outputs / k_pieces, p.k1 = (k + 1) * outputs / k_pieces;
         p.image0 = s * taps_.batch / shares, p.image1 = (s + 1) * taps_.batch / shares;
-        T* out = sums + s * (size + taps_.groups * outputs);
-        piece(p, out + p.group * outputs * channels * count_, out + size + p.group * outputs);
+        T* const out = room + s * (size + taps_.groups * outputs);
+        piece(p, (direct ? direct : out) + p.group * outputs * channels * count_, out + size + p.group * outputs);
       }
     });
-    store(sums, shares, size);
+    if (!direct) store(room, shares, size);
+    store_bias(room + size, shares, size + taps_.groups * outputs);
   }
 
  private:
@@ -77,7 +79,7 @@ class WeightRun {
     share.batch = p.image1 - p.image0;
     std::vector<Segment> segments;
     std::vector<std::int64_t> offsets;
-    for (Unit u : make_units<Stage<In, T>>(share, p.c1 - p.c0, 1, false)) {
+    for (Unit u : make_units<Stage<In, T>>(share, taps_.from, 1, UnitUse::Steps)) {
       u.image += p.image0;
       stage.load(u);
       offsets.clear();
@@ -96,8 +98,8 @@ class WeightRun {
       for (std::int64_t t = 0; t < tiles.count; ++t) {
         const T* tile = acc + (q * tiles.count + t) * tile_size;
         const std::int64_t n = std::min<std::int64_t>(kTileCols<T>, cols - q * kTileCols<T>);
-        for (int i = 0; i < tiles.height(t); ++i)
-          for (std::int64_t j = 0; j < n; ++j)
+        for (std::int64_t j = 0; j < n; ++j)
+          for (int i = 0; i < tiles.height(t); ++i)
             sums[(p.k0 + q * kTileCols<T> + j) * taps_.from * count_ + p.c0 * count_ + tiles.begin(t) + i] =
                 tile[i * width(n) + j];
       }
@@ -159,12 +161,28 @@ class WeightRun {
     }
   }
 
+  /// Of the taps from a filter's first value.
+  std::vector<std::int64_t> tap_offsets() const {
+    std::vector<std::int64_t> tap(count_);
+    for (std::int64_t t = 0; t < count_; ++t)
+      for (int e = 0; e < kAxes; ++e) tap[t] += part_.taps[t][e]->index * call_.w.step[e];
+    return tap;
+  }
+
+  /// The weight, if its values have the type and the order of the sums; else null.
+  T* plain_weight() const {
+    const auto& w = call_.w;
+    if (!std::is_same_v<In, T> || w.x_step != count_ || w.y_step != taps_.from * count_) return nullptr;
+    const std::vector<std::int64_t> tap = tap_offsets();
+    for (std::int64_t t = 0; t < count_; ++t)
+      if (tap[t] != t) return nullptr;
+    return static_cast<T*>(w.data);
+  }
+
   void store(const T* sums, std::int64_t shares, std::int64_t size) const {
     const auto& w = call_.w;
     const std::int64_t outputs = taps_.groups * taps_.to, share = size + outputs;
-    std::vector<std::int64_t> tap(count_);
-    for (std::int64_t t = 0; t < count_; ++t)
-      for (int e = 0; e < kAxes; ++e) tap[t] += part_.taps[t][e]->index * w.step[e];
+    const std::vector<std::int64_t> tap = tap_offsets();
     const auto total = [&](std::int64_t i) {
       T sum = sums[i];
       for (std::int64_t s = 1; s < shares; ++s) sum += sums[s * share + i];
@@ -178,8 +196,16 @@ class WeightRun {
                          static_cast<In*>(w.data)[k * w.y_step + c * w.x_step + tap[t]] =
                              total((k * taps_.from + c) * count_ + t);
                  });
-    if (In* bias = static_cast<In*>(const_cast<void*>(call_.bias)))
-      for (std::int64_t k = 0; k < outputs; ++k) bias[k * call_.bias_step] = total(size + k);
+  }
+
+  void store_bias(const T* sums, std::int64_t shares, std::int64_t share) const {
+    In* const bias = static_cast<In*>(const_cast<void*>(call_.bias));
+    if (!bias) return;
+    for (std::int64_t k = 0; k < taps_.groups * taps_.to; ++k) {
+      T sum = sums[k];
+      for (std::int64_t s = 1; s < shares; ++s) sum += sums[s * share + k];
+      bias[k * call_.bias_step] = convert<In>(sum);
+    }
   }
 
   const ConvCall& call_;

@@ -84,6 +84,15 @@ Layout layout_for_depthwise(const ConvShape& s, Pass pass, bool last, bool half)
   return half || small || (pass == Pass::Input && strided(s)) ? Layout::Blocked : Layout::None;
 }
 
+/// The rule for strided kernels wider than one without AVX-512, of 16 channels on: our tiles need no reorders, but a
+/// weight packed for each call, which many positions have to share.
+bool tiles_beat_blocks(const ConvShape& s, Pass pass) {
+  const std::int64_t x = s.x_channels, y = s.y_channels, positions = s.batch * s.y_pixels();
+  if (pass == Pass::Weight) return y >= 32;
+  if (pass == Pass::Input) return x >= 256 && y >= 512 && positions >= 256;
+  return x >= 64 && s.taps() <= 16 && positions >= 384;
+}
+
 /// The rule. Winograd's 3 × 3 and the kernels for few channels are ours; the rest of the large ones are oneDNN's.
 Layout layout_for_plain(const ConvCall& call, Pass pass) {
   const ConvShape& s = call.shape;
@@ -119,8 +128,10 @@ Layout layout_for_plain(const ConvCall& call, Pass pass) {
   if (s.x_channels < 16) {
     // A net's first layer: large kernels of a stride.
     if (half || s.groups > 1 || s.stride[1] == 1 || s.y_channels < 32) return Layout::None;
-    return pass == Pass::Input ? Layout::AsGiven : Layout::Blocked;
+    if (!wide && pass == Pass::Weight && s.taps() <= 16) return Layout::None;
+    return pass == Pass::Input || (!wide && last && pass == Pass::Forward) ? Layout::AsGiven : Layout::Blocked;
   }
+  if (!wide && !half && s.groups == 1 && s.taps() > 1 && strided(s) && tiles_beat_blocks(s, pass)) return Layout::None;
   if (last) return half || !winograd_fits(call) ? Layout::AsGiven : Layout::None;
   if (half) return Layout::Blocked;
   // Tiles of 4 × 4 do not fit small planes, and many channels make the transforms of the filters dear: with AVX-512
