@@ -27,7 +27,7 @@ using detail::kAxes;
 using detail::TapAxis;
 using detail::TapConv;
 
-enum ScratchSlot { kSumsSlot, kPackedBSlot, kPackedASlot, kWeightSlot, kStageSlot };
+enum ScratchSlot { kSumsSlot, kPackedBSlot, kPackedASlot, kWeightSlot, kStageSlot, kKeptSlot };
 
 template <class T>
 T* scratch(int slot, std::int64_t count) {

@@ -51,26 +51,44 @@ class TapRun {
     stage.load(u);
     std::vector<Segment> segments;
     std::vector<std::int64_t> offsets;
-    for (const TapPart& p : weights_.parts()) {
-      const Grid grid = grid_of(taps_, u, p.part);
-      const std::int64_t positions = grid.positions();
-      offsets.clear();
-      for (const auto& tap : p.taps) offsets.push_back(stage.offset(tap));
+    const std::vector<TapPart>& parts = weights_.parts();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const bool pair = i + 1 < parts.size() && interleave(parts[i], parts[i + 1]);
+      const std::int64_t positions = grid_of(taps_, u, parts[i].part).positions();
       for (std::int64_t at = 0; at < positions; at += kPositions) {
         const std::int64_t n = std::min(kPositions, positions - at);
-        find_segments(taps_, u, grid, stage, dest_, g * taps_.to, at, at + n, segments);
-        block(p, g, stage, offsets, segments, n);
+        for (int k = 0; k < (pair ? 2 : 1); ++k) {
+          const TapPart& p = parts[i + static_cast<std::size_t>(k)];
+          offsets.clear();
+          for (const auto& tap : p.taps) offsets.push_back(stage.offset(tap));
+          find_segments(taps_, u, grid_of(taps_, u, p.part), stage, dest_, g * taps_.to, at, at + n, segments);
+          block(p, g, stage, offsets, segments, n, !pair ? Results::Apart : k == 0 ? Results::Kept : Results::Paired);
+        }
       }
+      if (pair) ++i;
     }
+  }
+
+  /// What becomes of a block's results: they are stored; kept for those of the other columns; or stored with these.
+  enum class Results { Apart, Kept, Paired };
+
+  /// Whether two parts have the even and the odd columns of the same rows, as many of each, which vectors can join.
+  bool interleave(const TapPart& p, const TapPart& q) const {
+    const auto &a = *p.part[2], &b = *q.part[2];
+    return std::is_same_v<In, T> && sizeof(T) == 4 && p.part[0] == q.part[0] && p.part[1] == q.part[1] &&
+           a.count == b.count && a.step == 2 && b.step == 2 && b.origin == a.origin + 1 && dest_.step[2] == 1 &&
+           call_.epilogue == Epilogue::None;
   }
 
   static int width(std::int64_t n) { return n <= kVector<T> ? kVector<T> : kTileCols<T>; }
 
   void block(const TapPart& p, std::int64_t g, const Stage<In, T>& stage, const std::vector<std::int64_t>& offsets,
-             const std::vector<Segment>& segments, std::int64_t positions) const {
+             const std::vector<Segment>& segments, std::int64_t positions, Results results) const {
     const std::int64_t panels = (positions + kTileCols<T> - 1) / kTileCols<T>;
     const std::int64_t blocks = std::max<std::int64_t>(1, (p.inner + kInner - 1) / kInner);
-    T* sums = blocks > 1 ? scratch<T>(kSumsSlot, panels * tiles_.count * kTileRows * kTileCols<T>) : nullptr;
+    const std::int64_t all_sums = panels * tiles_.count * kTileRows * kTileCols<T>;
+    T* sums = blocks > 1 ? scratch<T>(kSumsSlot, all_sums) : nullptr;
+    T* const all_kept = results == Results::Apart ? nullptr : scratch<T>(kKeptSlot, all_sums);
     for (std::int64_t b = 0; b < blocks; ++b) {
       const std::int64_t k0 = b * p.inner / blocks, k1 = (b + 1) * p.inner / blocks;
       T* packed = scratch<T>(kPackedBSlot, panels * kTileCols<T> * (k1 - k0) + 2 * kVector<T>);
@@ -79,14 +97,16 @@ class TapRun {
         T* panel = packed + first * (k1 - k0);
         pack_positions(stage, offsets, segments, first, n, k0, k1, panel);
         T* sum = sums + q * tiles_.count * kTileRows * kTileCols<T>;
-        for (std::int64_t t = 0; t < tiles_.count; ++t, sum += kTileRows * kTileCols<T>) {
+        T* kept = all_kept + q * tiles_.count * kTileRows * kTileCols<T>;
+        for (std::int64_t t = 0; t < tiles_.count;
+             ++t, sum += kTileRows * kTileCols<T>, kept += kTileRows * kTileCols<T>) {
           const T* a = weights_.panel(g, p, t) + k0 * tiles_.height(t);
           const T* from = b > 0 ? sum : nullptr;
           if (b + 1 < blocks)
             tile_for<T>(tiles_.height(t), width(n) / kVector<T>, AForm::Columns)(
                 k1 - k0, a, tiles_.height(t), panel, width(n), from, sum, width(n), nullptr);
           else
-            last(t, g, segments, first, n, k1 - k0, a, panel, from);
+            last(t, g, segments, first, n, k1 - k0, a, panel, from, results, kept);
         }
       }
     }
@@ -122,12 +142,13 @@ class TapRun {
   }
 
   void last(std::int64_t t, std::int64_t g, const std::vector<Segment>& segments, std::int64_t first, std::int64_t n,
-            std::int64_t k, const T* a, const T* b, const T* from) const {
+            std::int64_t k, const T* a, const T* b, const T* from, Results results, T* kept) const {
     const int m = tiles_.height(t), w = width(n);
     const TileFn<T> fn = tile_for<T>(m, w / kVector<T>, AForm::Columns);
     TileEnd<T> end;
     if (weights_.bias()) end.row_add = weights_.bias() + g * taps_.to + tiles_.begin(t);
     end.relu = std::is_floating_point_v<T> && call_.epilogue == Epilogue::Relu;
+    if (results == Results::Kept) return fn(k, a, m, b, w, from, kept, w, &end);
     In* dest = static_cast<In*>(dest_.data) + tiles_.begin(t) * dest_.channel_step;
     std::size_t s = 0;
     while (segments[s].first + segments[s].length <= first) ++s;
@@ -144,9 +165,42 @@ class TapRun {
     for (; s < segments.size() && segments[s].first < first + n; ++s) {
       const Segment& at = segments[s];
       const std::int64_t begin = std::max(at.first, first), stop = std::min(at.first + at.length, first + n);
-      for (int i = 0; i < m; ++i)
-        store(edge + i * w + begin - first, dest + i * dest_.channel_step + at.to, begin - at.first, stop - at.first,
-              simple);
+      for (int i = 0; i < m; ++i) {
+        const std::int64_t in_tile = i * w + begin - first;
+        if (results == Results::Paired)
+          store_pairs(kept + in_tile, edge + in_tile,
+                      dest + i * dest_.channel_step + at.to + 2 * (begin - at.first) - 1, stop - begin);
+        else
+          store(edge + i * w + begin - first, dest + i * dest_.channel_step + at.to, begin - at.first, stop - at.first,
+                simple);
+      }
+    }
+  }
+
+  /// n values of either, one of each in turns.
+  void store_pairs(const T* even, const T* odd, In* to, std::int64_t n) const {
+    if constexpr (std::is_same_v<In, T> && sizeof(T) == 4) {
+      const hn::CappedTag<T, 8> d;
+      constexpr auto L = static_cast<std::int64_t>(hn::MaxLanes(d));
+      if (n >= L) {
+        // The last vectors end with the values, over those before them.
+        for (std::int64_t i = 0;; i = std::min(i + L, n - L)) {
+          const auto a = hn::LoadU(d, even + i), b = hn::LoadU(d, odd + i);
+          auto first = hn::InterleaveLower(d, a, b), second = hn::InterleaveUpper(d, a, b);  // of each 16 bytes
+          if constexpr (L == 8) {
+            const auto lower = hn::ConcatLowerLower(d, second, first);
+            second = hn::ConcatUpperUpper(d, second, first);
+            first = lower;
+          }
+          hn::StoreU(first, d, to + 2 * i);
+          hn::StoreU(second, d, to + 2 * i + L);
+          if (i == n - L) return;
+        }
+      }
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+      to[2 * i] = convert<In>(even[i]);
+      to[2 * i + 1] = convert<In>(odd[i]);
     }
   }
 
