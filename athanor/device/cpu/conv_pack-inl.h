@@ -119,13 +119,14 @@ class PackedTaps {
   }
 
   /// Panels [first, last), whose rows lie in order. They are stored in whole vectors, beyond their end, but for the
-  /// last: what follows that may have been packed already.
+  /// last, since what follows that may have been packed already, and those of a single step, which may be less than a
+  /// vector.
   void pack_rows(std::int64_t g, const TapPart& p, std::int64_t first, std::int64_t last) const {
     for (std::int64_t t = first; t < last; ++t) {
       const int n = tiles_.height(t);
       const Rows rows = rows_of(g, tiles_.begin(t));
       T* const out = packed_panel(g, p, t);
-      const bool apart = t + 1 == last;
+      const bool apart = t + 1 == last || p.inner == 1;
       T* const to = apart ? scratch<T>(kPackedASlot, n * p.inner + kVector<T>) : out;
       pack_a<T>(rows.data, rows.to_step, 1, p.inner, n, to);
       if (apart) std::copy_n(to, n * p.inner, out);

@@ -38,8 +38,9 @@ class WeightRun {
     const std::int64_t k_pieces =
         std::clamp<std::int64_t>(wanted / c_pieces, 1, std::max<std::int64_t>(1, outputs / kTileCols<T>));
     const std::int64_t size = taps_.groups * outputs * channels * count_;
-    T* const room = scratch<T>(kWeightSlot, shares * (size + taps_.groups * outputs));
     T* const direct = shares == 1 ? plain_weight() : nullptr;
+    const std::int64_t apart = direct ? 0 : size, share = apart + taps_.groups * outputs;
+    T* const room = scratch<T>(kWeightSlot, shares * share);
     const std::int64_t tasks = taps_.groups * shares * c_pieces * k_pieces;
     const double work =
         static_cast<double>(size) * static_cast<double>(taps_.batch) * static_cast<double>(call_.shape.y_pixels());
@@ -51,12 +52,12 @@ class WeightRun {
         p.c0 = c * channels / c_pieces, p.c1 = (c + 1) * channels / c_pieces;
         p.k0 = k * outputs / k_pieces, p.k1 = (k + 1) * outputs / k_pieces;
         p.image0 = s * taps_.batch / shares, p.image1 = (s + 1) * taps_.batch / shares;
-        T* const out = room + s * (size + taps_.groups * outputs);
-        piece(p, (direct ? direct : out) + p.group * outputs * channels * count_, out + size + p.group * outputs);
+        T* const out = room + s * share;
+        piece(p, (direct ? direct : out) + p.group * outputs * channels * count_, out + apart + p.group * outputs);
       }
     });
     if (!direct) store(room, shares, size);
-    store_bias(room + size, shares, size + taps_.groups * outputs);
+    store_bias(room + apart, shares, share);
   }
 
  private:

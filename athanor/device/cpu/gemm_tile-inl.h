@@ -165,6 +165,59 @@ inline constexpr int kUnrolled = 4;
 template <class T, int kRows>
 inline constexpr bool kUnrolls = (HWY_TARGET == HWY_AVX2) && std::is_floating_point_v<T> && (kRows >= 4);
 
+#if HWY_TARGET == HWY_AVX2
+/// base[step · kScale + kAt] in all lanes, step in bytes: of such addresses GCC 12 would keep the distances of all
+/// steps and rows of an unrolled loop, most of them on the stack.
+template <int kAt, int kScale, class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> broadcast_row(D, const T* base, std::int64_t step) {
+  hn::Vec<D> v;
+  if constexpr (sizeof(T) == 4)
+    asm("vbroadcastss {%c3(%1,%2,%c4), %0|%0, DWORD PTR [%1+%2*%c4+%c3]}"
+        : "=x"(v.raw)
+        : "r"(base), "r"(step), "i"(kAt * 4), "i"(kScale), "m"(*reinterpret_cast<const T(*)[]>(base)));
+  else
+    asm("vbroadcastsd {%c3(%1,%2,%c4), %0|%0, QWORD PTR [%1+%2*%c4+%c3]}"
+        : "=x"(v.raw)
+        : "r"(base), "r"(step), "i"(kAt * 8), "i"(kScale), "m"(*reinterpret_cast<const T(*)[]>(base)));
+  return v;
+}
+
+/// Step kAt of a turn over rows of a, `step` bytes apart, the upper three at `a`, the others at `lower`.
+template <int kAt, class T, int kRows, int kVectors, class V>
+HWY_INLINE void add_step_of_rows(V (&sum)[kRows][kVectors], const T* a, const T* lower, std::int64_t step, const T* b) {
+  const hn::ScalableTag<T> d;
+  V row[kVectors];
+#pragma GCC unroll 4
+  for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + (kAt * kVectors + j) * kVector<T>);
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+    const T* const base = i < 3 ? a : lower;
+    const V value = i % 3 == 0   ? hn::Set(d, base[kAt])
+                    : i % 3 == 1 ? broadcast_row<kAt, 1>(d, base, step)
+                                 : broadcast_row<kAt, 2>(d, base, step);
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) add_product(value, row[j], sum[i][j]);
+  }
+}
+
+/// `steps` of them, whole turns of kUnrolled, over a packed panel of b.
+template <class T, int kRows, int kVectors, class V>
+HWY_INLINE void add_turns_of_rows(V (&sum)[kRows][kVectors], std::int64_t steps, const T* a, std::int64_t a_step,
+                                  const T* b) {
+  const std::int64_t step = a_step * static_cast<std::int64_t>(sizeof(T));
+  const T* lower = a + 3 * a_step;
+  asm("" : "+r"(lower));  // a pointer of its own
+#pragma GCC unroll 1
+  for (const T* const end = a + steps; a < end;
+       a += kUnrolled, lower += kUnrolled, b += kUnrolled * kVectors * kVector<T>) {
+    add_step_of_rows<0>(sum, a, lower, step, b);
+    add_step_of_rows<1>(sum, a, lower, step, b);
+    add_step_of_rows<2>(sum, a, lower, step, b);
+    add_step_of_rows<3>(sum, a, lower, step, b);
+  }
+}
+#endif
+
 /// to (kRows × kVectors, rows `to_step` apart) = a @ b over `k` steps, plus `from` unless null. b's rows are `b_step`
 /// apart, those of `from`, which may be `to`, follow each other without a gap. `end` may be null.
 template <class T, int kRows, int kVectors, AForm kForm>
@@ -184,7 +237,15 @@ HWY_NOINLINE void tile(std::int64_t k, const T* HWY_RESTRICT a, std::int64_t a_s
     for (int j = 0; j < kVectors; ++j) sum[i][j] = empty_sum(d);
   for (std::int64_t p = 0, end_of_part = std::max<std::int64_t>(k - kOutputAhead, 0);; end_of_part = k) {
     if constexpr (kUnrolls<T, kRows>) {
-      if (packed)
+#if HWY_TARGET == HWY_AVX2
+      if constexpr (kForm == AForm::Rows)
+        if (packed) {
+          const std::int64_t steps = std::max<std::int64_t>(end_of_part - p, 0) / kUnrolled * kUnrolled;
+          add_turns_of_rows<T>(sum, steps, a, a_step, b);
+          p += steps, a += steps, b += steps * kCols;
+        }
+#endif
+      if (kForm == AForm::Columns && packed)
 #pragma GCC unroll 1
         for (; p + kUnrolled <= end_of_part; p += kUnrolled, a += kUnrolled * a_next, b += kUnrolled * kCols)
 #pragma GCC unroll 4
@@ -296,7 +357,15 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
     const T *HWY_RESTRICT a = run.a + t * run.a_next, *HWY_RESTRICT b = run.b + t * run.b_next;
     std::int64_t left = k;
     if constexpr (kUnrolls<T, kRows>) {
-      if (packed)
+#if HWY_TARGET == HWY_AVX2
+      if constexpr (kForm == AForm::Rows)
+        if (packed) {
+          const std::int64_t steps = left / kUnrolled * kUnrolled;
+          add_turns_of_rows<T>(sum, steps, a, a_step, b);
+          left -= steps, a += steps, b += steps * kCols;
+        }
+#endif
+      if (kForm == AForm::Columns && packed)
 #pragma GCC unroll 1
         for (; left >= kUnrolled; left -= kUnrolled, a += kUnrolled * a_next, b += kUnrolled * kCols)
 #pragma GCC unroll 4
