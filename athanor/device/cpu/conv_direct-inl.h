@@ -117,11 +117,12 @@ HWY_NOINLINE void tap_tile(std::int64_t k, const T* HWY_RESTRICT a, const T* HWY
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) sum[i][j] = empty_sum(d);
   std::int64_t p = 0;
-  if constexpr (kUnrolls<T, kRows>)
+  if constexpr (kUnrolls<T, kRows>) {
 #pragma GCC unroll 1
     for (; p + kUnrolled <= k; p += kUnrolled, a += kUnrolled * kRows)
 #pragma GCC unroll 4
       for (int u = 0; u < kUnrolled; ++u) add_step<T>(sum, a + u * kRows, 1, b + at[p + u]);
+  }
 #pragma GCC unroll 1
   for (; p < k; ++p, a += kRows) add_step<T>(sum, a, 1, b + at[p]);
   end_tile<T, kRows, kVectors>(end, sum);
