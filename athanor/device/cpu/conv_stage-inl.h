@@ -163,17 +163,19 @@ class Stage {
     if constexpr (std::is_same_v<In, T> && sizeof(T) == 4) {
       const std::int64_t width = extent_[2];
       if (a.phases != 2 || source_.step[2] != 1 || width < kVector<T>) return;
-      const std::int64_t planes = taps_.batch * taps_.groups * taps_.from,
-                         rows = taps_.axis[0].source * taps_.axis[1].source;
-      const std::int64_t end =
-          (taps_.batch - 1) * source_.batch_step + (taps_.groups * taps_.from - 1) * source_.channel_step +
-          (taps_.axis[0].source - 1) * source_.step[0] + (taps_.axis[1].source - 1) * source_.step[1] + a.source;
       // What lies in the gaps of a tensor is somebody else's.
-      if (source_.batch_step < 0 || source_.channel_step < 0 || source_.step[0] < 0 || source_.step[1] < 0 ||
-          end != planes * rows * a.source)
-        return;
+      std::int64_t size = a.source;
+      const auto follow = [&](std::int64_t count, std::int64_t step) {
+        const bool fits = count == 1 || step == size;
+        size *= count;
+        return fits;
+      };
+      const bool dense =
+          follow(taps_.axis[1].source, source_.step[1]) && follow(taps_.axis[0].source, source_.step[0]) &&
+          follow(taps_.groups * taps_.from, source_.channel_step) && follow(taps_.batch, source_.batch_step);
+      if (!dense) return;
       readable_ = {reinterpret_cast<std::uintptr_t>(source_.data),
-                   reinterpret_cast<std::uintptr_t>(static_cast<const In*>(source_.data) + end)};
+                   reinterpret_cast<std::uintptr_t>(static_cast<const In*>(source_.data) + size)};
       pair_at_ = source_at(2, 0, 0);
       const std::int64_t vectors = (width + kVector<T> - 1) / kVector<T>;
       for (std::int64_t v = 0; v < vectors; ++v)

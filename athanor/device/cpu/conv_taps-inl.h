@@ -86,9 +86,9 @@ class TapRun {
              const std::vector<Segment>& segments, std::int64_t positions, Results results) const {
     const std::int64_t panels = (positions + kTileCols<T> - 1) / kTileCols<T>;
     const std::int64_t blocks = std::max<std::int64_t>(1, (p.inner + kInner - 1) / kInner);
-    const std::int64_t all_sums = panels * tiles_.count * kTileRows * kTileCols<T>;
-    T* sums = blocks > 1 ? scratch<T>(kSumsSlot, all_sums) : nullptr;
-    T* const all_kept = results == Results::Apart ? nullptr : scratch<T>(kKeptSlot, all_sums);
+    constexpr std::int64_t kTile = kTileRows * kTileCols<T>;
+    T* const sums = blocks > 1 ? scratch<T>(kSumsSlot, panels * tiles_.count * kTile) : nullptr;
+    T* const all_kept = results != Results::Apart ? scratch<T>(kKeptSlot, panels * tiles_.count * kTile) : nullptr;
     for (std::int64_t b = 0; b < blocks; ++b) {
       const std::int64_t k0 = b * p.inner / blocks, k1 = (b + 1) * p.inner / blocks;
       T* packed = scratch<T>(kPackedBSlot, panels * kTileCols<T> * (k1 - k0) + 2 * kVector<T>);
@@ -96,10 +96,9 @@ class TapRun {
         const std::int64_t first = q * kTileCols<T>, n = std::min<std::int64_t>(kTileCols<T>, positions - first);
         T* panel = packed + first * (k1 - k0);
         pack_positions(stage, offsets, segments, first, n, k0, k1, panel);
-        T* sum = sums + q * tiles_.count * kTileRows * kTileCols<T>;
-        T* kept = all_kept + q * tiles_.count * kTileRows * kTileCols<T>;
-        for (std::int64_t t = 0; t < tiles_.count;
-             ++t, sum += kTileRows * kTileCols<T>, kept += kTileRows * kTileCols<T>) {
+        for (std::int64_t t = 0; t < tiles_.count; ++t) {
+          const std::int64_t place = (q * tiles_.count + t) * kTile;
+          T *const sum = sums ? sums + place : nullptr, *const kept = all_kept ? all_kept + place : nullptr;
           const T* a = weights_.panel(g, p, t) + k0 * tiles_.height(t);
           const T* from = b > 0 ? sum : nullptr;
           if (b + 1 < blocks)

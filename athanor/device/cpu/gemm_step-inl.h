@@ -10,6 +10,7 @@
 #endif
 // clang-format on
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -91,11 +92,13 @@ HWY_INLINE V broadcast_row(const T* base, std::int64_t step) {
   if constexpr (sizeof(T) == 4)
     asm("vbroadcastss {%c3(%1,%2,%c4), %0|%0, DWORD PTR [%1+%2*%c4+%c3]}"
         : "=x"(v.raw)
-        : "r"(base), "r"(step), "i"(kAt * 4), "i"(kScale), "m"(*reinterpret_cast<const T(*)[1 << 20]>(base)));
+        : "r"(base), "r"(step), "i"(kAt * 4), "i"(kScale),
+          "m"(*reinterpret_cast<const T(*)[std::size_t{1} << 40]>(base)));
   else
     asm("vbroadcastsd {%c3(%1,%2,%c4), %0|%0, QWORD PTR [%1+%2*%c4+%c3]}"
         : "=x"(v.raw)
-        : "r"(base), "r"(step), "i"(kAt * 8), "i"(kScale), "m"(*reinterpret_cast<const T(*)[1 << 20]>(base)));
+        : "r"(base), "r"(step), "i"(kAt * 8), "i"(kScale),
+          "m"(*reinterpret_cast<const T(*)[std::size_t{1} << 40]>(base)));
   return v;
 }
 
