@@ -74,7 +74,6 @@ Body sizes_in_turn() {
 }
 
 void add_rows(bench::Program& program, const Shape& s) {
-  if (s.work() < 2e5 || s.work() > 4e8) return;
   const double flop = 2 * s.work();
   program.add(s.name("forward"), "FLOP", flop, [s] { return forward(s); });
   program.add(s.name("input"), "FLOP", flop, [s] { return backward(s, true); });
@@ -93,8 +92,15 @@ int main(int argc, char** argv) {
       for (const std::int64_t from : {1, 3, 4, 6, 10, 16, 20, 32, 48})
         for (const std::int64_t to : {1, 6, 8, 10, 16, 20, 32, 64})
           for (const std::int64_t kernel : {1, 2, 3, 4, 5, 7})
-            for (const std::int64_t stride : {1, 2, 3})
-              if (kernel >= stride || kernel == 1)
-                add_rows(program, {dims, last, 4, dims == 3 ? 10 : 24, from, to, kernel, stride});
+            for (const std::int64_t stride : {1, 2, 3}) {
+              const Shape s{dims, last, 4, dims == 3 ? 10 : 24, from, to, kernel, stride};
+              if ((kernel >= stride || kernel == 1) && s.work() >= 2e5 && s.work() <= 4e8) add_rows(program, s);
+            }
+  // As a ResNet halves its planes, in batches down to a single image.
+  for (const bool last : {false, true})
+    for (const std::int64_t from : {64, 128, 256, 512})
+      for (const std::int64_t batch : {1, 8, 32})
+        for (const std::int64_t kernel : {3, 4, 5})
+          add_rows(program, {2, last, batch, 4096 / from, from, 2 * from, kernel, 2});
   return program.serve();
 }

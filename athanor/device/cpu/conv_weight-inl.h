@@ -184,29 +184,28 @@ class WeightRun {
     const auto& w = call_.w;
     const std::int64_t outputs = taps_.groups * taps_.to, share = size + outputs;
     const std::vector<std::int64_t> tap = tap_offsets();
-    const auto total = [&](std::int64_t i) {
-      T sum = sums[i];
-      for (std::int64_t s = 1; s < shares; ++s) sum += sums[s * share + i];
-      return convert<In>(sum);
-    };
     parallel_for(0, outputs, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, taps_.from * count_)),
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t k = begin; k < end; ++k)
                      for (std::int64_t c = 0; c < taps_.from; ++c)
                        for (std::int64_t t = 0; t < count_; ++t)
                          static_cast<In*>(w.data)[k * w.y_step + c * w.x_step + tap[t]] =
-                             total((k * taps_.from + c) * count_ + t);
+                             total(sums + (k * taps_.from + c) * count_ + t, shares, share);
                  });
   }
 
   void store_bias(const T* sums, std::int64_t shares, std::int64_t share) const {
     In* const bias = static_cast<In*>(const_cast<void*>(call_.bias));
     if (!bias) return;
-    for (std::int64_t k = 0; k < taps_.groups * taps_.to; ++k) {
-      T sum = sums[k];
-      for (std::int64_t s = 1; s < shares; ++s) sum += sums[s * share + k];
-      bias[k * call_.bias_step] = convert<In>(sum);
-    }
+    for (std::int64_t k = 0; k < taps_.groups * taps_.to; ++k)
+      bias[k * call_.bias_step] = total(sums + k, shares, share);
+  }
+
+  /// One value of all shares, which are `share` apart.
+  static In total(const T* sums, std::int64_t shares, std::int64_t share) {
+    T sum = *sums;
+    for (std::int64_t s = 1; s < shares; ++s) sum += sums[s * share];
+    return convert<In>(sum);
   }
 
   const ConvCall& call_;

@@ -127,6 +127,7 @@ HWY_INLINE void add_turns_of_rows(V (&sum)[kRows][kVectors], std::int64_t steps,
   const std::int64_t step = a_step * static_cast<std::int64_t>(sizeof(T));
   const T* lower = a + 3 * a_step;
   asm("" : "+r"(lower));  // a pointer of its own
+  static_assert(kUnrolled == 4);
 #pragma GCC unroll 1
   for (const T* const end = a + steps; a < end;
        a += kUnrolled, lower += kUnrolled, b += kUnrolled * kVectors * kVector<T>) {

@@ -88,7 +88,7 @@ Layout layout_for_depthwise(const ConvShape& s, Pass pass, bool last, bool half)
 /// weight packed for each call, which many positions have to share.
 bool tiles_beat_blocks(const ConvShape& s, Pass pass) {
   const std::int64_t x = s.x_channels, y = s.y_channels, positions = s.batch * s.y_pixels();
-  if (pass == Pass::Weight) return y >= 32;
+  if (pass == Pass::Weight) return y >= 32 && positions >= 128;
   if (pass == Pass::Input) return x >= 256 && y >= 512 && positions >= 256;
   return x >= 64 && s.taps() <= 16 && positions >= 384;
 }
@@ -128,6 +128,7 @@ Layout layout_for_plain(const ConvCall& call, Pass pass) {
   if (s.x_channels < 16) {
     // A net's first layer: large kernels of a stride.
     if (half || s.groups > 1 || s.stride[1] == 1 || s.y_channels < 32) return Layout::None;
+    // Without AVX-512 our tiles sum small filters faster, and what is channels-last need not become blocks.
     if (!wide && pass == Pass::Weight && s.taps() <= 16) return Layout::None;
     return pass == Pass::Input || (!wide && last && pass == Pass::Forward) ? Layout::AsGiven : Layout::Blocked;
   }

@@ -431,8 +431,8 @@ std::int64_t stretch(const LoopSpec& spec) {
   return kStretchBytes / static_cast<std::int64_t>(item_size(spec.storage[0]));
 }
 
-/// Where a whole element of one input meets each row, which is of whole cache lines, and all follow each other without
-/// a gap: run by the loop for that, if there is one. Where pages are walked in step, results that leave are not.
+/// One element of an input for each row of the other and of the output, rows that are whole cache lines and follow each
+/// other without a gap: by LoopSpec::row_fn. Not results that leave where pages are walked in step. False if not done.
 bool run_row_loop(const LoopSpec& spec, const LoopPlan& p, bool stream) {
   constexpr std::int64_t kLine = 64;
   if (!spec.row_fn || p.operands != 3 || p.ndim != 2 || (stream && walks_pages_in_step())) return false;
