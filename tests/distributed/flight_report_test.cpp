@@ -18,6 +18,7 @@
 namespace athanor::distributed {
 namespace {
 
+using athanor::detail::str;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -107,6 +108,38 @@ TEST(FlightRecorder, OfTheRanksThatAreLeftIsToldWhenTheStoreGoesWithItsRank) {
   EXPECT_EQ(WTERMSIG(ends[0].status), SIGKILL);
   EXPECT_TRUE(ends[1].good()) << ends[1].error;
   EXPECT_TRUE(ends[2].good()) << ends[2].error;
+}
+
+// What comes over the group's own connections wakes the thread that answers, and another thread may read it first.
+TEST(FlightRecorder, IsToldByARankWhoseOtherThreadsHearTheGroupFirst) {
+  const ServedStore served;
+  faults::SharedNumber done;
+  constexpr std::chrono::seconds kPatience{10};
+  const auto ends = run_processes(2, [&](int rank) {
+    const auto store = served.connect();
+    InitOptions options;
+    options.store = store;
+    options.rank = rank, options.world_size = 2;
+    init_process_group(options);
+    internals::stop_flight_signal();
+    internals::start_flight_signal(store, rank, 2, default_group());
+    default_group()->barrier();
+    StateTalk& talk = *default_group()->talk();
+    if (rank == 0) {
+      const Deadline deadline = Deadline::after(std::chrono::seconds(50));
+      while (done.get(std::chrono::milliseconds(0)) == 0 && !deadline.expired()) talk.hear();
+    } else {
+      for (int round = 0; round < 20; ++round) {
+        for (int i = 0; i < 200; ++i) talk.tell_state("here");
+        const std::string told = internals::ask_ranks_from_outside(store, 2, {}, str("round ", round), kPatience);
+        ATHANOR_CHECK(told.find("rank 0: completed") != std::string::npos, "round ", round, ":\n", told);
+      }
+      done.set(1);
+    }
+    default_group()->barrier();
+    destroy_process_group();
+  });
+  for (const RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.error;
 }
 
 TEST(FlightRecorder, IsToldOnceWhenSeveralRanksAreAskedTogether) {
