@@ -424,6 +424,32 @@ TEST(Conv, StridedAndFewChannelsOfMiddlingSize) {
     }
 }
 
+TEST(Conv, OneTapOfAnyShapeIsAProduct) {
+  const int before = get_num_threads();
+  for (int threads : {1, 3}) {
+    set_num_threads(threads);
+    for (const Case& c :
+         {conv2d(3, 1, 1, 5, 4, 1), conv2d(20, 3, 2, 9, 8, 1), conv2d(1, 40, 9, 41, 40, 1), conv2d(1, 3, 5, 1, 1, 1),
+          conv2d(18, 17, 16, 7, 6, 1), conv2d(2, 70, 66, 20, 21, 1), conv2d(5, 33, 5, 16, 1, 1),
+          conv2d(2, 64, 64, 24, 24, 1, 1, 0, 1, 2), conv2d(3, 12, 36, 5, 6, 1, 1, 0, 1, 3),
+          conv2d(2, 48, 20, 1, 1, 1, 2), conv2d(2, 130, 64, 20, 21, 1), conv2d(17, 4, 80, 6, 6, 1)})
+      for (bool transposed : {false, true})
+        for (bool last : {false, true}) {
+          Case one = c;
+          one.transposed = transposed;
+          check(DType::Float, one, last);
+          check(DType::Double, one, last, 0, Epilogue::None, false);
+        }
+    check(DType::Float, conv2d(3, 40, 24, 9, 10, 1), false, 1);
+    check(DType::Float, conv2d(3, 40, 48, 9, 10, 1), true, 1);
+    check(DType::Float, conv2d(3, 40, 48, 9, 10, 1), false, 0, Epilogue::Relu);
+    check(DType::Half, conv2d(3, 20, 48, 9, 10, 1));
+    check(DType::Float, {1, 3, 30, 7, {50}, {1}, {1}, {0}, {1}, {0}, 1, false});
+    check(DType::Float, {3, 2, 7, 30, {4, 5, 6}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, {0, 0, 0}, 1, false});
+  }
+  set_num_threads(before);
+}
+
 TEST(Conv, SmallImagesShareAProductAndItsSums) {
   const int before = get_num_threads();
   for (int threads : {1, 3}) {
@@ -518,7 +544,8 @@ TEST(Conv, SameBitsOnAnyNumberOfThreads) {
   // Shapes of our own kernels; oneDNN's results repeat on the same number only.
   for (const Case& c : {conv2d(20, 1, 8, 20, 20, 3), conv2d(6, 16, 24, 20, 20, 5, 1, 2),
                         conv2d(1, 24, 40, 30, 30, 3, 2, 1, 1, 2), conv2d(9, 16, 40, 10, 10, 3, 1, 1),
-                        conv2d(4, 12, 12, 16, 16, 5, 1, 2, 1, 3), conv2d(16, 40, 144, 8, 8, 2, 3, 0, 1, 2)})
+                        conv2d(4, 12, 12, 16, 16, 5, 1, 2, 1, 3), conv2d(16, 40, 144, 8, 8, 2, 3, 0, 1, 2),
+                        conv2d(19, 20, 12, 9, 10, 1), conv2d(1, 40, 3, 40, 41, 1), conv2d(2, 70, 67, 20, 22, 1)})
     for (DType t : {DType::Float, DType::Double}) {
       Tensors x(t, c, false);
       std::vector<std::vector<char>> first;
