@@ -142,6 +142,39 @@ TEST(Convolution, TakesUnbatchedStridedAndChannelsLastInput) {
   expect_close(last, expected);
 }
 
+// As the gradient of a sum is: any dims of any operand may have a stride of 0.
+TEST(Convolution, TakesExpandedOperandsAsTheirCopies) {
+  const auto expanded = [](std::vector<std::int64_t> sizes, int dims, DType t, int seed) {
+    const std::vector<std::int64_t> whole = sizes;
+    for (std::size_t d = 0; d < sizes.size(); ++d)
+      if (dims >> d & 1) sizes[d] = 1;
+    return values(sizes, t, seed).expand(whole);
+  };
+  for (const DType t : {kFloat, kDouble})
+    for (const auto& [batch, from, to, kernel] : {std::tuple{3, 40, 48, 1}, {1, 40, 9, 1}, {2, 6, 8, 1}, {2, 6, 40, 3}})
+      for (int dims = 0; dims < 16; ++dims) {
+        const Tensor x = expanded({batch, from, 9, 10}, dims, t, 1),
+                     w = expanded({to, from, kernel, kernel}, dims, t, 2);
+        const Tensor b = expanded({to}, dims, t, 3);
+        const std::int64_t less = kernel - 1;
+        const Tensor dy = expanded({batch, to, 9 - less, 10 - less}, dims, t, 4);
+        const auto results = [&](const auto& take) {
+          const Tensor in = take(x).requires_grad_(), weight = take(w).requires_grad_(),
+                       bias = take(b).requires_grad_();
+          const Tensor y = conv2d(in, weight, bias);
+          auto all = autograd::grad({y}, {in, weight, bias}, {take(dy)});
+          all.push_back(y.detach());
+          return all;
+        };
+        const auto got = results([](const Tensor& v) { return v.detach(); });
+        const auto want = results([](const Tensor& v) { return v.clone(); });
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          SCOPED_TRACE(std::to_string(dims) + " output " + std::to_string(i));
+          expect_close(got[i], want[i], 1e-4, 1e-4);
+        }
+      }
+}
+
 TEST(Convolution, OfHalvesWhoseStridesLeaveOutRows) {
   const Tensor x = values({3, 33, 71, 68}, kBFloat16, 1), w = values({24, 33, 1, 3}, kBFloat16, 2);
   const Tensor want = conv2d(x.to(kDouble), w.to(kDouble), {}, 3, {0, 2});

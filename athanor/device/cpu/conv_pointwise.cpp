@@ -11,16 +11,16 @@
 namespace athanor::detail {
 namespace {
 
-/// The distance of an image's pixels if it is one and the same, else 0.
+/// The distance of an image's pixels if it is one and the same, else 0, as where a value stands for several pixels.
 std::int64_t distance(const ConvData& d, const std::array<std::int64_t, kAxes>& size) {
-  std::int64_t step = 0, count = 1;
+  std::int64_t step = 1, count = 1;
   for (std::size_t e = kAxes; e-- > 0;) {
     if (size[e] == 1) continue;
-    if (step == 0) step = d.step[e];
+    if (count == 1) step = d.step[e];
     if (d.step[e] != step * count) return 0;
     count *= size[e];
   }
-  return step == 0 ? 1 : step;
+  return step;
 }
 
 /// An activation as matrices of channels and pixels, one per image; images that follow each other without a gap, as
