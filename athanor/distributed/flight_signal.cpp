@@ -108,7 +108,7 @@ void print_when_told(int fd, std::optional<internals::FlightQuestions> questions
     struct pollfd entries[] = {{any.get(), POLLIN, 0}, {fd, POLLIN, 0}};
     // Whoever waits in a call of the group may have heard what woke this thread: then there are questions to wait for
     // again.
-    if (::poll(entries, 1, questions ? 0 : -1) < 0 || ::poll(entries, 2, 0) < 0) continue;
+    if (::poll(entries, 2, questions ? 0 : -1) < 0) continue;
     hear_others(group);
     if (entries[1].revents == 0) continue;
     char what = 0;

@@ -1,5 +1,6 @@
-// Float32 convolutions of many shapes, as rows that benchmarks/two_builds.py times with two builds of the library: how
-// the rule of athanor/device/cpu/onednn_conv_rule.cpp was found.
+// Convolutions of many shapes, float32 where the name says nothing else, as rows that benchmarks/two_builds.py times
+// with two builds of the library: how the rules of athanor/device/cpu/onednn_conv_rule.cpp and conv_pointwise.cpp were
+// found.
 //   cmake build -DATHANOR_LAB=ON && ninja -C build lab_conv_sweep
 //   benchmarks/two_builds.py OLD --program lab_conv_sweep --rounds 3 --min-time 0.002 --filter '^planes/.*s2'
 #include <cstdlib>
@@ -16,7 +17,8 @@ using bench::Body;
 struct Shape {
   int dims;
   bool last;
-  std::int64_t batch, size, from, to, kernel, stride;
+  std::int64_t batch, size, from, to, kernel, stride, pad = 1;
+  DType dtype = kFloat;
 
   std::vector<std::int64_t> sizes(std::int64_t first, std::int64_t second, std::int64_t rest) const {
     std::vector<std::int64_t> s{first, second};
@@ -24,15 +26,15 @@ struct Shape {
     return s;
   }
   Tensor random(const std::vector<std::int64_t>& s) const {
-    const Tensor t = randn(s);
+    const Tensor t = randn(s, TensorOptions(dtype));
     if (!last) return t;
     return t.contiguous(dims == 3 ? MemoryFormat::ChannelsLast3d : MemoryFormat::ChannelsLast);
   }
   Tensor call(const Tensor& x, const Tensor& w) const {
-    const std::vector<std::int64_t> steps(static_cast<std::size_t>(dims), stride), pad(steps.size(), 1);
-    return dims == 3 ? conv3d(x, w, {}, steps, pad) : conv2d(x, w, {}, steps, pad);
+    const std::vector<std::int64_t> steps(static_cast<std::size_t>(dims), stride), around(steps.size(), pad);
+    return dims == 3 ? conv3d(x, w, {}, steps, around) : conv2d(x, w, {}, steps, around);
   }
-  std::int64_t out() const { return (size + 2 - kernel) / stride + 1; }
+  std::int64_t out() const { return (size + 2 * pad - kernel) / stride + 1; }
   double work() const {
     double w = static_cast<double>(batch * from * to);
     for (int d = 0; d < dims; ++d) w *= static_cast<double>(kernel * out());
@@ -41,7 +43,8 @@ struct Shape {
   std::string name(const char* pass) const {
     const auto s = [](std::int64_t v) { return std::to_string(v); };
     return std::string(dims == 3 ? "volumes/" : "planes/") + pass + "/n" + s(batch) + "x" + s(size) + "c" + s(from) +
-           "k" + s(to) + "r" + s(kernel) + "s" + s(stride) + (last ? "@channels_last" : "");
+           "k" + s(to) + "r" + s(kernel) + "s" + s(stride) + (pad == 1 ? "" : "p" + s(pad)) +
+           (dtype == kDouble ? "@float64" : "") + (last ? "@channels_last" : "");
   }
 };
 
@@ -102,5 +105,15 @@ int main(int argc, char** argv) {
       for (const std::int64_t batch : {1, 8, 32})
         for (const std::int64_t kernel : {3, 4, 5})
           add_rows(program, {2, last, batch, 4096 / from, from, 2 * from, kernel, 2});
+  // One tap, where nothing is padded.
+  for (const DType dtype : {kFloat, kDouble})
+    for (const bool last : {false, true})
+      for (const std::int64_t batch : {1, 8})
+        for (const std::int64_t size : {7, 14, 28, 56})
+          for (const std::int64_t from : {3, 8, 12, 16, 32, 64, 128, 256, 512})
+            for (const std::int64_t to : {3, 8, 12, 16, 32, 64, 128, 256, 512}) {
+              const Shape s{2, last, batch, size, from, to, 1, 1, 0, dtype};
+              if (s.work() >= 5e4 && s.work() <= 4e8) add_rows(program, s);
+            }
   return program.serve();
 }

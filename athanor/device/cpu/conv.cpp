@@ -148,7 +148,7 @@ void run_taps(const ConvCall& c, bool forward) {
     run_taps(wide.call, forward);
     return (forward ? wide.y : wide.x).write();
   }
-  if (detail::is_product(c, forward ? ConvPass::Forward : ConvPass::Input)) return detail::product_conv(c, forward);
+  if (detail::product_fits(c, forward ? ConvPass::Forward : ConvPass::Input)) return detail::product_conv(c, forward);
   const detail::TapConv taps = forward ? detail::forward_taps(c.shape) : detail::input_gradient_taps(c.shape);
   if (taps.batch == 0 || taps.to == 0) return;
   if (detail::winograd_fits(c)) return detail::winograd_taps(c, forward);
@@ -274,7 +274,7 @@ void run_weight(const ConvCall& c) {
     wide.bias.write();
     return wide.w.write();
   }
-  if (detail::is_product(c, ConvPass::Weight)) return detail::product_weight(c);
+  if (detail::product_fits(c, ConvPass::Weight)) return detail::product_weight(c);
   if (detail::winograd_fits(c)) return detail::winograd_weight(c);
   Planes x(c, c.x, c.shape.x_channels, c.shape.x), y(c, c.y, c.shape.y_channels, c.shape.y);
   ConvCall plain = c;

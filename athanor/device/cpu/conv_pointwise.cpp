@@ -50,13 +50,6 @@ struct Sides {
   }
 };
 
-const void* at(const void* data, std::int64_t elements, DType dtype) {
-  return static_cast<const char*>(data) + elements * static_cast<std::int64_t>(item_size(dtype));
-}
-void* at(void* data, std::int64_t elements, DType dtype) {
-  return static_cast<char*>(data) + elements * static_cast<std::int64_t>(item_size(dtype));
-}
-
 /// A view of up to three dims.
 struct Cube {
   std::array<std::int64_t, 3> sizes, strides;
@@ -82,89 +75,88 @@ void sum(const Cube& out, const Cube& in, std::uint64_t dims) {
 constexpr std::int64_t kSmallWeight = 4096;
 
 /// The gradient of a group's weight as the sum of parts that threads compute side by side: as many, and of the same
-/// images and pixels, on any number of threads. A large one is a single part: its products use all threads.
+/// images or pixels, on any number of threads. A large one is a single part: its products use all threads.
 class WeightProduct {
  public:
-  WeightProduct(const ConvCall& call, const Sides& sides) : call_(call), x_(sides.x), y_(sides.y) {
+  WeightProduct(const ConvCall& call, const Sides& sides)
+      : turned_(call.shape.y_channels > 4 && call.shape.y_channels <= 16 && call.shape.x_channels > 16),
+        rows_(turned_ ? sides.x : sides.y),
+        columns_(turned_ ? sides.y : sides.x),
+        by_image_(rows_.images > 1),
+        whole_(by_image_ ? rows_.images : rows_.count) {
     const ConvShape& s = call.shape;
-    // What has up to 16 rows is summed as dot products, the faster way for up to 4 only.
-    turned_ = s.y_channels > 4 && s.y_channels <= 16 && s.x_channels > 16;
-    const Pixels &rows = turned_ ? x_ : y_, &columns = turned_ ? y_ : x_;
+    const ConvWeight& w = call.w;
     g_.dtype = call.dtype;
     g_.m = turned_ ? s.x_channels : s.y_channels, g_.n = turned_ ? s.y_channels : s.x_channels;
-    g_.a_row = rows.channel_step, g_.a_col = rows.step;
-    g_.b_row = columns.step, g_.b_col = columns.channel_step;
-    g_.c_row = g_.n, g_.c_col = 1;
+    g_.a_row = rows_.channel_step, g_.a_col = rows_.step;
+    g_.b_row = columns_.step, g_.b_col = columns_.channel_step;
+    g_.c = w.data;
+    g_.c_row = turned_ ? w.x_step : w.y_step, g_.c_col = turned_ ? w.y_step : w.x_step;
+    group_step_ = s.y_channels * w.y_step;
     constexpr std::int64_t kMostParts = 16, kLeastPixels = 256;
-    if (g_.m * g_.n > kSmallWeight) return;
-    if (x_.images > 1) {
-      parts_ = std::min(x_.images, kMostParts);
-      images_ = (x_.images + parts_ - 1) / parts_;
-      parts_ = (x_.images + images_ - 1) / images_;
-    } else {
-      parts_ = std::clamp<std::int64_t>(x_.count / kLeastPixels, 1, kMostParts);
-      pixels_ = (x_.count + parts_ - 1) / parts_;
-      parts_ = (x_.count + pixels_ - 1) / pixels_;
-    }
+    const std::int64_t parts = std::clamp<std::int64_t>(whole_ / (by_image_ ? 1 : kLeastPixels), 1, kMostParts);
+    share_ = g_.m * g_.n <= kSmallWeight ? (whole_ + parts - 1) / parts : whole_;
   }
 
-  void run(std::int64_t group) {
-    const ConvWeight& w = call_.w;
-    void* const to = at(w.data, group * call_.shape.y_channels * w.y_step, call_.dtype);
-    const std::int64_t row = turned_ ? w.x_step : w.y_step, column = turned_ ? w.y_step : w.x_step;
+  void run(std::int64_t group) const {
     GemmProblem g = g_;
-    if (parts_ == 1 && !turned_) {
-      g.c_row = row, g.c_col = column;
-      return part(g, group, 0, to);
-    }
-    const std::int64_t size = g.m * g.n;
-    if (size == 0) return;
-    const cpu::HostBuffer<char> room(parts_ * size * static_cast<std::int64_t>(item_size(call_.dtype)));
-    parallel_for(0, parts_, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (; begin < end; ++begin) part(g, group, begin, at(room.data(), begin * size, call_.dtype));
+    if (g.m * g.n == 0) return;
+    g.c = advance(g.c, group * group_step_, g.dtype);
+    const std::int64_t parts = (whole_ + share_ - 1) / share_, size = g.m * g.n;
+    // What gemm would turn back needs room of its own, too.
+    if (parts == 1 && !turned_) return part(g, group, 0);
+    const cpu::HostBuffer<char> room(parts * size * static_cast<std::int64_t>(item_size(g.dtype)));
+    const Cube out(g.c, g.dtype, {1, g.m, g.n}, {0, g.c_row, g.c_col});
+    const Cube in(room.data(), g.dtype, {parts, g.m, g.n}, {size, g.n, 1});
+    g.c_row = g.n, g.c_col = 1;
+    parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+      GemmProblem mine = g;
+      for (; begin < end; ++begin) {
+        mine.c = advance(room.data(), begin * size, g.dtype);
+        part(mine, group, begin);
+      }
     });
-    const Cube in(room.data(), call_.dtype, {parts_, g.m, g.n}, {size, g.n, 1});
-    const Cube out(to, call_.dtype, {1, g.m, g.n}, {0, row, column});
     sum(out, in, 1);
   }
 
  private:
-  void part(GemmProblem g, std::int64_t group, std::int64_t number, void* to) const {
-    g.c = to;
-    g.bias_row = g.c_row, g.bias_col = g.c_col;
-    const bool by_image = x_.images > 1;
-    const std::int64_t first = by_image ? number * images_ : 0, pixel = by_image ? 0 : number * pixels_;
-    g.k = std::min(pixels_, x_.count - pixel);
-    const auto of_group = [&](const Pixels& p, std::int64_t channels, std::int64_t image) {
-      return at(p.data, image * p.image_step + group * channels * p.channel_step + pixel * p.step, g.dtype);
+  void part(GemmProblem g, std::int64_t group, std::int64_t number) const {
+    const std::int64_t begin = number * share_, end = std::min(begin + share_, whole_);
+    const std::int64_t first = by_image_ ? begin : 0, last = by_image_ ? end : 1, pixel = by_image_ ? 0 : begin;
+    g.k = by_image_ ? rows_.count : end - begin;
+    const auto place = [&](const Pixels& p, std::int64_t channels, std::int64_t image) {
+      return advance(p.data, image * p.image_step + group * channels * p.channel_step + pixel * p.step, g.dtype);
     };
-    const Pixels &rows = turned_ ? x_ : y_, &columns = turned_ ? y_ : x_;
-    for (std::int64_t i = first; i < std::min(first + images_, x_.images); ++i) {
-      g.a = of_group(rows, g.m, i);
-      g.b = of_group(columns, g.n, i);
-      g.bias = i > first ? to : nullptr;
-      g.beta = i > first ? 1 : 0;
+    g.bias_row = g.c_row, g.bias_col = g.c_col;
+    for (std::int64_t image = first; image < last; ++image) {
+      g.a = place(rows_, g.m, image);
+      g.b = place(columns_, g.n, image);
       gemm(g);
+      g.bias = g.c;
+      g.beta = 1;
     }
   }
 
-  const ConvCall& call_;
-  const Pixels &x_, &y_;
+  // Rows are the channels of x where those of y are few: gemm sums up to 16 rows as dot products, which is the faster
+  // way for up to 4 only.
+  const bool turned_;
+  const Pixels &rows_, &columns_;
+  const bool by_image_;
+  const std::int64_t whole_;  // images, or pixels of the only one
+  std::int64_t share_ = 0;    // of a part
+  std::int64_t group_step_ = 0;
   GemmProblem g_;
-  bool turned_ = false;                                              ///< rows are the channels of x
-  std::int64_t parts_ = 1, images_ = x_.images, pixels_ = x_.count;  ///< of a part, unless the images are several
 };
 
 bool is_last(const ConvData& d, const ConvShape& s) { return d.channel_step == 1 && s.y_pixels() > 1; }
 
 /// Where channels are last, a row of the result is a pixel: few channels, or a part of a vector, are better turned
 /// over. In planes the kernels for few channels are faster from 5 to 24 and 5 to 32 channels, unless the image is a
-/// single small one; with AVX-512, where none of this was measured, all that is theirs stays theirs.
+/// single small one.
 bool conv_pays(const ConvCall& call, bool forward) {
   const ConvShape& s = call.shape;
   const std::int64_t from = forward ? s.x_channels : s.y_channels, to = forward ? s.y_channels : s.x_channels;
   if (is_last(forward ? call.y : call.x, s)) return to >= 48 || to % 16 == 0;
-  if (cpu::vectors_fill_lines()) return to > 32;
   return from < 5 || from > 24 || to < 5 || to > 32 || (s.batch == 1 && s.y_pixels() <= 1500);
 }
 
@@ -173,15 +165,16 @@ bool weight_pays(const ConvCall& call) {
   const ConvShape& s = call.shape;
   const std::int64_t x = s.x_channels, y = s.y_channels, pixels = s.y_pixels();
   if (is_last(call.x, s)) return x >= 16 || x % 8 == 0;
-  if (s.batch > 1 && x * y > kSmallWeight && pixels < 100) return false;
-  if (cpu::vectors_fill_lines()) return x * y > 8192;  // what kernels for few weights take
-  return s.batch == 1 || (x > 4 && (x >= 16 || y < 16 || pixels <= 400));
+  if (s.batch == 1) return true;
+  if (x * y > kSmallWeight && pixels < 100) return false;
+  return x > 4 && (x >= 16 || y < 16 || pixels <= 400);
 }
 
 }  // namespace
 
-bool is_product(const ConvCall& call, ConvPass pass) {
+bool product_fits(const ConvCall& call, ConvPass pass) {
   const ConvShape& s = call.shape;
+  if (cpu::vectors_fill_lines()) return false;  // not measured there
   if (s.taps() != 1 || s.batch == 0 || s.y_pixels() == 0 || call.x.block || call.y.block) return false;
   for (std::size_t e = 0; e < kAxes; ++e)
     if (s.pad[e] != 0 || s.x[e] != s.y[e] || (s.stride[e] != 1 && s.y[e] != 1)) return false;
@@ -206,10 +199,10 @@ void product_conv(const ConvCall& call, bool forward) {
   if (call.bias) g.beta = 1;
   g.epilogue = call.epilogue;
   for (std::int64_t group = 0; group < s.groups; ++group) {
-    g.a = at(call.w.data, group * s.y_channels * call.w.y_step, call.dtype);
-    g.b = at(from.data, group * g.k * from.channel_step, call.dtype);
-    g.c = at(to.data, group * g.m * to.channel_step, call.dtype);
-    if (call.bias) g.bias = at(call.bias, group * g.m * call.bias_step, call.dtype);
+    g.a = advance(call.w.data, group * s.y_channels * call.w.y_step, call.dtype);
+    g.b = advance(from.data, group * g.k * from.channel_step, call.dtype);
+    g.c = advance(to.data, group * g.m * to.channel_step, call.dtype);
+    if (call.bias) g.bias = advance(call.bias, group * g.m * call.bias_step, call.dtype);
     gemm(g, {to.images, 0, from.image_step, to.image_step, 0});
   }
 }
@@ -217,7 +210,7 @@ void product_conv(const ConvCall& call, bool forward) {
 void product_weight(const ConvCall& call) {
   const ConvShape& s = call.shape;
   const Sides sides(call);
-  WeightProduct product(call, sides);
+  const WeightProduct product(call, sides);
   for (std::int64_t group = 0; group < s.groups; ++group) product.run(group);
   if (!call.bias) return;
   const Pixels& y = sides.y;

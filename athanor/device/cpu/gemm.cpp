@@ -133,10 +133,6 @@ void run_block(const GemmProblem& g, const GemmPlan& plan) {
   gemm_block_int(g, plan);
 }
 
-const void* advance(const void* p, std::int64_t elements, DType t) {
-  return static_cast<const char*>(p) + elements * static_cast<std::int64_t>(item_size(t));
-}
-
 /// Rows [i, i + m) × columns [j, j + n) of product `at`.
 GemmProblem part(const GemmProblem& g, const GemmBatch& batch, std::int64_t at, std::int64_t i, std::int64_t m,
                  std::int64_t j, std::int64_t n) {
@@ -145,7 +141,7 @@ GemmProblem part(const GemmProblem& g, const GemmBatch& batch, std::int64_t at, 
   p.n = n;
   p.a = advance(g.a, at * batch.a + i * g.a_row, g.dtype);
   p.b = advance(g.b, at * batch.b + j * g.b_col, g.dtype);
-  p.c = const_cast<void*>(advance(g.c, at * batch.c + i * g.c_row + j * g.c_col, g.dtype));
+  p.c = advance(g.c, at * batch.c + i * g.c_row + j * g.c_col, g.dtype);
   if (g.bias) p.bias = advance(g.bias, at * batch.bias + i * g.bias_row + j * g.bias_col, g.dtype);
   return p;
 }

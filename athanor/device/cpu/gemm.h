@@ -31,6 +31,16 @@ struct GemmBatch {
   std::int64_t count = 1, a = 0, b = 0, c = 0, bias = 0;
 };
 
+namespace detail {
+/// So many elements further on.
+inline const void* advance(const void* p, std::int64_t elements, DType t) {
+  return static_cast<const char*>(p) + elements * static_cast<std::int64_t>(item_size(t));
+}
+inline void* advance(void* p, std::int64_t elements, DType t) {
+  return static_cast<char*>(p) + elements * static_cast<std::int64_t>(item_size(t));
+}
+}  // namespace detail
+
 /// Computes the products on the calling thread's team. dtype: any but bool.
 void gemm(const GemmProblem& problem, const GemmBatch& batch = {});
 

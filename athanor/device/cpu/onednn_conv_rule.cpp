@@ -100,9 +100,9 @@ bool product_beats_blocks(const ConvCall& call, Pass pass) {
   const ConvShape& s = call.shape;
   const std::int64_t x = s.x_channels, y = s.y_channels;
   if (s.y_pixels() < 400 && (pass != Pass::Weight || s.batch > 1)) return false;
-  if (pass == Pass::Forward && (x < 128 || x < 2 * y)) return false;
-  if (pass == Pass::Input && (x < 64 || y < 64)) return false;
-  return detail::is_product(call, pass);
+  if (pass != Pass::Weight && (x < 64 || y < 64)) return false;
+  if (pass == Pass::Forward && x < 2 * y) return false;
+  return detail::product_fits(call, pass);
 }
 
 /// The rule. Winograd's 3 × 3 and the kernels for few channels are ours; the rest of the large ones are oneDNN's.
@@ -152,7 +152,7 @@ Layout layout_for_plain(const ConvCall& call, Pass pass) {
   const bool small = wide && s.y_pixels() < 100 && s.x_channels >= 256 && s.y_channels >= 256;
   if (winograd_fits(call)) return small ? Layout::Blocked : Layout::None;
   if (s.taps() == 1 && s.groups == 1 && s.pad[1] == 0 && s.pad[2] == 0) {
-    if (!wide && product_beats_blocks(call, pass)) return Layout::None;
+    if (product_beats_blocks(call, pass)) return Layout::None;
     // What is given plain oneDNN computes as a plain product, without AVX-512 at half the speed of its kernels for
     // blocks.
     if (!wide || s.y_pixels() <= 400) return Layout::Blocked;
