@@ -102,10 +102,11 @@ void print_when_told(int fd, std::optional<internals::FlightQuestions> questions
   int talk_fd = -1;
   if (const auto there = group.lock(); there && there->talk()) talk_fd = there->talk()->talk_fd();
   const bool alone = !questions;
-  const Descriptor any = either(fd, talk_fd);
+  const Descriptor set = either(fd, talk_fd);
+  const int any = set ? set.get() : fd;  // without one to spare, the end of the thread matters more than the talk
   for (;;) {
-    while_there(questions, [&any](auto& q) { q.answer_until(any.get()); });
-    struct pollfd entries[] = {{any.get(), POLLIN, 0}, {fd, POLLIN, 0}};
+    while_there(questions, [any](auto& q) { q.answer_until(any); });
+    struct pollfd entries[] = {{any, POLLIN, 0}, {fd, POLLIN, 0}};
     // Whoever waits in a call of the group may have heard what woke this thread: then there are questions to wait for
     // again.
     if (::poll(entries, 2, questions ? 0 : -1) < 0) continue;

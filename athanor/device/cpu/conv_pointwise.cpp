@@ -23,8 +23,7 @@ std::int64_t distance(const ConvData& d, const std::array<std::int64_t, kAxes>& 
   return step;
 }
 
-/// An activation as matrices of channels and pixels, one per image; images that follow each other without a gap, as
-/// channels-last ones do, are one.
+/// An activation as matrices of channels and pixels, one per image, or as one of all images' pixels: see Sides.
 struct Pixels {
   void* data;
   std::int64_t images, image_step, count, step, channel_step;
@@ -35,7 +34,9 @@ struct Pixels {
         image_step(d.batch_step),
         count(s.y_pixels()),
         step(distance(d, size)),
-        channel_step(d.channel_step) {}
+        channel_step(d.channel_step) {
+    if (count == 1) step = image_step;
+  }
   bool joins() const { return image_step == count * step; }
   void join() {
     count *= images;
@@ -43,6 +44,8 @@ struct Pixels {
   }
 };
 
+/// Images are one where those of both sides follow each other without a gap, as channels-last ones and those of a
+/// pixel.
 struct Sides {
   Pixels x, y;
   explicit Sides(const ConvCall& c) : x(c.x, c.shape, c.shape.x), y(c.y, c.shape, c.shape.y) {
@@ -79,7 +82,9 @@ constexpr std::int64_t kSmallWeight = 4096;
 class WeightProduct {
  public:
   WeightProduct(const ConvCall& call, const Sides& sides)
-      : turned_(call.shape.y_channels > 4 && call.shape.y_channels <= 16 && call.shape.x_channels > 16),
+      : call_(call),
+        turned_(sides.y.step == 1 && call.shape.y_channels > 4 && call.shape.y_channels <= 16 &&
+                call.shape.x_channels > 16),
         rows_(turned_ ? sides.x : sides.y),
         columns_(turned_ ? sides.y : sides.x),
         by_image_(rows_.images > 1),
@@ -92,7 +97,6 @@ class WeightProduct {
     g_.b_row = columns_.step, g_.b_col = columns_.channel_step;
     g_.c = w.data;
     g_.c_row = turned_ ? w.x_step : w.y_step, g_.c_col = turned_ ? w.y_step : w.x_step;
-    group_step_ = s.y_channels * w.y_step;
     constexpr std::int64_t kMostParts = 16, kLeastPixels = 256;
     const std::int64_t parts = std::clamp<std::int64_t>(whole_ / (by_image_ ? 1 : kLeastPixels), 1, kMostParts);
     share_ = g_.m * g_.n <= kSmallWeight ? (whole_ + parts - 1) / parts : whole_;
@@ -101,9 +105,9 @@ class WeightProduct {
   void run(std::int64_t group) const {
     GemmProblem g = g_;
     if (g.m * g.n == 0) return;
-    g.c = advance(g.c, group * group_step_, g.dtype);
+    g.c = advance(g.c, group * call_.shape.y_channels * call_.w.y_step, g.dtype);
     const std::int64_t parts = (whole_ + share_ - 1) / share_, size = g.m * g.n;
-    // What gemm would turn back needs room of its own, too.
+    // Into a weight whose rows are columns here gemm would turn the product back.
     if (parts == 1 && !turned_) return part(g, group, 0);
     const cpu::HostBuffer<char> room(parts * size * static_cast<std::int64_t>(item_size(g.dtype)));
     const Cube out(g.c, g.dtype, {1, g.m, g.n}, {0, g.c_row, g.c_col});
@@ -137,37 +141,41 @@ class WeightProduct {
     }
   }
 
-  // Rows are the channels of x where those of y are few: gemm sums up to 16 rows as dot products, which is the faster
-  // way for up to 4 only.
+  const ConvCall& call_;
+  // Rows are the channels of x where those of y are few: gemm sums up to 16 rows of planes as dot products, which is
+  // the faster way for up to 4 only.
   const bool turned_;
   const Pixels &rows_, &columns_;
   const bool by_image_;
   const std::int64_t whole_;  // images, or pixels of the only one
   std::int64_t share_ = 0;    // of a part
-  std::int64_t group_step_ = 0;
   GemmProblem g_;
 };
 
-bool is_last(const ConvData& d, const ConvShape& s) { return d.channel_step == 1 && s.y_pixels() > 1; }
+/// Images so many that the kernels of conv_taps-inl.h and the like share what small planes of them cost.
+constexpr std::int64_t kManyImages = 16, kSmallPlane = 400;
 
 /// Where channels are last, a row of the result is a pixel: few channels, or a part of a vector, are better turned
 /// over. In planes the kernels for few channels are faster from 5 to 24 and 5 to 32 channels, unless the image is a
-/// single small one.
-bool conv_pays(const ConvCall& call, bool forward) {
-  const ConvShape& s = call.shape;
+/// single small one, and for small planes of many images; products of a few pixels of each cost more than the sums.
+bool conv_pays(const ConvShape& s, const Sides& sides, bool forward) {
   const std::int64_t from = forward ? s.x_channels : s.y_channels, to = forward ? s.y_channels : s.x_channels;
-  if (is_last(forward ? call.y : call.x, s)) return to >= 48 || to % 16 == 0;
-  return from < 5 || from > 24 || to < 5 || to > 32 || (s.batch == 1 && s.y_pixels() <= 1500);
+  const std::int64_t pixels = s.y_pixels();
+  if (sides.x.images > 1 && (pixels < 16 || pixels * from * to < 4096)) return false;
+  if (sides.x.channel_step == 1) return to >= 48 || to % 16 == 0;
+  if (to > 32) return true;
+  if (s.batch > kManyImages && pixels < kSmallPlane) return false;
+  return from < 5 || from > 24 || to < 5 || (s.batch == 1 && pixels <= 1500);
 }
 
-/// The same for the sums over all pixels. A product of each image must not be too short for its large result.
-bool weight_pays(const ConvCall& call) {
-  const ConvShape& s = call.shape;
+/// The same for the sums over all pixels. A product of each image must not be too short for its result.
+bool weight_pays(const ConvShape& s, const Sides& sides) {
   const std::int64_t x = s.x_channels, y = s.y_channels, pixels = s.y_pixels();
-  if (is_last(call.x, s)) return x >= 16 || x % 8 == 0;
+  if (sides.x.images > kManyImages && pixels < kSmallPlane) return false;
+  if (sides.x.channel_step == 1) return x >= 16 || x % 8 == 0;
   if (s.batch == 1) return true;
   if (x * y > kSmallWeight && pixels < 100) return false;
-  return x > 4 && (x >= 16 || y < 16 || pixels <= 400);
+  return x > 4 && (x >= 16 || y < 16 || pixels <= kSmallPlane);
 }
 
 }  // namespace
@@ -182,7 +190,9 @@ bool product_fits(const ConvCall& call, ConvPass pass) {
   if (distance(call.x, s.x) == 0 || distance(call.y, s.y) == 0) return false;
   const double work = static_cast<double>(s.batch * s.y_pixels()) * static_cast<double>(s.x_channels * s.y_channels);
   if (s.groups > 1 && (s.x_channels < 16 || s.y_channels < 16 || work < 1e6)) return false;  // a call for each group
-  return pass == ConvPass::Weight ? weight_pays(call) : conv_pays(call, pass == ConvPass::Forward);
+  const Sides sides(call);
+  if ((sides.x.channel_step == 1) != (sides.y.channel_step == 1)) return false;  // one to be turned over
+  return pass == ConvPass::Weight ? weight_pays(s, sides) : conv_pays(s, sides, pass == ConvPass::Forward);
 }
 
 void product_conv(const ConvCall& call, bool forward) {
