@@ -53,11 +53,15 @@ void add_large(bench::Program& program, std::int64_t m, std::int64_t n, std::int
 }
 
 /// x @ w.t() + bias, as a linear layer of `rows` examples.
-void add_linear(bench::Program& program, std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
-  const std::string name =
-      "linear/" + std::to_string(rows) + "x" + std::to_string(outputs) + "x" + std::to_string(inputs);
+void add_linear(bench::Program& program, std::int64_t rows, std::int64_t outputs, std::int64_t inputs,
+                DType dtype = kFloat) {
+  const std::string name = "linear/" + std::to_string(rows) + "x" + std::to_string(outputs) + "x" +
+                           std::to_string(inputs) +
+                           (dtype == kFloat    ? ""
+                            : dtype == kDouble ? "@float64"
+                                               : "@bfloat16");
   program.add(name, "FLOP", 2.0 * static_cast<double>(rows * outputs * inputs), [=]() -> Body {
-    return [x = randn({rows, inputs}), w = randn({outputs, inputs}), bias = randn({outputs})] {
+    return [x = randn({rows, inputs}, dtype), w = randn({outputs, inputs}, dtype), bias = randn({outputs}, dtype)] {
       const NoGradGuard off;
       const Tensor y = linear(x, w, bias);
     };
@@ -101,6 +105,11 @@ int main(int argc, char** argv) {
   add_linear(program, 100, 4000, 1000);
   add_linear(program, 64, 128, 784);
   add_linear(program, 40, 1000, 4096);
+  for (const DType dtype : {kFloat, kDouble, kBFloat16})
+    for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 64, 128, 256})
+      for (const std::int64_t outputs : {2, 3, 4, 8, 10, 12, 15, 16, 24, 32, 48, 64, 128, 512, 2048})
+        for (const std::int64_t inputs : {6, 8, 12, 16, 24, 32, 48, 64, 100, 128, 256, 512, 1024, 4096})
+          add_linear(program, rows, outputs, inputs, dtype);
   add_pointwise(program, "exp", [](const Tensor& x) { return exp(x); });
   add_pointwise(program, "gelu", [](const Tensor& x) { return gelu(x); });
   add_pointwise(program, "tanh", [](const Tensor& x) { return tanh(x); });

@@ -107,6 +107,18 @@ TEST(Gemm, TilesOfEveryHeightPackWhatTheyReadFirst) {
   check(DType::Float, {130, 512, 300}, {1, 0}, {0, 1}, {0, 1});  // rows of b 2048 bytes apart
 }
 
+TEST(Gemm, DotProductsOfTilesOfEveryHeightAndOfEveryLength) {
+  // Of a few rows, or columns, by many; inner sizes of less than a vector, of whole ones and of parts.
+  for (const DType t : {DType::Float, DType::Double, DType::BFloat16, DType::Half})
+    for (const std::int64_t k : {1, 3, 7, 8, 9, 16, 21, 63, 200})
+      for (const std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 11, 16})
+        for (const std::int64_t n : {1, 2, 3, 4, 7, 18, 41})
+          for (const auto& c : {std::vector<int>{0, 1}, {1, 0}}) {
+            check(t, {m, n, k}, {0, 1}, {1, 0}, c);
+            check(t, {n, m, k}, {0, 1}, {1, 0}, c, 0, 2, 3);
+          }
+}
+
 TEST(Gemm, SmallOperandsAreReadWhereTheyAre) {
   // Tiles of one to six rows and of four, two and one vectors of columns.
   for (const std::int64_t m : {15, 16, 20, 33, 64})
@@ -238,7 +250,8 @@ TEST(Gemm, SameBitsOnAnyNumberOfThreads) {
   const int before = get_num_threads();
   // Transposed b with few rows: ours in float32 too. Larger float32 products are left to oneDNN.
   for (const Shape& s : {Shape{60, 410, 900}, Shape{1, 3000, 2000}, Shape{2000, 1, 3000}, Shape{64, 128, 784},
-                         Shape{1, 128, 784}, Shape{128, 784, 1}, Shape{4, 500, 100}})
+                         Shape{1, 128, 784}, Shape{128, 784, 1}, Shape{4, 500, 100}, Shape{12, 71, 301},
+                         Shape{10, 30, 900}, Shape{990, 7, 99}, Shape{7, 989, 99}})
     for (DType t : {DType::Float, DType::Double, DType::Half, DType::BFloat16}) {
       const bool paired = t == DType::BFloat16 && pairs::available();  // but for transposed operands
       StridedArray a(t, {s.m, s.k}), b(t, {s.k, s.n}, {paired ? 0 : 1, paired ? 1 : 0}), c(t, {s.m, s.n});

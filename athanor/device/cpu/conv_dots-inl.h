@@ -11,6 +11,7 @@
 // clang-format on
 
 #include "athanor/device/cpu/conv_direct-inl.h"
+#include "athanor/device/cpu/fold_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
@@ -37,38 +38,13 @@ struct DotSpan {
   bool fresh = false;                          ///< there are no sums yet
 };
 
-/// Sums of float32 products that share a vector once a tile is done: in each block of 128 bits one lane of each.
-inline constexpr int kFolded = 4;
-/// Vectors of the sums of a tile of n.
-constexpr int folded_vectors(int n) { return (n + kFolded - 1) / kFolded; }
-/// One vector of kFolded sums from the q-th on: lane b · kFolded + j has the lanes of block b of sum q + j added
-/// together; what is beyond the last counts as zero.
-template <class T, int q, class V, int kRows, int kCols>
-HWY_INLINE V fold_sums(const V (&sum)[kRows][kCols]) {
-  const hn::ScalableTag<T> d;
-  const auto at = [&]<int j>(std::integral_constant<int, j>) HWY_ATTR {
-    if constexpr (q + j < kRows * kCols)
-      return sum[(q + j) / kCols][(q + j) % kCols];
-    else
-      return hn::Zero(d);
-  };
-  const auto pair = [&]<int j>(std::integral_constant<int, j> first) HWY_ATTR {
-    const V a = at(first), b = at(std::integral_constant<int, j + 1>());
-    return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
-  };
-  static_assert(sizeof(T) == 4);
-  const hn::Repartition<double, decltype(d)> wide;
-  const auto a = hn::BitCast(wide, pair(std::integral_constant<int, 0>())),
-             b = hn::BitCast(wide, pair(std::integral_constant<int, 2>()));
-  return hn::Add(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), hn::BitCast(d, hn::InterleaveUpper(wide, a, b)));
-}
 /// Stores all sums of a tile, vector by vector, or adds them to what is there.
 template <class T, class V, int kRows, int kCols, int... v>
 HWY_INLINE void store_folded(const V (&sum)[kRows][kCols], bool fresh, T* to, std::integer_sequence<int, v...>) {
   const hn::ScalableTag<T> d;
   const auto store = [&](V folded, T* at)
                          HWY_ATTR { hn::StoreU(fresh ? folded : hn::Add(folded, hn::LoadU(d, at)), d, at); };
-  (store(fold_sums<T, v * kFolded>(sum), to + v * kVector<T>), ...);
+  (store(fold_sums<T, v * kFolded<T>>(sum), to + v * kVector<T>), ...);
 }
 
 /// Product i · kCols + j of `sums`, folded, += source row i · gradient row j. tails: the last positions of each
@@ -126,7 +102,7 @@ HWY_NOINLINE void dot_positions(const DotSpan& s, const T* source, const std::in
       for (int j = 0; j < kCols; ++j) sum[i][j] = hn::MulAdd(x, hn::LoadU(d, t + j * L), sum[i][j]);
     }
   }
-  store_folded<T>(sum, s.fresh, sums, std::make_integer_sequence<int, folded_vectors(kRows * kCols)>());
+  store_folded<T>(sum, s.fresh, sums, std::make_integer_sequence<int, folded_vectors<T>(kRows * kCols)>());
 }
 
 template <class T>
@@ -209,7 +185,7 @@ class DotWeight {
   /// Elements of the sums of the tiles of column tile j.
   std::int64_t column_size(std::int64_t j) const {
     std::int64_t size = 0;
-    for (std::int64_t i = 0; i < rows_.count; ++i) size += folded_vectors(rows_.length(i) * cols_.length(j)) * L;
+    for (std::int64_t i = 0; i < rows_.count; ++i) size += folded_vectors<T>(rows_.length(i) * cols_.length(j)) * L;
     return size;
   }
 
@@ -241,7 +217,7 @@ class DotWeight {
           const int m = rows_.length(i), n = cols_.length(j);
           pick_dots<T>(m, n)(s, stage.data(), at.data() + rows_.at(i), grad + cols_.at(j) * s.grad_step,
                              tails + cols_.at(j) * L, to);
-          to += folded_vectors(m * n) * L;
+          to += folded_vectors<T>(m * n) * L;
         }
       if (call_.bias) add_bias(s, grad, tails, sums + sums_size_);
     }
@@ -300,11 +276,11 @@ class DotWeight {
       for (std::int64_t i = 0; i < rows_.count; ++i) {
         const int n = cols_.length(j), products = rows_.length(i) * n;
         int row = 0, col = 0;
-        for (int q = 0; q < products; q += kFolded, at += L) {
+        for (int q = 0; q < products; q += kFolded<T>, at += L) {
           add_shares(at);
-          for (int f = 0; f < std::min(kFolded, products - q); ++f) {
+          for (int f = 0; f < std::min(kFolded<T>, products - q); ++f) {
             weight[(cols_.at(j) + col) * w.y_step + to[static_cast<std::size_t>(rows_.at(i) + row)]] =
-                total(f, kFolded);
+                total(f, kFolded<T>);
             if (++col == n) col = 0, ++row;
           }
         }

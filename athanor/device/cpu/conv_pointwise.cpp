@@ -74,6 +74,9 @@ void sum(const Cube& out, const Cube& in, std::uint64_t dims) {
   reduce_kernel.get(DeviceType::CPU)(ReduceOp::Sum, out.view, in.view, dims, 0);
 }
 
+/// Images so many that the kernels of conv_taps-inl.h and the like share what small planes of them cost.
+constexpr std::int64_t kManyImages = 16, kSmallPlane = 400;
+
 /// Elements of a weight whose products have too few tiles for all threads.
 constexpr std::int64_t kSmallWeight = 4096;
 
@@ -83,8 +86,7 @@ class WeightProduct {
  public:
   WeightProduct(const ConvCall& call, const Sides& sides)
       : call_(call),
-        turned_(sides.y.step == 1 && call.shape.y_channels > 4 && call.shape.y_channels <= 16 &&
-                call.shape.x_channels > 16),
+        turned_(turns(call, sides)),
         rows_(turned_ ? sides.x : sides.y),
         columns_(turned_ ? sides.y : sides.x),
         by_image_(rows_.images > 1),
@@ -124,6 +126,16 @@ class WeightProduct {
   }
 
  private:
+  /// Whether rows are the channels of x. As many rows as those of y, up to 16, gemm sums as dot products, which is the
+  /// slower way for long ones where those channels, as columns, fill the two vectors of a tile.
+  static bool turns(const ConvCall& call, const Sides& sides) {
+    const ConvShape& s = call.shape;
+    const auto columns = static_cast<std::int64_t>(64 / item_size(call.dtype));
+    const std::int64_t long_row = sides.y.images > 1 ? kSmallPlane / 4 : kSmallPlane;  // products of images also add
+    return sides.y.step == 1 && sides.y.count >= long_row && s.x_channels > 16 && s.y_channels <= 16 &&
+           s.y_channels % columns == 0;
+  }
+
   void part(GemmProblem g, std::int64_t group, std::int64_t number) const {
     const std::int64_t begin = number * share_, end = std::min(begin + share_, whole_);
     const std::int64_t first = by_image_ ? begin : 0, last = by_image_ ? end : 1, pixel = by_image_ ? 0 : begin;
@@ -142,18 +154,13 @@ class WeightProduct {
   }
 
   const ConvCall& call_;
-  // Rows are the channels of x where those of y are few: gemm sums up to 16 rows of planes as dot products, which is
-  // the faster way for up to 4 only.
-  const bool turned_;
+  const bool turned_;  // rows are the channels of x
   const Pixels &rows_, &columns_;
   const bool by_image_;
   const std::int64_t whole_;  // images, or pixels of the only one
   std::int64_t share_ = 0;    // of a part
   GemmProblem g_;
 };
-
-/// Images so many that the kernels of conv_taps-inl.h and the like share what small planes of them cost.
-constexpr std::int64_t kManyImages = 16, kSmallPlane = 400;
 
 /// Where channels are last, a row of the result is a pixel: few channels, or a part of a vector, are better turned
 /// over. In planes the kernels for few channels are faster from 5 to 24 and 5 to 32 channels, unless the image is a

@@ -64,6 +64,27 @@ bool reads_in_place(const GemmProblem& g) {
          g.k * g.b_row * bytes <= 128 << 10;
 }
 
+/// Rows of a and columns of b of which each lies in one piece.
+bool are_dots(const GemmProblem& g) { return is_floating_point(g.dtype) && g.a_col == 1 && g.b_row == 1; }
+
+/// Whether one side has so few of them that dot products cost less than packing the other for tiles, which pays for
+/// short ones: tiles have less to do for each, but store along rows, and half types are converted as they are packed.
+bool pays_dots(const GemmProblem& g) {
+  if (!are_dots(g) || g.m > 16) return false;
+  if (g.n < 32 || g.c_col != 1) return true;
+  if (item_size(g.dtype) < 4) return g.k >= (cpu::vectors_fill_lines() ? 16 : 8);
+  return g.k > (g.dtype == DType::Float ? 8 : 4) * (g.m - 2);
+}
+
+/// Whether a product of many rows and few columns is better one of few rows: tiles have whole vectors of columns.
+bool turns_to_dots(const GemmProblem& g) {
+  if (!are_dots(g) || g.m <= 16) return false;
+  if (g.n < (g.dtype == DType::Double ? 4 : 8)) return true;
+  if (g.k < 16 || g.dtype == DType::Double) return false;
+  if (g.dtype == DType::Float) return g.n > 8 && g.n < 12;
+  return g.n < 16 && !(g.dtype == DType::BFloat16 && cpu::multiplies_bfloat16());
+}
+
 }  // namespace
 
 void* thread_scratch(int slot, std::size_t bytes) {
@@ -108,7 +129,7 @@ GemmPlan plan_gemm(const GemmProblem& g) {
   const std::int64_t unpacked = !wide && g.a_row == 1 ? 128 : 256;
   plan.pack_a = narrow || !(g.a_row == 1 || g.a_col == 1) || g.n > unpacked || crowded;
   if (!is_floating_point(g.dtype)) return plan;
-  if (g.a_col == 1 && g.b_row == 1 && g.m <= 16)
+  if (pays_dots(g))
     plan.form = GemmPlan::Form::Dots;
   else if (floating && g.b_col == 1 && g.k <= 4)
     plan.form = GemmPlan::Form::FewSteps;
@@ -187,7 +208,8 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   if (problem.m == 0 || problem.n == 0 || batch.count == 0) return;
   GemmProblem g = problem;
   // The tiles store along rows of c, and skinny products are cheapest with few rows.
-  const bool turned = (g.c_row == 1 && g.c_col != 1) || (g.n == 1 && g.m > 1);
+  const bool by_columns = g.c_row == 1 && g.c_col != 1 && !(detail::pays_dots(g) && g.m < g.n);
+  const bool turned = by_columns || (g.n == 1 && g.m > 1) || detail::turns_to_dots(g);
   if (turned) {
     std::swap(g.m, g.n);
     std::swap(g.a, g.b);

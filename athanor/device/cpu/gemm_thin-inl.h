@@ -10,67 +10,122 @@
 #endif
 // clang-format on
 
+#include "athanor/device/cpu/fold_lanes-inl.h"
 #include "athanor/device/cpu/gemm_block.h"
 #include "athanor/device/cpu/gemm_finish-inl.h"
+#include "athanor/device/cpu/simd_tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace athanor::HWY_NAMESPACE {
 
-/// sums[i·kCols + j] = dot of row i of a with row j of b, both running along k.
+/// Dot products kept in registers at once: sixteen registers do for 3 × 4 and what they are made of.
+inline constexpr int kThinDotRows = HWY_MAX_BYTES >= 64 ? 4 : 3, kThinDotCols = 4;
+
+/// The n elements at p, less than a vector of them, followed by zeros.
+template <class D, class In>
+HWY_NOINLINE hn::Vec<D> load_converted(D d, const In* p, std::int64_t n) {
+  HWY_ALIGN hn::TFromD<D> lanes[hn::MaxLanes(d)] = {};
+  for (std::int64_t i = 0; i < n; ++i) lanes[i] = convert<hn::TFromD<D>>(p[i]);
+  return hn::Load(d, lanes);
+}
+template <class D, class In>
+HWY_INLINE hn::Vec<D> load_few(D d, const In* p, std::int64_t n) {
+  if constexpr (std::is_same_v<In, hn::TFromD<D>> && (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3))
+    return cpu::HWY_NAMESPACE::load_tail(d, p, n);
+  else
+    return load_converted(d, p, n);
+}
+
+/// Columns of sums that are finished together, rows of which are as far apart.
+inline constexpr int kThinDotRun = 64;
+
+template <class T, class V, int kRows, int kCols, int... v>
+HWY_INLINE void store_dots(const V (&sum)[kRows][kCols], T* to, std::integer_sequence<int, v...>) {
+  const hn::ScalableTag<T> d;
+  constexpr int kTogether = kFolded<T>;
+  if constexpr (kCols % kTogether == 0) {
+    (store_sum_of_blocks(d, fold_sums<T, v * kTogether>(sum),
+                         to + v * kTogether / kCols * kThinDotRun + v * kTogether % kCols),
+     ...);
+  } else {
+    T all[sizeof...(v) * kTogether];
+    (store_sum_of_blocks(d, fold_sums<T, v * kTogether>(sum), all + v * kTogether), ...);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < kCols; ++j) to[i * kThinDotRun + j] = all[i * kCols + j];
+  }
+}
+
+/// sums[i·kThinDotRun + j] = dot of row i of a with row j of b, both running along k.
 template <class In, class T, int kRows, int kCols>
 HWY_NOINLINE void dot_tile(std::int64_t k, const In* HWY_RESTRICT a, std::int64_t a_row, const In* HWY_RESTRICT b,
                            std::int64_t b_col, T* HWY_RESTRICT sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  constexpr int kLanes = kVector<T>;
   V sum[kRows][kCols];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
     for (int j = 0; j < kCols; ++j) sum[i][j] = hn::Zero(d);
-  std::int64_t p = 0;
-#pragma GCC unroll 1
-  for (; p + kLanes <= k; p += kLanes) {
+  const auto add = [&](std::int64_t p, const auto& load) HWY_ATTR {
     V row[kRows];
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) row[i] = load_as(d, a + i * a_row + p);
+    for (int i = 0; i < kRows; ++i) row[i] = load(a + i * a_row + p);
 #pragma GCC unroll 8
     for (int j = 0; j < kCols; ++j) {
-      const V col = load_as(d, b + j * b_col + p);
+      const V col = load(b + j * b_col + p);
 #pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i) sum[i][j] = hn::MulAdd(row[i], col, sum[i][j]);
     }
+  };
+  constexpr std::int64_t kLanes = kVector<T>;
+  const std::int64_t left = k % kLanes;
+#pragma GCC unroll 1
+  for (std::int64_t p = 0; p < k - left; p += kLanes) add(p, [&](const In* from) HWY_ATTR { return load_as(d, from); });
+  if (k < kLanes) {
+    add(0, [&](const In* from) HWY_ATTR { return load_few(d, from, k); });
+  } else if (left > 0) {  // among elements that are in the sums already
+    const auto summed = hn::FirstN(d, static_cast<std::size_t>(kLanes - left));
+    add(k - kLanes, [&](const In* from) HWY_ATTR { return hn::IfThenZeroElse(summed, load_as(d, from)); });
   }
-  for (int i = 0; i < kRows; ++i)
-    for (int j = 0; j < kCols; ++j) {
-      T total = hn::GetLane(hn::SumOfLanes(d, sum[i][j]));
-      for (std::int64_t q = p; q < k; ++q) total += convert<T>(a[i * a_row + q]) * convert<T>(b[j * b_col + q]);
-      sums[i * kCols + j] = total;
-    }
+  store_dots(sum, sums, std::make_integer_sequence<int, folded_vectors<T>(kRows * kCols)>());
+}
+
+/// The tile of up to four rows and as many columns as it can take, or one.
+template <class In, class T>
+auto pick_dots(std::int64_t rows, bool one) {
+  constexpr int kMost = kThinDotRows > 3 ? kThinDotCols : kThinDotCols / 2;  // sums of four rows in registers
+  return rows == 1   ? (one ? &dot_tile<In, T, 1, 1> : &dot_tile<In, T, 1, kThinDotCols>)
+         : rows == 2 ? (one ? &dot_tile<In, T, 2, 1> : &dot_tile<In, T, 2, kThinDotCols>)
+         : rows == 3 ? (one ? &dot_tile<In, T, 3, 1> : &dot_tile<In, T, 3, kThinDotCols>)
+                     : (one ? &dot_tile<In, T, 4, 1> : &dot_tile<In, T, 4, kMost>);
 }
 
 template <class In, class T>
 void dot_block(const GemmProblem& g, const Finish<T, In>& finish) {
   const In *a = static_cast<const In*>(g.a), *b = static_cast<const In*>(g.b);
-  T sums[16];
-  for (std::int64_t j = 0; j < g.n;) {
-    const In* bj = b + j * g.b_col;
-    const int cols = g.n - j >= 4 ? 4 : 1;
-    for (std::int64_t i = 0; i < g.m;) {
-      const In* ai = a + i * g.a_row;
-      const int rows = g.m - i >= 4 ? 4 : g.m - i >= 2 ? 2 : 1;
-      if (cols == 4)
-        (rows == 4   ? dot_tile<In, T, 4, 4>
-         : rows == 2 ? dot_tile<In, T, 2, 4>
-                     : dot_tile<In, T, 1, 4>)(g.k, ai, g.a_row, bj, g.b_col, sums);
-      else
-        (rows == 4   ? dot_tile<In, T, 4, 1>
-         : rows == 2 ? dot_tile<In, T, 2, 1>
-                     : dot_tile<In, T, 1, 1>)(g.k, ai, g.a_row, bj, g.b_col, sums);
-      finish(i, j, rows, cols, sums, cols);
-      i += rows;
+  HWY_ALIGN T sums[4 * kThinDotRun];
+  // Where several tiles of rows read columns of b, these stay in the first cache.
+  constexpr std::int64_t kNear = (16 << 10) / static_cast<std::int64_t>(sizeof(In));
+  const std::int64_t run =
+      g.m <= 4 ? kThinDotRun
+               : std::clamp<std::int64_t>(kNear / std::max<std::int64_t>(g.k, 1) / kThinDotCols * kThinDotCols,
+                                          kThinDotCols, kThinDotRun);
+  for (std::int64_t j = 0; j < g.n; j += run) {
+    const std::int64_t cols = std::min(run, g.n - j);
+    for (std::int64_t i = 0, rows = 0; i < g.m; i += rows) {
+      rows = g.m - i <= 4 ? g.m - i : kThinDotRows;
+      std::int64_t at = 0;
+      const auto tiles = [&](auto* tile, std::int64_t width) {
+        for (; at + width <= cols; at += width)
+          tile(g.k, a + i * g.a_row, g.a_row, b + (j + at) * g.b_col, g.b_col, sums + at);
+      };
+      // Two by two, four rows would read b, as a rule the longer one, twice.
+      tiles(pick_dots<In, T>(rows, false), rows > kThinDotRows ? kThinDotCols / 2 : kThinDotCols);
+      tiles(pick_dots<In, T>(rows, true), 1);
+      finish(i, j, rows, cols, sums, kThinDotRun);
     }
-    j += cols;
   }
 }
 
