@@ -194,6 +194,17 @@ Grid cut(const GemmProblem& g, const GemmPlan& plan, std::int64_t team) {
   return best;
 }
 
+/// To the product of the transposed operands.
+void turn(GemmProblem& g, GemmBatch& distance) {
+  std::swap(g.m, g.n);
+  std::swap(g.a, g.b);
+  std::swap(g.a_row, g.b_col);
+  std::swap(g.a_col, g.b_row);
+  std::swap(g.c_row, g.c_col);
+  std::swap(g.bias_row, g.bias_col);
+  std::swap(distance.a, distance.b);
+}
+
 /// Boundary `i` of `pieces` over `size`, on multiples of `unit` where there is enough.
 std::int64_t boundary(std::int64_t size, std::int64_t pieces, std::int64_t i, std::int64_t unit) {
   const std::int64_t units = (size + unit - 1) / unit;
@@ -207,19 +218,10 @@ std::int64_t boundary(std::int64_t size, std::int64_t pieces, std::int64_t i, st
 void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   if (problem.m == 0 || problem.n == 0 || batch.count == 0) return;
   GemmProblem g = problem;
-  // The tiles store along rows of c, and skinny products are cheapest with few rows.
-  const bool by_columns = g.c_row == 1 && g.c_col != 1 && !(detail::pays_dots(g) && g.m < g.n);
-  const bool turned = by_columns || (g.n == 1 && g.m > 1) || detail::turns_to_dots(g);
-  if (turned) {
-    std::swap(g.m, g.n);
-    std::swap(g.a, g.b);
-    std::swap(g.a_row, g.b_col);
-    std::swap(g.a_col, g.b_row);
-    std::swap(g.c_row, g.c_col);
-    std::swap(g.bias_row, g.bias_col);
-  }
   GemmBatch distance = batch;
-  if (turned) std::swap(distance.a, distance.b);
+  // The tiles store along rows of c, and skinny products are cheapest with few rows.
+  if ((g.c_row == 1 && g.c_col != 1) || (g.n == 1 && g.m > 1)) detail::turn(g, distance);
+  if (detail::turns_to_dots(g)) detail::turn(g, distance);
   const detail::GemmPlan plan = detail::plan_gemm(g);
   using Form = detail::GemmPlan::Form;
   const bool matrix = plan.form == Form::Matrix, paired = plan.form == Form::Pairs;
