@@ -112,7 +112,7 @@ TEST(Gemm, DotProductsOfTilesOfEveryHeightAndOfEveryLength) {
   for (const DType t : {DType::Float, DType::Double, DType::BFloat16, DType::Half})
     for (const std::int64_t k : {1, 3, 7, 8, 9, 16, 21, 63, 200})
       for (const std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 11, 16})
-        for (const std::int64_t n : {1, 2, 3, 4, 7, 18, 41})
+        for (const std::int64_t n : {1, 2, 3, 4, 7, 18, 41, 66, 131})
           for (const auto& c : {std::vector<int>{0, 1}, {1, 0}}) {
             check(t, {m, n, k}, {0, 1}, {1, 0}, c);
             check(t, {n, m, k}, {0, 1}, {1, 0}, c, 0, 2, 3);
@@ -234,6 +234,23 @@ TEST(Gemm, NanAndInfinityReachExactlyTheirRowsAndColumns) {
   }
 }
 
+TEST(Gemm, NanAndInfinityReachExactlyTheirDotProducts) {
+  // In the part of a row that its last vector reads again, and behind whole vectors.
+  for (const DType t : {DType::Float, DType::Double, DType::BFloat16, DType::Half})
+    for (const std::int64_t m : {2, 5, 9})
+      for (const std::int64_t at : {1, 14, 16, 20}) {
+        StridedArray a(t, {m, 21}), b(t, {21, 33}, {1, 0}), c(t, {m, 33});
+        a.fill(1), b.fill(2);
+        a.put({1, at}, kNan);
+        b.put({at, 32}, std::numeric_limits<double>::infinity());
+        b.put({at, 31}, 0);
+        run_gemm(c, a, b, nullptr, 1, 0);
+        c.each_index([&](const auto& i) {
+          EXPECT_EQ(std::isfinite(c.at(i)), i[0] != 1 && i[1] != 32) << dtype_name(t) << " " << i[0] << " " << i[1];
+        });
+      }
+}
+
 TEST(Gemm, IntegersWrapAround) {
   StridedArray a(DType::Long, {1, 2}), b(DType::Long, {2, 1}), c(DType::Long, {1, 1});
   a.fill_with(3037000500.0), b.fill_with(3037000500.0);
@@ -255,7 +272,11 @@ TEST(Gemm, SameBitsOnAnyNumberOfThreads) {
     for (DType t : {DType::Float, DType::Double, DType::Half, DType::BFloat16}) {
       const bool paired = t == DType::BFloat16 && pairs::available();  // but for transposed operands
       StridedArray a(t, {s.m, s.k}), b(t, {s.k, s.n}, {paired ? 0 : 1, paired ? 1 : 0}), c(t, {s.m, s.n});
-      a.fill(1), b.fill(2);
+      // Sums of products that are not exact: their order shows.
+      const auto each = [](StridedArray& x, double unit) {
+        x.each_index([&](const auto& i) { x.put(i, std::sin(unit * static_cast<double>(1 + 7 * i[0] + 3 * i[1]))); });
+      };
+      each(a, 1), each(b, 0.7);
       std::vector<char> first;
       for (int threads : {1, 2, 7}) {
         set_num_threads(threads);

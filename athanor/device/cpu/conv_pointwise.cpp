@@ -127,7 +127,8 @@ class WeightProduct {
 
  private:
   /// Whether rows are the channels of x. As many rows as those of y, up to 16, gemm sums as dot products, which is the
-  /// slower way for long ones where those channels, as columns, fill the two vectors of a tile.
+  /// slower way for long ones where those channels, as columns, fill the two vectors of a tile. (As many columns gemm
+  /// does not turn to rows.)
   static bool turns(const ConvCall& call, const Sides& sides) {
     const ConvShape& s = call.shape;
     const auto columns = static_cast<std::int64_t>(64 / item_size(call.dtype));

@@ -111,31 +111,52 @@ class TapRun {
     }
   }
 
+  /// A vector of the staged source, from a tap's first position on, and its place among the columns of a panel.
+  struct Move {
+    std::int64_t from, to;
+  };
+
   /// Columns [first, first + n) of a block over inner steps [k0, k1): each step is a few vectors of the staged source.
   void pack_positions(const Stage<In, T>& stage, const std::vector<std::int64_t>& offsets,
                       const std::vector<Segment>& segments, std::int64_t first, std::int64_t n, std::int64_t k0,
                       std::int64_t k1, T* out) const {
-    struct Move {
-      std::int64_t from, to;
-    };
+    if (k0 == k1) return;  // a part that no tap meets
     Move moves[kTileCols<T>];
     int count = 0;
     for (const Segment& s : segments) {
       const std::int64_t begin = std::max(s.first, first), end = std::min(s.first + s.length, first + n);
       for (std::int64_t i = begin; i < end; i += kVector<T>) moves[count++] = {s.from + i - s.first, i - first};
     }
+    const auto pack = count == 1   ? &TapRun::pack_steps<1>
+                      : count == 2 ? &TapRun::pack_steps<2>
+                      : count == 3 ? &TapRun::pack_steps<3>
+                      : count == 4 ? &TapRun::pack_steps<4>
+                                   : &TapRun::pack_steps<0>;
+    pack(stage, offsets, moves, count, k0, k1, width(n), out);
+  }
+
+  /// kMoves: count, if it is so few that they stay in registers, or 0.
+  template <int kMoves>
+  static HWY_NOINLINE void pack_steps(const Stage<In, T>& stage, const std::vector<std::int64_t>& offsets,
+                                      const Move* moves, int count, std::int64_t k0, std::int64_t k1, int w, T* out) {
     const hn::ScalableTag<T> d;
-    const int w = width(n);
+    Move few[std::max(kMoves, 1)];
+    for (int i = 0; i < kMoves; ++i) few[i] = moves[i];
     const auto taps = static_cast<std::int64_t>(offsets.size());
-    std::int64_t k = k0;
-    while (k < k1) {
-      const std::int64_t channel = k / taps;
-      const T* base = stage.data() + channel * stage.channel_step();
-      const std::int64_t stop = std::min(taps, k1 - channel * taps);
-      for (std::int64_t t = k - channel * taps; t < stop; ++t, ++k, out += w) {
+    const std::int64_t* const offset = offsets.data();
+    const T* base = stage.data() + k0 / taps * stage.channel_step();
+    for (std::int64_t t = k0 % taps; k0 < k1; t = 0, base += stage.channel_step()) {
+      const std::int64_t stop = std::min(taps, t + k1 - k0);
+      k0 += stop - t;
+      for (; t < stop; ++t, out += w) {
         // Each vector may reach over its run; what follows it overwrites that.
-        const T* at = base + offsets[t];
-        for (int i = 0; i < count; ++i) hn::StoreU(hn::LoadU(d, at + moves[i].from), d, out + moves[i].to);
+        const T* at = base + offset[t];
+        if constexpr (kMoves > 0) {
+#pragma GCC unroll 4
+          for (int i = 0; i < kMoves; ++i) hn::StoreU(hn::LoadU(d, at + few[i].from), d, out + few[i].to);
+        } else {
+          for (int i = 0; i < count; ++i) hn::StoreU(hn::LoadU(d, at + moves[i].from), d, out + moves[i].to);
+        }
       }
     }
   }

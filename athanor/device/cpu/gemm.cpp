@@ -67,22 +67,23 @@ bool reads_in_place(const GemmProblem& g) {
 /// Rows of a and columns of b of which each lies in one piece.
 bool are_dots(const GemmProblem& g) { return is_floating_point(g.dtype) && g.a_col == 1 && g.b_row == 1; }
 
-/// Whether one side has so few of them that dot products cost less than packing the other for tiles, which pays for
-/// short ones: tiles have less to do for each, but store along rows, and half types are converted as they are packed.
+/// Whether there are so few rows that dot products cost less than packing b for tiles. Tiles have less to do for short
+/// products, where many columns share what packing costs and lie next to each other in c. Found with AVX2.
 bool pays_dots(const GemmProblem& g) {
   if (!are_dots(g) || g.m > 16) return false;
   if (g.n < 32 || g.c_col != 1) return true;
-  if (item_size(g.dtype) < 4) return g.k >= (cpu::vectors_fill_lines() ? 16 : 8);
+  if (item_size(g.dtype) < 4) return g.k >= (cpu::vectors_fill_lines() ? 16 : 8);  // a vector: it is converted whole
   return g.k > (g.dtype == DType::Float ? 8 : 4) * (g.m - 2);
 }
 
-/// Whether a product of many rows and few columns is better one of few rows: tiles have whole vectors of columns.
+/// Whether there are so few columns that dot products with them as rows cost less than tiles, whose columns are whole
+/// vectors (of AVX2). What instructions for bfloat16 multiply stays as it is.
 bool turns_to_dots(const GemmProblem& g) {
-  if (!are_dots(g) || g.m <= 16) return false;
+  if (!are_dots(g) || g.m <= (g.n < 4 ? g.n : 16)) return false;
+  if (g.dtype == DType::BFloat16 && cpu::multiplies_bfloat16()) return g.n == 1;
   if (g.n < (g.dtype == DType::Double ? 4 : 8)) return true;
   if (g.k < 16 || g.dtype == DType::Double) return false;
-  if (g.dtype == DType::Float) return g.n > 8 && g.n < 12;
-  return g.n < 16 && !(g.dtype == DType::BFloat16 && cpu::multiplies_bfloat16());
+  return g.dtype == DType::Float ? g.n > 8 && g.n < 12 : g.n < 16;
 }
 
 }  // namespace

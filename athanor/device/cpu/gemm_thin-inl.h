@@ -92,7 +92,7 @@ HWY_NOINLINE void dot_tile(std::int64_t k, const In* HWY_RESTRICT a, std::int64_
   store_dots(sum, sums, std::make_integer_sequence<int, folded_vectors<T>(kRows * kCols)>());
 }
 
-/// The tile of up to four rows and as many columns as it can take, or one.
+/// The tile of up to four rows and as many columns as it can take, or one column.
 template <class In, class T>
 auto pick_dots(std::int64_t rows, bool one) {
   constexpr int kMost = kThinDotRows > 3 ? kThinDotCols : kThinDotCols / 2;  // sums of four rows in registers
@@ -110,8 +110,7 @@ void dot_block(const GemmProblem& g, const Finish<T, In>& finish) {
   constexpr std::int64_t kNear = (16 << 10) / static_cast<std::int64_t>(sizeof(In));
   const std::int64_t run =
       g.m <= 4 ? kThinDotRun
-               : std::clamp<std::int64_t>(kNear / std::max<std::int64_t>(g.k, 1) / kThinDotCols * kThinDotCols,
-                                          kThinDotCols, kThinDotRun);
+               : std::clamp<std::int64_t>(kNear / g.k / kThinDotCols * kThinDotCols, kThinDotCols, kThinDotRun);
   for (std::int64_t j = 0; j < g.n; j += run) {
     const std::int64_t cols = std::min(run, g.n - j);
     for (std::int64_t i = 0, rows = 0; i < g.m; i += rows) {
