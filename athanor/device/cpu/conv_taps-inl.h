@@ -127,11 +127,13 @@ class TapRun {
       const std::int64_t begin = std::max(s.first, first), end = std::min(s.first + s.length, first + n);
       for (std::int64_t i = begin; i < end; i += kVector<T>) moves[count++] = {s.from + i - s.first, i - first};
     }
-    const auto pack = count == 1   ? &TapRun::pack_steps<1>
-                      : count == 2 ? &TapRun::pack_steps<2>
-                      : count == 3 ? &TapRun::pack_steps<3>
-                      : count == 4 ? &TapRun::pack_steps<4>
-                                   : &TapRun::pack_steps<0>;
+    auto* pack = &TapRun::pack_steps<0>;
+    if constexpr (std::is_same_v<T, float>) {
+      if (count == 1) pack = &TapRun::pack_steps<1>;
+      if (count == 2) pack = &TapRun::pack_steps<2>;
+      if (count == 3) pack = &TapRun::pack_steps<3>;
+      if (count == 4) pack = &TapRun::pack_steps<4>;
+    }
     pack(stage, offsets, moves, count, k0, k1, width(n), out);
   }
 
