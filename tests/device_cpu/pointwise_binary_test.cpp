@@ -6,6 +6,7 @@
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/pointwise_tables.h"
 #include "athanor/ops/kernels/pointwise.h"
+#include "each_target.h"
 #include "pointwise_util.h"
 
 namespace athanor::pointwise_binary_test {
@@ -26,14 +27,7 @@ void run(BinaryOp op, const Box& out, const Box& a, const Box& b, Scalar p0 = 1,
   binary_kernel.get(kCPU)(op, out.view(), a.view(), b.view(), p0, p1);
 }
 
-template <class F>
-void on_each_target(F&& body) {
-  for (int n = 0; cpu::use_simd_target(n); ++n) {
-    SCOPED_TRACE("instruction set " + std::to_string(n));
-    body();
-  }
-  cpu::use_simd_target(0);
-}
+using testing::on_each_target;
 
 Real python_mod(Real a, Real b) {
   const Real r = std::fmod(a, b);

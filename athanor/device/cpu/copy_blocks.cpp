@@ -13,32 +13,28 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
+#include "athanor/device/cpu/half_lanes-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 void half_to_float(float* HWY_RESTRICT to, const std::uint16_t* HWY_RESTRICT from, std::int64_t n) {
-  std::int64_t i = 0;
-#if HWY_TARGET != HWY_SSE4  // Highway's SSE4 emulation knows neither infinities nor NaN
   const hn::ScalableTag<float> d;
-  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto* half = reinterpret_cast<const hwy::float16_t*>(from);
-  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, half + i)), d, to + i);
-#endif
+  const Half* half = reinterpret_cast<const Half*>(from);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(load_halves(d, half + i), d, to + i);
   for (; i < n; ++i) to[i] = athanor::detail::half_bits_to_float(from[i]);
 }
 
 void float_to_half(std::uint16_t* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::int64_t n) {
-  std::int64_t i = 0;
-#if HWY_TARGET != HWY_SSE4
   const hn::ScalableTag<float> d;
-  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto* half = reinterpret_cast<hwy::float16_t*>(to);
-  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::DemoteTo(dh, hn::LoadU(d, from + i)), dh, half + i);
-#endif
+  Half* half = reinterpret_cast<Half*>(to);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) store_halves(d, hn::LoadU(d, from + i), half + i);
   for (; i < n; ++i) to[i] = athanor::detail::float_to_half_bits(from[i]);
 }
 

@@ -22,6 +22,7 @@
 
 #include "athanor/base/half.h"
 #include "athanor/device/cpu/gemm_step-inl.h"
+#include "athanor/device/cpu/half_lanes-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -320,8 +321,7 @@ hn::Vec<D> load_as(D d, const In* p) {
     const auto bits = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p)));
     return hn::BitCast(d, hn::ShiftLeft<16>(bits));
   } else if constexpr (std::is_same_v<In, Half>) {
-    const hn::Rebind<hwy::float16_t, D> d16;
-    return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+    return cpu::HWY_NAMESPACE::load_halves(d, p);
   } else {
     const hn::Rebind<In, D> narrow;
     return hn::PromoteTo(d, hn::LoadU(narrow, p));

@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "athanor/device/cpu/half_lanes-inl.h"
 #include "athanor/device/cpu/pointwise_tables.h"
 #include "athanor/device/cpu/simd_math.h"
 #include "athanor/tensor/scalar.h"
@@ -60,7 +61,7 @@ using Computing = std::conditional_t<is_half_v<T>, float, T>;
 template <class T, class D>
 HWY_INLINE hn::Vec<D> load(D d, const T* from) {
   if constexpr (std::is_same_v<T, Half>) {
-    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), reinterpret_cast<const hwy::float16_t*>(from)));
+    return load_halves(d, from);
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     return hn::PromoteTo(d,
                          hn::LoadU(hn::Rebind<hwy::bfloat16_t, D>(), reinterpret_cast<const hwy::bfloat16_t*>(from)));
@@ -72,8 +73,7 @@ HWY_INLINE hn::Vec<D> load(D d, const T* from) {
 template <class T, class D>
 HWY_INLINE void store(D d, hn::Vec<D> v, T* to) {
   if constexpr (std::is_same_v<T, Half>) {
-    const hn::Rebind<hwy::float16_t, D> dh;
-    hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(to));
+    store_halves(d, v, to);
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     const hn::RebindToUnsigned<D> du;
     const hn::Rebind<std::uint16_t, D> dh;

@@ -1,0 +1,50 @@
+// Vectors of float32 from half-precision numbers in memory and back. Compiled once per SIMD target; included by kernel
+// files after hwy/highway.h.
+
+// clang-format off
+#if defined(ATHANOR_DEVICE_CPU_HALF_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATHANOR_DEVICE_CPU_HALF_LANES_INL_H_
+#undef ATHANOR_DEVICE_CPU_HALF_LANES_INL_H_
+#else
+#define ATHANOR_DEVICE_CPU_HALF_LANES_INL_H_
+#endif
+// clang-format on
+
+#include <cstddef>
+
+#include "athanor/base/half.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace athanor::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// What Highway emulates with SSE4 knows neither infinities nor NaN: there the numbers are converted one by one.
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_halves(D d, const Half* p) {
+#if HWY_TARGET == HWY_SSE4
+  HWY_ALIGN float lanes[hn::MaxLanes(d)];
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = static_cast<float>(p[i]);
+  return hn::Load(d, lanes);
+#else
+  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), reinterpret_cast<const hwy::float16_t*>(p)));
+#endif
+}
+
+template <class D>
+HWY_INLINE void store_halves(D d, hn::Vec<D> v, Half* p) {
+#if HWY_TARGET == HWY_SSE4
+  HWY_ALIGN float lanes[hn::MaxLanes(d)];
+  hn::Store(v, d, lanes);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) p[i] = Half(lanes[i]);
+#else
+  const hn::Rebind<hwy::float16_t, D> dh;
+  hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(p));
+#endif
+}
+
+}  // namespace athanor::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
