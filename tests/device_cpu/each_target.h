@@ -1,5 +1,4 @@
 #pragma once
-/// Kernels with each of the instruction sets that they are compiled for and the processor has.
 
 #include <gtest/gtest.h>
 
@@ -9,6 +8,7 @@
 
 namespace athanor::testing {
 
+/// Runs a test's body with each of the instruction sets that kernels are compiled for and the processor has.
 template <class F>
 void on_each_target(F&& body) {
   for (int n = 0; cpu::use_simd_target(n); ++n) {

@@ -4,7 +4,6 @@
 #include <random>
 
 #include "athanor/base/parallel.h"
-#include "athanor/device/cpu/pointwise_tables.h"
 #include "athanor/ops/kernels/pointwise.h"
 #include "each_target.h"
 #include "pointwise_util.h"

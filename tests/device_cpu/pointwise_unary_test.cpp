@@ -3,8 +3,8 @@
 #include <limits>
 #include <random>
 
-#include "athanor/device/cpu/pointwise_tables.h"
 #include "athanor/ops/kernels/pointwise.h"
+#include "each_target.h"
 #include "pointwise_util.h"
 
 namespace athanor::pointwise_unary_test {
@@ -23,15 +23,7 @@ void run(UnaryOp op, const Box& out, const Box& in, Scalar p0 = 0, Scalar p1 = 0
   unary_kernel.get(kCPU)(op, out.view(), in.view(), p0, p1);
 }
 
-/// Runs a test body on every instruction set this CPU has.
-template <class F>
-void on_each_target(F&& body) {
-  for (int n = 0; cpu::use_simd_target(n); ++n) {
-    SCOPED_TRACE("instruction set " + std::to_string(n));
-    body();
-  }
-  cpu::use_simd_target(0);
-}
+using testing::on_each_target;
 
 Real normal_cdf(Real x) { return 0.5L * std::erfc(-x * 0.70710678118654752440084436210485L); }
 Real softplus(Real x) { return std::fmax(x, 0.0L) + std::log1p(std::exp(-std::fabs(x))); }

@@ -80,7 +80,7 @@ bool pays_dots(const GemmProblem& g) {
 /// vectors (of AVX2). What instructions for bfloat16 multiply stays as it is.
 bool turns_to_dots(const GemmProblem& g) {
   if (!are_dots(g) || g.m <= (g.n < 4 ? g.n : 16)) return false;
-  if (g.dtype == DType::BFloat16 && cpu::multiplies_bfloat16()) return g.n == 1;
+  if (g.dtype == DType::BFloat16 && cpu::multiplies_bfloat16()) return false;
   if (g.n < (g.dtype == DType::Double ? 4 : 8)) return true;
   if (g.k < 16 || g.dtype == DType::Double) return false;
   return g.dtype == DType::Float ? g.n > 8 && g.n < 12 : g.n < 16;

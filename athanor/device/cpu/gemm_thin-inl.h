@@ -28,6 +28,7 @@ HWY_NOINLINE hn::Vec<D> load_converted(D d, const In* p, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) lanes[i] = convert<hn::TFromD<D>>(p[i]);
   return hn::Load(d, lanes);
 }
+/// The same without a call where an instruction does it; a tile has up to seven of them.
 template <class D, class In>
 HWY_INLINE hn::Vec<D> load_few(D d, const In* p, std::int64_t n) {
   if constexpr (std::is_same_v<In, hn::TFromD<D>> && (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3))
