@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/gemm_amx.h"
@@ -107,6 +108,20 @@ TEST(Gemm, TilesOfEveryHeightPackWhatTheyReadFirst) {
           check(t, {m, n, k}, {1, 0}, {1, 0}, {0, 1});
         }
   check(DType::Float, {130, 512, 300}, {1, 0}, {0, 1}, {0, 1});  // rows of b 2048 bytes apart
+}
+
+TEST(Gemm, FewRowsMeetPanelsThatArePackedInTurn) {
+  // One block of steps or several; rows and columns of b in one piece; a packed, or read where it is; narrow last
+  // panels.
+  on_each_target([] {
+    for (const DType t : {DType::Float, DType::Double})
+      for (const std::int64_t m : {33, t == DType::Float ? 190 : 125})
+        for (const auto& [n, k] : {std::pair{1100, 128}, {132, 700}, {460, 300}})
+          for (const auto& b : {std::vector<int>{0, 1}, {1, 0}}) {
+            check(t, {m, n, k}, {0, 1}, b, {0, 1});
+            check(t, {m, n, k}, {1, 0}, b, {0, 1}, 0, 1, 3);
+          }
+  });
 }
 
 TEST(Gemm, DotProductsOfTilesOfEveryHeightAndOfEveryLength) {

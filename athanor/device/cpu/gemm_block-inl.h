@@ -30,6 +30,11 @@ inline constexpr std::int64_t kFewSteps = 128;
 inline constexpr std::int64_t kStripeTiles = kPanelStays ? 32 : 8;      // rows of tiles that share a pass over b
 inline constexpr std::int64_t kStripeCols = kPanelStays ? 2048 : 1024;  // columns of b per pass over a, more if short
 inline constexpr std::int64_t kPackedB = kPanelStays ? 1 << 22 : 1 << 21;  // elements of packed b, about
+/// Bytes of a that stay in the second cache while all panels of b pass by, each packed just before: beside them it
+/// holds what comes next of b; of all blocks of a, in the third; elements of sums between blocks.
+inline constexpr std::int64_t kNearA = 256 << 10, kNearBlocksOfA = 1 << 20, kNearSums = 128 << 10;
+inline constexpr std::int64_t kNearFarB = 512 << 10;  // bytes of a b that runs across its panels, at least
+inline constexpr std::int64_t kNearPanels = 4;  // of a b that runs across them, whose pieces of rows are lines then
 /// The same for GemmPlan::deep.
 inline constexpr std::int64_t kDeepSteps = 2048, kDeepTiles = 8, kDeepPackedB = 1 << 22;
 
@@ -58,6 +63,8 @@ class BlockRun {
   }
 
   void run() {
+    if constexpr (kPanelStays && std::is_same_v<In, T> && std::is_floating_point_v<T>)
+      if (suits_near()) return near();
     std::int64_t step = kStripeCols;
     if (deep_) {
       step = std::max<std::int64_t>(kDeepPackedB / packed_steps_, kCols) / kCols * kCols;
@@ -104,6 +111,125 @@ class BlockRun {
     }
   }
 
+  /// Rows of a so few that what packing b costs counts: a panel is packed where it stays in the first cache, read once
+  /// by each row tile, and the next one packed in its place.
+  bool suits_near() const {
+    constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+    if (!plan_.pack_b || g_.m * std::min(g_.k, block_steps_) * kBytes > kNearA) return false;
+    if (plan_.pack_a && near_keeps_a() && g_.m * g_.k * kBytes > kNearBlocksOfA) return false;
+    // Rows a multiple of 2048 bytes apart push each other out of the second cache before they are packed.
+    if (g_.b_col == 1) return g_.k >= kFewSteps && g_.k * g_.n * kBytes >= kNearFarB && g_.b_row * kBytes % 2048 != 0;
+    return g_.b_row == 1 && g_.k > kFewSteps && (one_stripe_ || g_.n >= g_.m);
+  }
+  std::int64_t near_columns() const {
+    return g_.b_col == 1 ? kNearPanels * kCols : std::max<std::int64_t>(kNearSums / g_.m / kCols, 1) * kCols;
+  }
+  bool near_keeps_a() const { return blocks_ > 1 && g_.n > near_columns(); }
+
+  void near() {
+    const std::int64_t step = near_columns(), widest = std::min(step, (g_.n + kCols - 1) / kCols * kCols);
+    T* const all_a = plan_.pack_a ? scratch(2, g_.m * (near_keeps_a() ? g_.k : block_steps_) + kVector<T>) : nullptr;
+    T* const panel = scratch(1, block_steps_ * kCols);
+    if (blocks_ > 1) sums_ = scratch(0, tiles_.count * kTileRows * widest);
+    for (std::int64_t j = 0; j < g_.n; j += step)
+      for (std::int64_t block = 0; block < blocks_; ++block) {
+        const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
+        T* const packed_a = all_a && near_keeps_a() ? all_a + g_.m * p : all_a;
+        if (packed_a && j == 0)
+          pack_a_panels<T>(
+              a_ + p * g_.a_col, g_.a_row, g_.a_col, k, 0, tiles_.count,
+              [this](std::int64_t t) { return tiles_.begin(t); }, packed_a);
+        near_panels(j, std::min(step, g_.n - j), block, packed_a, panel);
+      }
+  }
+
+  /// Lines that tiles ask for: what is left of `rows`, `step` apart.
+  struct Ahead {
+    const T* at = nullptr;
+    std::int64_t rows = 0, step = 0, lines = 0, share = 0;  ///< share: of a tile
+    Ahead() = default;
+    Ahead(const T* from, std::int64_t rows_, std::int64_t step_, std::int64_t length, std::int64_t tiles)
+        : at(from),
+          rows(rows_),
+          step(step_),
+          lines((length + kLine<T> - 1) / kLine<T>),
+          share((rows + tiles - 1) / tiles) {}
+    void ask(TileRun<T>& run) {
+      if (rows <= 0) return;
+      run.ask = at;
+      run.ask_lines = lines;
+      run.ask_rows = share;
+      run.ask_step = step;
+      at += share * run.count * step;
+      rows -= share * run.count;
+    }
+  };
+
+  /// What of b comes after columns [j, j + cols) of a block: in rows across all of their panels.
+  Ahead next_rows(std::int64_t j, std::int64_t cols, std::int64_t block) const {
+    const bool here = block + 1 < blocks_;
+    const std::int64_t next = here ? block + 1 : 0, p = k_of(next), from = here ? j : j + cols;
+    const std::int64_t length = std::min(kNearPanels * kCols, g_.n - from);
+    if (length <= 0) return {};
+    return {b_ + p * g_.b_row + from, k_of(next + 1) - p, g_.b_row, length,
+            tiles_.count * ((cols + kCols - 1) / kCols)};
+  }
+  /// What comes after the panel at column q of those, if columns of b lie in one piece.
+  Ahead next_columns(std::int64_t j, std::int64_t cols, std::int64_t q, std::int64_t block) const {
+    std::int64_t from = j + q + kCols, next = block;
+    if (q + kCols >= cols) {
+      if (block + 1 < blocks_) from = j;
+      next = block + 1 < blocks_ ? block + 1 : 0;
+    }
+    const std::int64_t p = k_of(next), columns = std::min<std::int64_t>(kCols, g_.n - from);
+    if (columns <= 0) return {};
+    return {b_ + from * g_.b_col + p, columns, g_.b_col, k_of(next + 1) - p, tiles_.count};
+  }
+
+  /// Columns [j, j + cols) over one inner block. packed_a: null if a is read where it lies.
+  void near_panels(std::int64_t j, std::int64_t cols, std::int64_t block, const T* packed_a, T* panel) const {
+    const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
+    Ahead ahead;
+    if (g_.b_col == 1) ahead = next_rows(j, cols, block);
+    for (std::int64_t q = 0; q < cols; q += kCols) {
+      const int n = static_cast<int>(std::min<std::int64_t>(kCols, cols - q));
+      pack_b<T>(b_ + p * g_.b_row + (j + q) * g_.b_col, g_.b_row, g_.b_col, k, n, width(n), panel);
+      if (g_.b_col != 1) ahead = next_columns(j, cols, q, block);
+      const auto multiply = [&](std::int64_t t, std::int64_t end) {
+        if (t == end) return;
+        const int m = tiles_.height(t);
+        const std::int64_t i = tiles_.begin(t);
+        TileRun<T> run;
+        run.count = end - t;
+        run.k = k;
+        AForm form = AForm::Columns;
+        if (packed_a) {
+          run.a = packed_a + i * k;
+          run.a_next = m * k;
+          run.a_step = m;
+        } else {
+          form = place_a(run, i, p, m);
+        }
+        run.b = panel;
+        run.b_step = width(n);
+        ahead.ask(run);
+        Unpacked<T> unpacked;
+        finish_run(run, unpacked, form, block, i, j + q, m, n,
+                   sums_ + (q / kCols * tiles_.count + t) * kTileRows * kCols, kTileRows * kCols);
+      };
+      multiply(0, tiles_.tall);
+      multiply(tiles_.tall, tiles_.count);
+    }
+  }
+
+  /// Has tiles of m rows read a where it lies, from row i and step p on.
+  AForm place_a(TileRun<T>& run, std::int64_t i, std::int64_t p, int m) const {
+    run.a = a_ + i * g_.a_row + p * g_.a_col;
+    run.a_next = m * g_.a_row;
+    run.a_step = g_.a_row == 1 ? g_.a_col : g_.a_row;
+    return g_.a_row == 1 ? AForm::Columns : AForm::Rows;
+  }
+
   /// Row tiles [t0, t1) over one inner block.
   void stripe(std::int64_t j, std::int64_t cols, std::int64_t t0, std::int64_t t1, std::int64_t block) {
     const std::int64_t i0 = tiles_.begin(t0), p = k_of(block), k = k_of(block + 1) - p,
@@ -140,12 +266,7 @@ class BlockRun {
           unpacked.b = b_ + p * g_.b_row + j + q, unpacked.b_next = kCols, unpacked.b_step = g_.b_row;
       }
       if constexpr (std::is_same_v<In, T>) {
-        if (!plan_.pack_a) {
-          run.a = a_ + i * g_.a_row + p * g_.a_col;
-          run.a_next = m * g_.a_row;
-          form = g_.a_row == 1 ? AForm::Columns : AForm::Rows;
-          run.a_step = g_.a_row == 1 ? g_.a_col : g_.a_row;
-        }
+        if (!plan_.pack_a) form = place_a(run, i, p, m);
         if (!plan_.pack_b && n == kCols) {
           run.b = b_ + p * g_.b_row + (j + q) * g_.b_col;
           run.b_step = g_.b_row;
@@ -156,8 +277,9 @@ class BlockRun {
         run.a_next = 0;
         run.b_next = k * kCols;
       } else if (panel_stays() && plan_.pack_b && q + kCols < cols) {
-        run.ask_lines = (k * kCols * static_cast<std::int64_t>(sizeof(T)) / 64 + t1 - t0 - 1) / (t1 - t0);
-        run.ask = packed_b + (q + kCols) * k + (t - t0) * run.ask_lines * 64 / sizeof(T);
+        run.ask_lines = (k * kCols / kLine<T> + t1 - t0 - 1) / (t1 - t0);
+        run.ask_step = run.ask_lines * kLine<T>;
+        run.ask = packed_b + (q + kCols) * k + (t - t0) * run.ask_step;
       }
       // Those of a run behind each other.
       const std::int64_t tile = panel_stays() ? q / kCols * (t1 - t0) + t - t0 : (t - t0) * panels + q / kCols;
@@ -214,7 +336,7 @@ class BlockRun {
         multiply();
         finish_(i, j, m, n, edge, w);
         if (run.from) run.from += next;
-        if (run.ask) run.ask += run.ask_lines * kVector<T>;
+        run.ask += run.ask_rows * run.ask_step;
         unpacked.advance(run);
       }
     }

@@ -170,7 +170,7 @@ void run_packing_tiles(int rows, int vectors, TileRun<T> run, Unpacked<T> from, 
     from.advance(run);
     run.a += run.a_next;
     run.b += run.b_next;
-    if (run.ask) run.ask += run.ask_lines * kVector<T>;
+    run.ask += run.ask_rows * run.ask_step;
     if (run.from) run.from += run.from_next;
     run.to += run.to_next;
     if (end.col_add) end.col_add += run.end_next;

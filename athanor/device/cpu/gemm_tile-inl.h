@@ -35,6 +35,10 @@ inline constexpr int kAhead = 16;
 /// cache again before they are written, and hold up the operands.
 inline constexpr int kOutputAhead = 8 * kTileRows;
 
+/// Elements of a cache line.
+template <class T>
+inline constexpr std::int64_t kLine = 64 / sizeof(T);
+
 /// How a tile reads its rows of a: `Columns`: a[i + p·stride], packed panels included; `Rows`: a[i·stride + p].
 enum class AForm { Columns, Rows };
 
@@ -208,9 +212,18 @@ struct TileRun {
   std::int64_t to_next = 0, to_step = 0;
   const TileEnd<T>* end = nullptr;
   std::int64_t end_next = 0;  ///< distance of the values that tiles add to their columns
-  const T* ask = nullptr;     ///< each tile brings so many lines of the next panel into the second cache
-  std::int64_t ask_lines = 0;
+  /// Each tile brings so many lines of so many rows of what comes next into the second cache.
+  const T* ask = nullptr;
+  std::int64_t ask_lines = 0, ask_rows = 1, ask_step = 0;
 };
+
+/// Asks for the share of tile t. A function of its own: in the loops of run_kernel GCC 12 is short of registers.
+template <class T>
+HWY_NOINLINE void ask_ahead(const TileRun<T>& run, std::int64_t t) {
+  const T* ask = run.ask + t * run.ask_rows * run.ask_step;
+  for (std::int64_t r = 0; r < run.ask_rows; ++r, ask += run.ask_step)
+    for (std::int64_t i = 0; i < run.ask_lines; ++i) __builtin_prefetch(ask + i * kLine<T>, 0, 2);
+}
 
 /// A run in one call: tile's loop, which asks for nothing of its own operands ahead. All tiles of a run but the first
 /// find b in the first cache; runs of one tile, of few rows or on a diagonal, leave it to the processor. The loop
@@ -229,9 +242,7 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
   TileEnd<T> end = run.end ? *run.end : TileEnd<T>();
   for (std::int64_t t = 0; t < run.count; ++t) {
     T* const to = run.to + t * run.to_next;
-    constexpr std::int64_t kLine = 64 / sizeof(T);
-    for (std::int64_t i = 0; i < run.ask_lines; ++i)
-      __builtin_prefetch(run.ask + (t * run.ask_lines + i) * kLine, 0, 2);
+    if (run.ask_lines > 0) ask_ahead(run, t);
     V sum[kRows][kVectors];
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
