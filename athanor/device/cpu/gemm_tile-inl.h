@@ -217,9 +217,11 @@ struct TileRun {
   std::int64_t ask_lines = 0, ask_rows = 1, ask_step = 0;
 };
 
-/// Asks for the share of tile t. A function of its own: in the loops of run_kernel GCC 12 is short of registers.
+/// Asks for the share of tile t. A function of its own: in the loops of run_kernel GCC 12 is short of registers. Without
+/// the empty statement it takes calls of what only prefetches for calls without effect.
 template <class T>
 HWY_NOINLINE void ask_ahead(const TileRun<T>& run, std::int64_t t) {
+  asm volatile("");
   const T* ask = run.ask + t * run.ask_rows * run.ask_step;
   for (std::int64_t r = 0; r < run.ask_rows; ++r, ask += run.ask_step)
     for (std::int64_t i = 0; i < run.ask_lines; ++i) __builtin_prefetch(ask + i * kLine<T>, 0, 2);
