@@ -63,7 +63,7 @@ class BlockRun {
   }
 
   void run() {
-    if constexpr (kPanelStays && std::is_same_v<In, T> && std::is_floating_point_v<T>)
+    if constexpr (kNear)
       if (suits_near()) return near();
     std::int64_t step = kStripeCols;
     if (deep_) {
@@ -77,6 +77,7 @@ class BlockRun {
 
  private:
   static constexpr int kCols = kTileCols<T>;
+  static constexpr bool kNear = HWY_TARGET == HWY_AVX2 && std::is_same_v<In, T> && std::is_floating_point_v<T>;
   static constexpr bool kTilesPack = !kPanelStays && std::is_same_v<In, T> && std::is_same_v<T, float>;
 
   /// A panel of b stays while row tiles pass by, or the other way round.
@@ -143,58 +144,27 @@ class BlockRun {
       }
   }
 
-  /// Lines that tiles ask for: what is left of `rows`, `step` apart.
-  struct Ahead {
-    const T* at = nullptr;
-    std::int64_t rows = 0, step = 0, lines = 0, share = 0;  ///< share: of a tile
-    Ahead() = default;
-    Ahead(const T* from, std::int64_t rows_, std::int64_t step_, std::int64_t length, std::int64_t tiles)
-        : at(from),
-          rows(rows_),
-          step(step_),
-          lines((length + kLine<T> - 1) / kLine<T>),
-          share((rows + tiles - 1) / tiles) {}
-    void ask(TileRun<T>& run) {
-      if (rows <= 0) return;
-      run.ask = at;
-      run.ask_lines = lines;
-      run.ask_rows = share;
-      run.ask_step = step;
-      at += share * run.count * step;
-      rows -= share * run.count;
-    }
-  };
-
-  /// What of b comes after columns [j, j + cols) of a block: in rows across all of their panels.
-  Ahead next_rows(std::int64_t j, std::int64_t cols, std::int64_t block) const {
-    const bool here = block + 1 < blocks_;
-    const std::int64_t next = here ? block + 1 : 0, p = k_of(next), from = here ? j : j + cols;
-    const std::int64_t length = std::min(kNearPanels * kCols, g_.n - from);
-    if (length <= 0) return {};
-    return {b_ + p * g_.b_row + from, k_of(next + 1) - p, g_.b_row, length,
-            tiles_.count * ((cols + kCols - 1) / kCols)};
-  }
-  /// What comes after the panel at column q of those, if columns of b lie in one piece.
-  Ahead next_columns(std::int64_t j, std::int64_t cols, std::int64_t q, std::int64_t block) const {
-    std::int64_t from = j + q + kCols, next = block;
+  /// The panel after the one at column q of columns [j, j + cols): where its first row or column lies, if there is one.
+  const T* next_panel(std::int64_t j, std::int64_t cols, std::int64_t q, std::int64_t block) const {
+    std::int64_t column = j + q + kCols;
     if (q + kCols >= cols) {
-      if (block + 1 < blocks_) from = j;
-      next = block + 1 < blocks_ ? block + 1 : 0;
+      const bool stays = block + 1 < blocks_;
+      block = stays ? block + 1 : 0;
+      column = stays ? j : j + cols;
     }
-    const std::int64_t p = k_of(next), columns = std::min<std::int64_t>(kCols, g_.n - from);
-    if (columns <= 0) return {};
-    return {b_ + from * g_.b_col + p, columns, g_.b_col, k_of(next + 1) - p, tiles_.count};
+    return column < g_.n ? b_ + k_of(block) * g_.b_row + column * g_.b_col : nullptr;
   }
 
   /// Columns [j, j + cols) over one inner block. packed_a: null if a is read where it lies.
   void near_panels(std::int64_t j, std::int64_t cols, std::int64_t block, const T* packed_a, T* panel) const {
     const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
-    Ahead ahead;
-    if (g_.b_col == 1) ahead = next_rows(j, cols, block);
     for (std::int64_t q = 0; q < cols; q += kCols) {
       const int n = static_cast<int>(std::min<std::int64_t>(kCols, cols - q));
-      pack_b<T>(b_ + p * g_.b_row + (j + q) * g_.b_col, g_.b_row, g_.b_col, k, n, width(n), panel);
-      if (g_.b_col != 1) ahead = next_columns(j, cols, q, block);
+      const T* const b = b_ + p * g_.b_row + (j + q) * g_.b_col;
+      const bool copies = packed_a && g_.b_col == 1 && n == kCols && tiles_.low >= kTileRows - 1;
+      if (!copies) pack_b<T>(b, g_.b_row, g_.b_col, k, n, width(n), panel);
+      const T* const next = next_panel(j, cols, q, block);
+      const std::int64_t first = copies ? 1 : 0, middle = std::max(tiles_.tall, first);
       const auto multiply = [&](std::int64_t t, std::int64_t end) {
         if (t == end) return;
         const int m = tiles_.height(t);
@@ -212,13 +182,23 @@ class BlockRun {
         }
         run.b = panel;
         run.b_step = width(n);
-        ahead.ask(run);
+        if (next && t >= first && (packed_a || g_.b_col != 1)) {
+          // A row of the panel in each turn, or a column in each tile.
+          const bool rows = g_.b_col == 1;
+          const std::int64_t tiles = rows ? (k + k / kUnrolled - 1) / std::max<std::int64_t>(k / kUnrolled, 1) : kCols;
+          run.ask_next = rows ? k / kUnrolled * g_.b_row : g_.b_col;
+          run.ask_step = rows ? g_.b_row : kUnrolled;
+          run.ask = next + (t - first) * run.ask_next;
+          run.ask_tiles = tiles - (t - first);
+        }
         Unpacked<T> unpacked;
+        if (copies && t == 0) unpacked.b = b, unpacked.b_step = g_.b_row;
         finish_run(run, unpacked, form, block, i, j + q, m, n,
                    sums_ + (q / kCols * tiles_.count + t) * kTileRows * kCols, kTileRows * kCols);
       };
-      multiply(0, tiles_.tall);
-      multiply(tiles_.tall, tiles_.count);
+      if (copies) multiply(0, 1);
+      multiply(first, middle);
+      multiply(middle, tiles_.count);
     }
   }
 
@@ -277,9 +257,10 @@ class BlockRun {
         run.a_next = 0;
         run.b_next = k * kCols;
       } else if (panel_stays() && plan_.pack_b && q + kCols < cols) {
-        run.ask_lines = (k * kCols / kLine<T> + t1 - t0 - 1) / (t1 - t0);
-        run.ask_step = run.ask_lines * kLine<T>;
-        run.ask = packed_b + (q + kCols) * k + (t - t0) * run.ask_step;
+        run.ask_tiles = t1 - t0;
+        run.ask_next = ((k * kCols / kLine<T> + t1 - t0 - 1) / (t1 - t0)) * kLine<T>;
+        run.ask_step = (run.ask_next * kUnrolled + k - 1) / k;
+        run.ask = packed_b + (q + kCols) * k + (t - t0) * run.ask_next;
       }
       // Those of a run behind each other.
       const std::int64_t tile = panel_stays() ? q / kCols * (t1 - t0) + t - t0 : (t - t0) * panels + q / kCols;
@@ -309,6 +290,11 @@ class BlockRun {
     const auto multiply = [&] {
       if constexpr (kTilesPack)
         if (unpacked.a || unpacked.b || deep_) return run_packing_tiles<T>(m, w / kVector<T>, run, unpacked, deep_);
+      if constexpr (kNear)
+        if (unpacked.b) {
+          const auto tile = m == kTileRows ? &copying_tile<T, kTileRows> : &copying_tile<T, kTileRows - 1>;
+          return tile(run, unpacked.b, unpacked.b_step, const_cast<T*>(run.b));
+        }
       run_tiles<T>(m, w / kVector<T>, form, run);
     };
     run.from = block > 0 ? sums : nullptr;
@@ -336,7 +322,7 @@ class BlockRun {
         multiply();
         finish_(i, j, m, n, edge, w);
         if (run.from) run.from += next;
-        run.ask += run.ask_rows * run.ask_step;
+        run.ask += run.ask_next;
         unpacked.advance(run);
       }
     }

@@ -117,6 +117,33 @@ HWY_NOINLINE void packing_tile(const TileRun<T>& run, const T* HWY_RESTRICT a, s
   store_tile<T, kRows, kVectors>(sum, from, run.to, run.to_step, run.end);
 }
 
+/// A tile of packed a, one of run_kernel's, that copies the panel of b it reads, b_step from row to row, to `panel`.
+template <class T, int kRows>
+HWY_NOINLINE void copying_tile(const TileRun<T>& run, const T* HWY_RESTRICT b, std::int64_t b_step,
+                               T* HWY_RESTRICT panel) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kVectors = 2, kLanes = kVector<T>;
+  ask_for_output<T, kRows, kVectors>(run.to, run.to_step);
+  V sum[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) sum[i][0] = empty_sum(d), sum[i][1] = empty_sum(d);
+  const T* HWY_RESTRICT a = run.a;
+#pragma GCC unroll 1
+  for (std::int64_t left = run.k; left > 0; --left, a += kRows, b += b_step, panel += kVectors * kLanes) {
+    const V row[kVectors] = {hn::LoadU(d, b), hn::LoadU(d, b + kLanes)};
+    hn::StoreU(row[0], d, panel);
+    hn::StoreU(row[1], d, panel + kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const V value = hn::Set(d, a[i]);
+      add_product(value, row[0], sum[i][0]);
+      add_product(value, row[1], sum[i][1]);
+    }
+  }
+  store_tile<T, kRows, kVectors>(sum, run.from, run.to, run.to_step, run.end);
+}
+
 /// The sums of one tile in the order of packing_tile, for tiles that it has not.
 template <class T>
 void run_parts(int rows, int vectors, TileRun<T> run) {
@@ -170,7 +197,7 @@ void run_packing_tiles(int rows, int vectors, TileRun<T> run, Unpacked<T> from, 
     from.advance(run);
     run.a += run.a_next;
     run.b += run.b_next;
-    run.ask += run.ask_rows * run.ask_step;
+    run.ask += run.ask_next;
     if (run.from) run.from += run.from_next;
     run.to += run.to_next;
     if (end.col_add) end.col_add += run.end_next;

@@ -120,7 +120,7 @@ HWY_INLINE void add_step_of_rows(V (&sum)[kRows][kVectors], const T* a, const T*
   }
 }
 
-/// `steps` of them, whole turns of kUnrolled, over a packed panel of b.
+/// `steps` of them, whole turns, over a packed panel of b.
 template <class T, int kRows, int kVectors, class V>
 HWY_INLINE void add_turns_of_rows(V (&sum)[kRows][kVectors], std::int64_t steps, const T* a, std::int64_t a_step,
                                   const T* b) {

@@ -19,13 +19,22 @@ HWY_BEFORE_NAMESPACE();
 namespace athanor::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What Highway emulates with SSE4 knows neither infinities nor NaN: there the numbers are converted one by one.
+#if HWY_TARGET == HWY_SSE4
+// What Highway emulates knows neither infinities nor NaN: the numbers are converted one by one, by functions, which
+// would be long in every loop.
+HWY_NOINLINE inline void read_halves(const Half* from, std::size_t count, float* to) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
+}
+HWY_NOINLINE inline void write_halves(const float* from, std::size_t count, Half* to) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = Half(from[i]);
+}
+#endif
 
 template <class D>
 HWY_INLINE hn::Vec<D> load_halves(D d, const Half* p) {
 #if HWY_TARGET == HWY_SSE4
   HWY_ALIGN float lanes[hn::MaxLanes(d)];
-  for (std::size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = static_cast<float>(p[i]);
+  read_halves(p, hn::Lanes(d), lanes);
   return hn::Load(d, lanes);
 #else
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), reinterpret_cast<const hwy::float16_t*>(p)));
@@ -37,7 +46,7 @@ HWY_INLINE void store_halves(D d, hn::Vec<D> v, Half* p) {
 #if HWY_TARGET == HWY_SSE4
   HWY_ALIGN float lanes[hn::MaxLanes(d)];
   hn::Store(v, d, lanes);
-  for (std::size_t i = 0; i < hn::Lanes(d); ++i) p[i] = Half(lanes[i]);
+  write_halves(lanes, hn::Lanes(d), p);
 #else
   const hn::Rebind<hwy::float16_t, D> dh;
   hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(p));
