@@ -155,6 +155,17 @@ class BlockRun {
     return column < g_.n ? b_ + k_of(block) * g_.b_row + column * g_.b_col : nullptr;
   }
 
+  /// Has the tiles of a run, from the t-th of those that ask on, ask for a panel: for a row in each turn of steps, or a
+  /// column in each tile.
+  void ask_for(const T* panel, TileRun<T>& run, std::int64_t t) const {
+    const std::int64_t turns = run.k / kUnrolled;
+    const bool rows = g_.b_col == 1;
+    run.ask_next = rows ? turns * g_.b_row : g_.b_col;
+    run.ask_step = rows ? g_.b_row : kUnrolled;
+    run.ask = panel + t * run.ask_next;
+    run.ask_tiles = (rows ? (run.k + turns - 1) / turns : kCols) - t;
+  }
+
   /// Columns [j, j + cols) over one inner block. packed_a: null if a is read where it lies.
   void near_panels(std::int64_t j, std::int64_t cols, std::int64_t block, const T* packed_a, T* panel) const {
     const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
@@ -182,15 +193,7 @@ class BlockRun {
         }
         run.b = panel;
         run.b_step = width(n);
-        if (next && t >= first && (packed_a || g_.b_col != 1)) {
-          // A row of the panel in each turn, or a column in each tile.
-          const bool rows = g_.b_col == 1;
-          const std::int64_t tiles = rows ? (k + k / kUnrolled - 1) / std::max<std::int64_t>(k / kUnrolled, 1) : kCols;
-          run.ask_next = rows ? k / kUnrolled * g_.b_row : g_.b_col;
-          run.ask_step = rows ? g_.b_row : kUnrolled;
-          run.ask = next + (t - first) * run.ask_next;
-          run.ask_tiles = tiles - (t - first);
-        }
+        if (next && t >= first && (packed_a || g_.b_col != 1)) ask_for(next, run, t - first);
         Unpacked<T> unpacked;
         if (copies && t == 0) unpacked.b = b, unpacked.b_step = g_.b_row;
         finish_run(run, unpacked, form, block, i, j + q, m, n,
