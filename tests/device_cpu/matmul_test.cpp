@@ -112,16 +112,19 @@ TEST(Gemm, TilesOfEveryHeightPackWhatTheyReadFirst) {
 
 TEST(Gemm, FewRowsMeetPanelsThatArePackedInTurn) {
   // One block of steps or several; rows and columns of b in one piece; a packed, or read where it is; narrow last
-  // panels.
+  // panels. On one thread: how much of b a thread has decides.
+  const int before = get_num_threads();
+  set_num_threads(1);
   on_each_target([] {
     for (const DType t : {DType::Float, DType::Double})
       for (const std::int64_t m : {33, t == DType::Float ? 190 : 125})
-        for (const auto& [n, k] : {std::pair{1100, 128}, {132, 700}, {460, 300}})
+        for (const auto& [n, k] : {std::pair{1100, 129}, {205, 700}, {460, 300}})
           for (const auto& b : {std::vector<int>{0, 1}, {1, 0}}) {
             check(t, {m, n, k}, {0, 1}, b, {0, 1});
             check(t, {m, n, k}, {1, 0}, b, {0, 1}, 0, 1, 3);
           }
   });
+  set_num_threads(before);
 }
 
 TEST(Gemm, DotProductsOfTilesOfEveryHeightAndOfEveryLength) {
@@ -231,6 +234,25 @@ TEST(Gemm, BroadcastBiasAndOperands) {
     c.each_index(
         [&](const auto& i) { ASSERT_NEAR(c.at(i), expected(a, b, i[0], i[1], 1, bias->at(i), DType::Float), 1e-6); });
   }
+}
+
+TEST(Gemm, ABiasOfRowsOrColumnsIsAddedToTilesOfEveryKind) {
+  on_each_target([] {
+    for (const DType t : {DType::Float, DType::Double})
+      for (const auto& [m, n, k] : {Shape{41, 70, 30}, {41, 70, 300}, {130, 460, 300}, {12, 300, 20}}) {
+        StridedArray a(t, {m, k}), b(t, {k, n}), row(t, {1, n}), col(t, {m, 1});
+        a.fill(1), b.fill(2), row.fill(3).broadcast(0, m), col.fill(4).broadcast(1, n);
+        for (StridedArray* bias : {&row, &col}) {
+          StridedArray c(t, {m, n});
+          run_gemm(c, a, b, bias, 1, 1);
+          for (std::int64_t i = 0; i < m; ++i)
+            for (std::int64_t j = i % 7; j < n; j += 7) {
+              const double want = expected(a, b, i, j, 1, bias->at({i, j}), t);
+              ASSERT_NEAR(c.at({i, j}), want, 4 * tolerance(t, k, want)) << m << "x" << n << " at " << i << ", " << j;
+            }
+        }
+      }
+  });
 }
 
 TEST(Gemm, BetaZeroIgnoresNanInTheBias) {

@@ -238,7 +238,8 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   // Multiply-adds that pay for waking a thread. Thin products move more memory for each; besides, the optimizer splits
   // their weights and gradients over the threads, and fetching those from another core's cache is dear.
   const bool thin = !matrix && !paired && plan.form != Form::Tiles;
-  const double per_thread = matrix ? (g.dtype == DType::Float ? 4e6 : 1e6) : paired ? 800e3 : thin ? 40e3 : 128e3;
+  const double tiled = cpu::vectors_fill_lines() ? 400e3 : 128e3;
+  const double per_thread = matrix ? (g.dtype == DType::Float ? 4e6 : 1e6) : paired ? 800e3 : thin ? 40e3 : tiled;
   const double work =
       static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<std::int64_t>(g.k, 1));
   const double all = work * static_cast<double>(batch.count);

@@ -1,9 +1,9 @@
 #pragma once
 /// The matrix product behind matmul and the convolutions: blocked, vectorized for every dtype, any strides, copies of
-/// bounded size (36 MB a thread at most, for float32 on matrix units; else a block). Splits its output over threads;
-/// the order of every sum depends on the shape alone, so results do not depend on the number of threads, except that
-/// float32 products of middle size, and without matrix units large ones and those of bfloat16, go to oneDNN where that
-/// is faster. Large float32 products with matrix units: see gemm_f32_amx.h.
+/// bounded size (36 MB a thread at most, for float32 on matrix units; else a block of both operands and a megabyte).
+/// Splits its output over threads; the order of every sum depends on the shape alone, so results do not depend on the
+/// number of threads, except that float32 products of middle size, and without matrix units large ones and those of
+/// bfloat16, go to oneDNN where that is faster. Large float32 products with matrix units: see gemm_f32_amx.h.
 
 #include "athanor/ops/kernels/matmul.h"
 

@@ -30,11 +30,12 @@ inline constexpr std::int64_t kFewSteps = 128;
 inline constexpr std::int64_t kStripeTiles = kPanelStays ? 32 : 8;      // rows of tiles that share a pass over b
 inline constexpr std::int64_t kStripeCols = kPanelStays ? 2048 : 1024;  // columns of b per pass over a, more if short
 inline constexpr std::int64_t kPackedB = kPanelStays ? 1 << 22 : 1 << 21;  // elements of packed b, about
-/// Bytes of a that stay in the second cache while all panels of b pass by, each packed just before: beside them it
-/// holds what comes next of b; of all blocks of a, in the third; elements of sums between blocks.
+/// For BlockRun::near. Bytes of a block of a that stay in the second cache (found with 512 KB of it) while all panels
+/// of b pass by; of all blocks of a, in the third; elements of the sums between blocks.
 inline constexpr std::int64_t kNearA = 256 << 10, kNearBlocksOfA = 1 << 20, kNearSums = 128 << 10;
-inline constexpr std::int64_t kNearFarB = 512 << 10;  // bytes of a b that runs across its panels, at least
-inline constexpr std::int64_t kNearPanels = 4;  // of a b that runs across them, whose pieces of rows are lines then
+/// Bytes of a b whose rows run across its panels, at least: a small one is packed as fast all at once. Panels that take
+/// turns over the blocks of such a b.
+inline constexpr std::int64_t kNearFarB = 512 << 10, kNearPanels = 4;
 /// The same for GemmPlan::deep.
 inline constexpr std::int64_t kDeepSteps = 2048, kDeepTiles = 8, kDeepPackedB = 1 << 22;
 
@@ -122,11 +123,15 @@ class BlockRun {
     if (g_.b_col == 1) return g_.k >= kFewSteps && g_.k * g_.n * kBytes >= kNearFarB && g_.b_row * kBytes % 2048 != 0;
     return g_.b_row == 1 && g_.k > kFewSteps && (one_stripe_ || g_.n >= g_.m);
   }
+  /// Columns whose sums wait for the next block.
   std::int64_t near_columns() const {
     return g_.b_col == 1 ? kNearPanels * kCols : std::max<std::int64_t>(kNearSums / g_.m / kCols, 1) * kCols;
   }
+  /// Whether blocks of a come round again for the next columns. Otherwise there is one, or one group of columns.
   bool near_keeps_a() const { return blocks_ > 1 && g_.n > near_columns(); }
 
+  /// The product by groups of columns. All blocks of a are packed in rising order, as each writes up to a vector into
+  /// the next one's place.
   void near() {
     const std::int64_t step = near_columns(), widest = std::min(step, (g_.n + kCols - 1) / kCols * kCols);
     T* const all_a = plan_.pack_a ? scratch(2, g_.m * (near_keeps_a() ? g_.k : block_steps_) + kVector<T>) : nullptr;
@@ -156,7 +161,7 @@ class BlockRun {
   }
 
   /// Has the tiles of a run, from the t-th of those that ask on, ask for a panel: for a row in each turn of steps, or a
-  /// column in each tile.
+  /// column in each tile, as far as there are tiles.
   void ask_for(const T* panel, TileRun<T>& run, std::int64_t t) const {
     const std::int64_t turns = run.k / kUnrolled;
     const bool rows = g_.b_col == 1;
@@ -166,7 +171,8 @@ class BlockRun {
     run.ask_tiles = (rows ? (run.k + turns - 1) / turns : kCols) - t;
   }
 
-  /// Columns [j, j + cols) over one inner block. packed_a: null if a is read where it lies.
+  /// Columns [j, j + cols) over one inner block. packed_a: null if a is read where it lies. Sums between blocks lie
+  /// tile by tile down each panel.
   void near_panels(std::int64_t j, std::int64_t cols, std::int64_t block, const T* packed_a, T* panel) const {
     const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
     for (std::int64_t q = 0; q < cols; q += kCols) {
@@ -193,7 +199,7 @@ class BlockRun {
         }
         run.b = panel;
         run.b_step = width(n);
-        if (next && t >= first && (packed_a || g_.b_col != 1)) ask_for(next, run, t - first);
+        if (next && t >= first && (packed_a || (g_.b_col != 1 && g_.a_row != 1))) ask_for(next, run, t - first);
         Unpacked<T> unpacked;
         if (copies && t == 0) unpacked.b = b, unpacked.b_step = g_.b_row;
         finish_run(run, unpacked, form, block, i, j + q, m, n,
@@ -262,7 +268,7 @@ class BlockRun {
       } else if (panel_stays() && plan_.pack_b && q + kCols < cols) {
         run.ask_tiles = t1 - t0;
         run.ask_next = ((k * kCols / kLine<T> + t1 - t0 - 1) / (t1 - t0)) * kLine<T>;
-        run.ask_step = (run.ask_next * kUnrolled + k - 1) / k;
+        run.ask_step = std::min((run.ask_next * kUnrolled + k - 1) / k, kLine<T>);
         run.ask = packed_b + (q + kCols) * k + (t - t0) * run.ask_next;
       }
       // Those of a run behind each other.
@@ -309,8 +315,14 @@ class BlockRun {
       multiply();
     } else if (direct_ && n == w) {
       TileEnd<T> end;
-      if (finish_.biased) end.col_add = static_cast<const T*>(g_.bias) + j;
-      if (run.b_next > 0) run.end_next = kCols;
+      const auto* bias = static_cast<const T*>(g_.bias);
+      if (finish_.row_biased()) {
+        end.row_add = bias + i;
+        if (run.b_next == 0) run.end_next = m;
+      } else {
+        if (finish_.biased) end.col_add = bias + j;
+        if (run.b_next > 0) run.end_next = kCols;
+      }
       end.relu = g_.epilogue == Epilogue::Relu;
       run.end = finish_.plain ? nullptr : &end;
       run.to = static_cast<T*>(g_.c) + i * g_.c_row + j;
@@ -326,6 +338,7 @@ class BlockRun {
         finish_(i, j, m, n, edge, w);
         if (run.from) run.from += next;
         run.ask += run.ask_next;
+        --run.ask_tiles;
         unpacked.advance(run);
       }
     }

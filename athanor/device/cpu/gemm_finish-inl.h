@@ -44,11 +44,15 @@ struct Finish {
     plain = alpha == T(1) && !biased && g.epilogue == Epilogue::None;
   }
 
-  /// True if a TileEnd can do it all: a bias per column, relu.
+  /// Whether the bias has a value for each row. With AVX-512 tiles leave it to the operator below.
+  bool row_biased() const { return HWY_MAX_BYTES < 64 && biased && g.bias_row == 1 && g.bias_col == 0; }
+
+  /// True if a TileEnd can do it all: a bias per column or row, relu.
   bool in_registers() const {
     if (plain) return true;
     if (!std::is_floating_point_v<T> || alpha != T(1)) return false;
-    if (biased && !(beta == T(1) && g.bias_row == 0 && g.bias_col == 1)) return false;
+    const bool column_biased = g.bias_row == 0 && g.bias_col == 1;
+    if (biased && !(beta == T(1) && (column_biased || row_biased()))) return false;
     return g.epilogue == Epilogue::None || g.epilogue == Epilogue::Relu;
   }
 

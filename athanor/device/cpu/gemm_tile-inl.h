@@ -211,9 +211,10 @@ struct TileRun {
   T* to = nullptr;
   std::int64_t to_next = 0, to_step = 0;
   const TileEnd<T>* end = nullptr;
-  std::int64_t end_next = 0;  ///< distance of the values that tiles add to their columns
-  /// Of what comes next the first `ask_tiles` tiles bring a line into the second cache every kUnrolled steps: ask_step
-  /// from one to the other, ask_next from tile to tile.
+  std::int64_t end_next = 0;  ///< distance of the values that tiles add to their columns or rows
+  /// Of what comes next the first `ask_tiles` tiles bring lines into the second cache, ask_next from tile to tile: one
+  /// every kUnrolled steps, ask_step apart. (Before their first step where rows of a are read as they lie. With AVX-512
+  /// packing_tile asks, for a quarter of a line in each step.)
   const T* ask = nullptr;
   std::int64_t ask_tiles = 0, ask_next = 0, ask_step = 0;
 };
@@ -284,6 +285,7 @@ HWY_NOINLINE void run_kernel(const TileRun<T>& run) {
     store_tile<T, kRows, kVectors>(sum, run.from ? run.from + t * run.from_next : nullptr, to, to_step,
                                    run.end ? &end : nullptr);
     if (end.col_add) end.col_add += run.end_next;
+    if (end.row_add) end.row_add += run.end_next;
   }
 }
 

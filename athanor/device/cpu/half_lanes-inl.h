@@ -20,8 +20,8 @@ namespace athanor::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SSE4
-// What Highway emulates knows neither infinities nor NaN: the numbers are converted one by one, by functions, which
-// would be long in every loop.
+// What Highway emulates knows neither infinities nor NaN: the numbers are converted one by one. Not inline: it would be
+// most of the code of every loop.
 HWY_NOINLINE inline void read_halves(const Half* from, std::size_t count, float* to) {
   for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
 }
