@@ -3,7 +3,9 @@
 // found.
 //   cmake build -DATHANOR_LAB=ON && ninja -C build lab_conv_sweep
 //   benchmarks/two_builds.py OLD --program lab_conv_sweep --rounds 3 --min-time 0.002 --filter '^planes/.*s2'
+#include <array>
 #include <cstdlib>
+#include <initializer_list>
 #include <string>
 
 #include "athanor/athanor.h"
@@ -30,9 +32,9 @@ struct Shape {
     if (!last) return t;
     return t.contiguous(dims == 3 ? MemoryFormat::ChannelsLast3d : MemoryFormat::ChannelsLast);
   }
-  Tensor call(const Tensor& x, const Tensor& w) const {
+  Tensor call(const Tensor& x, const Tensor& w, const Tensor& bias = {}) const {
     const std::vector<std::int64_t> steps(static_cast<std::size_t>(dims), stride), around(steps.size(), pad);
-    return dims == 3 ? conv3d(x, w, {}, steps, around) : conv2d(x, w, {}, steps, around);
+    return dims == 3 ? conv3d(x, w, bias, steps, around) : conv2d(x, w, bias, steps, around);
   }
   std::int64_t out() const { return (size + 2 * pad - kernel) / stride + 1; }
   double work() const {
@@ -48,10 +50,11 @@ struct Shape {
   }
 };
 
-Body forward(const Shape& s) {
-  return [s, x = s.random(s.sizes(s.batch, s.from, s.size)), w = s.random(s.sizes(s.to, s.from, s.kernel))] {
+Body forward(const Shape& s, bool biased = false) {
+  return [s, x = s.random(s.sizes(s.batch, s.from, s.size)), w = s.random(s.sizes(s.to, s.from, s.kernel)),
+          bias = biased ? randn({s.to}, TensorOptions(s.dtype)) : Tensor()] {
     const NoGradGuard off;
-    const Tensor y = s.call(x, w);
+    const Tensor y = s.call(x, w, bias);
   };
 }
 
@@ -115,5 +118,17 @@ int main(int argc, char** argv) {
               const Shape s{2, last, batch, size, from, to, 1, 1, 0, dtype};
               if (s.work() >= 5e4 && s.work() <= 4e8) add_rows(program, s);
             }
+  // Such as may be oneDNN's or products, with a bias and without.
+  for (const auto& [batch, size, from, to] : std::initializer_list<std::array<std::int64_t, 4>>{{32, 28, 64, 64},
+                                                                                                {32, 28, 128, 128},
+                                                                                                {8, 56, 64, 64},
+                                                                                                {8, 56, 256, 64},
+                                                                                                {1, 56, 128, 128},
+                                                                                                {4, 28, 128, 128},
+                                                                                                {1, 28, 256, 256}}) {
+    const Shape s{2, false, batch, size, from, to, 1, 1, 0};
+    program.add("pointwise/" + s.name("forward"), "FLOP", 2 * s.work(), [s] { return forward(s); });
+    program.add("pointwise/" + s.name("biased"), "FLOP", 2 * s.work(), [s] { return forward(s, true); });
+  }
   return program.serve();
 }

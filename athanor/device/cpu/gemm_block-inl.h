@@ -121,6 +121,7 @@ class BlockRun {
     if (plan_.pack_a && near_keeps_a() && g_.m * g_.k * kBytes > kNearBlocksOfA) return false;
     // Rows a multiple of 2048 bytes apart push each other out of the second cache before they are packed.
     if (g_.b_col == 1) return g_.k >= kFewSteps && g_.k * g_.n * kBytes >= kNearFarB && g_.b_row * kBytes % 2048 != 0;
+    // Columns of few steps are turned over in one go as fast; many rows take b in stripes, unless there is more of it.
     return g_.b_row == 1 && g_.k > kFewSteps && (one_stripe_ || g_.n >= g_.m);
   }
   /// Columns whose sums wait for the next block.
