@@ -182,7 +182,7 @@ KeptValues kept_values(const Tensor& weight) {
 int block_for(ConvPass pass, const Tensor& input, const Tensor& other, IntArrayRef x, IntArrayRef weight, IntArrayRef y,
               const ConvParams& params) {
   if (params.spatial != 2 || params.transposed || !input.is_contiguous() || !other.is_contiguous()) return 0;
-  int block = 0;
+  int block = std::max(detail::hidden_block(input), detail::hidden_block(other));
   conv_layout_kernel.get(kernels_of(input.device()))(block, pass, input.dtype(), x, weight, y, params);
   return block;
 }

@@ -118,6 +118,16 @@ int main(int argc, char** argv) {
               const Shape s{2, last, batch, size, from, to, 1, 1, 0, dtype};
               if (s.work() >= 5e4 && s.work() <= 4e8) add_rows(program, s);
             }
+  // One tap that leaves out pixels.
+  for (const DType dtype : {kFloat, kDouble})
+    for (const bool last : {false, true})
+      for (const std::int64_t batch : {1, 8, 64})
+        for (const std::int64_t size : {7, 14, 28, 56})
+          for (const std::int64_t from : {3, 8, 16, 64, 256, 1024})
+            for (const std::int64_t to : {8, 16, 64, 128, 512, 2048}) {
+              const Shape s{2, last, batch, size, from, to, 1, 2, 0, dtype};
+              if (s.work() >= 5e4 && s.work() <= 8e8) add_rows(program, s);
+            }
   // Such as may be oneDNN's or products, with a bias and without.
   for (const auto& [batch, size, from, to] : std::initializer_list<std::array<std::int64_t, 4>>{{32, 28, 64, 64},
                                                                                                 {32, 28, 128, 128},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/conv_pointwise.h"
@@ -137,7 +138,15 @@ void run_own_taps(const ConvCall& c, const detail::TapConv& taps) {
     detail::tap_conv_int(c, taps);
 }
 
+/// run(c), or on a copy of the pixels of x that are read, where others are left out.
+template <class F>
+auto on_read_pixels(const ConvCall& c, ConvPass pass, F&& run) {
+  return detail::skips_pixels(c, pass) ? run(detail::DenseCall(c).call) : run(c);
+}
+
 void run_taps(const ConvCall& c, bool forward) {
+  if (detail::skips_pixels(c, forward ? ConvPass::Forward : ConvPass::Input))
+    return run_taps(detail::DenseCall(c).call, true);
   if (forward ? onednn::conv_forward(c) : onednn::conv_input(c)) return;
   if (is_half(c.dtype)) {
     const ConvShape& s = c.shape;
@@ -186,7 +195,7 @@ class PlainActivation {
 
 void conv_layout_cpu(int& block, ConvPass pass, DType dtype, IntArrayRef x, IntArrayRef weight, IntArrayRef y,
                      const ConvParams& params) {
-  block = 0;
+  const int lies_in = std::exchange(block, 0);
   if (params.spatial != 2 || params.transposed || params.groups != 1) return;
   const auto view = [&](IntArrayRef sizes, std::array<std::int64_t, 4>& strides) {
     View v;
@@ -198,7 +207,14 @@ void conv_layout_cpu(int& block, ConvPass pass, DType dtype, IntArrayRef x, IntA
     return v;
   };
   std::array<std::int64_t, 4> steps[3];
-  block = onednn::conv_block(call_of(view(x, steps[0]), view(y, steps[1]), view(weight, steps[2]), params), pass);
+  ConvCall c = call_of(view(x, steps[0]), view(y, steps[1]), view(weight, steps[2]), params);
+  // A plain copy of what lies in blocks would cost what our kernels save.
+  if (lies_in && pass == ConvPass::Weight) c.x.block = lies_in;
+  if (!lies_in && detail::skips_pixels(c, pass)) {
+    const std::array<std::int64_t, 4> read{x[0], x[1], y[2], y[3]};
+    c = detail::dense_call(c, data_of(view(read, steps[0]), params.spatial));
+  }
+  block = onednn::conv_block(c, pass);
 }
 
 /// A value per channel, as long as the channels' dim of `like` and 1 or repeated elsewhere.
@@ -242,7 +258,7 @@ void conv_forward_cpu(const View& out, const View& in, const View& weight, const
     if (!params.transposed || !transposed_and_bias(c, out, bias)) run_taps(c, !params.transposed);
     return;
   }
-  if (!params.transposed && onednn::conv_forward(c)) return;
+  if (!params.transposed && on_read_pixels(c, ConvPass::Forward, onednn::conv_forward)) return;
   const PlainActivation to(out);
   conv_forward_cpu(to.view(), PlainActivation(in).read().view(), weight, bias, params, epilogue);
   to.write();
@@ -265,6 +281,7 @@ std::int64_t taps_of(const View& weight) {
 }
 
 void run_weight(const ConvCall& c) {
+  if (detail::skips_pixels(c, ConvPass::Weight)) return run_weight(detail::DenseCall(c).call);
   if (onednn::conv_weight(c)) return;
   if (is_half(c.dtype)) {
     const detail::WideCall wide(c, c.shape.y_channels * c.shape.groups);
@@ -293,7 +310,7 @@ void weight_gradient(const View& dweight, const View& dbias, const View& dout, c
   if (c.shape.taps() < taps_of(dweight)) fill_kernel.get(DeviceType::CPU)(dweight, 0);
   if (dout.block || in.block) {
     if (!params.transposed) set_bias(c, dbias);
-    if (!params.transposed && onednn::conv_weight(c)) return;
+    if (!params.transposed && on_read_pixels(c, ConvPass::Weight, onednn::conv_weight)) return;
     return weight_gradient(dweight, dbias, PlainActivation(dout).read().view(), PlainActivation(in).read().view(),
                            params);
   }
@@ -313,7 +330,7 @@ void conv_backward_weight_cpu(const View& dweight, const View& dbias, const View
   if (!params.transposed && !dbias.defined()) {
     ConvCall c = call_of(in, dout, dweight, params);
     c.accumulate = true;
-    if (c.shape.taps() == taps_of(dweight) && onednn::conv_weight(c)) return;
+    if (c.shape.taps() == taps_of(dweight) && on_read_pixels(c, ConvPass::Weight, onednn::conv_weight)) return;
   }
   const cpu::HostBuffer<char> room(dweight.numel * static_cast<std::int64_t>(dweight.item_size()));
   View apart = dweight;

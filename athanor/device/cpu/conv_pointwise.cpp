@@ -80,6 +80,15 @@ constexpr std::int64_t kManyImages = 16, kSmallPlane = 400;
 /// Elements of a weight whose products have too few tiles for all threads.
 constexpr std::int64_t kSmallWeight = 4096;
 
+/// Images whose pixels are the inner dimension of one product of a weight's gradient: small ones would each write a
+/// large result for few multiplications. Not so many that blocks of its columns would be narrow.
+std::int64_t images_of_product(const ConvShape& s, const Sides& sides) {
+  constexpr std::int64_t kMostSteps = 4096;
+  if (sides.x.step != 1 || sides.y.step != 1 || std::min(s.x_channels, s.y_channels) <= 16) return 1;
+  if (s.y_pixels() >= kSmallPlane && s.x_channels * s.y_channels <= kSmallWeight) return 1;
+  return std::clamp<std::int64_t>(kMostSteps / s.y_pixels(), 1, sides.x.images);
+}
+
 /// The gradient of a group's weight as the sum of parts that threads compute side by side: as many, and of the same
 /// images or pixels, on any number of threads. A large one is a single part: its products use all threads.
 class WeightProduct {
@@ -90,6 +99,7 @@ class WeightProduct {
         rows_(turned_ ? sides.x : sides.y),
         columns_(turned_ ? sides.y : sides.x),
         by_image_(rows_.images > 1),
+        together_(images_of_product(call.shape, sides)),
         whole_(by_image_ ? rows_.images : rows_.count) {
     const ConvShape& s = call.shape;
     const ConvWeight& w = call.w;
@@ -140,12 +150,14 @@ class WeightProduct {
   void part(GemmProblem g, std::int64_t group, std::int64_t number) const {
     const std::int64_t begin = number * share_, end = std::min(begin + share_, whole_);
     const std::int64_t first = by_image_ ? begin : 0, last = by_image_ ? end : 1, pixel = by_image_ ? 0 : begin;
-    g.k = by_image_ ? rows_.count : end - begin;
+    const std::int64_t pixels = by_image_ ? rows_.count : end - begin;
+    g.k_part = together_ > 1 ? pixels : 0, g.a_part = rows_.image_step, g.b_part = columns_.image_step;
     const auto place = [&](const Pixels& p, std::int64_t channels, std::int64_t image) {
       return advance(p.data, image * p.image_step + group * channels * p.channel_step + pixel * p.step, g.dtype);
     };
     g.bias_row = g.c_row, g.bias_col = g.c_col;
-    for (std::int64_t image = first; image < last; ++image) {
+    for (std::int64_t image = first; image < last; image += together_) {
+      g.k = std::min(together_, last - image) * pixels;
       g.a = place(rows_, g.m, image);
       g.b = place(columns_, g.n, image);
       gemm(g);
@@ -158,8 +170,9 @@ class WeightProduct {
   const bool turned_;  // rows are the channels of x
   const Pixels &rows_, &columns_;
   const bool by_image_;
-  const std::int64_t whole_;  // images, or pixels of the only one
-  std::int64_t share_ = 0;    // of a part
+  const std::int64_t together_;  // images of a product
+  const std::int64_t whole_;     // images, or pixels of the only one
+  std::int64_t share_ = 0;       // of a part
   GemmProblem g_;
 };
 
@@ -179,6 +192,7 @@ bool conv_pays(const ConvShape& s, const Sides& sides, bool forward) {
 /// The same for the sums over all pixels. A product of each image must not be too short for its result.
 bool weight_pays(const ConvShape& s, const Sides& sides) {
   const std::int64_t x = s.x_channels, y = s.y_channels, pixels = s.y_pixels();
+  if (images_of_product(s, sides) > 1) return true;
   if (sides.x.images > kManyImages && pixels < kSmallPlane) return false;
   if (sides.x.channel_step == 1) return x >= 16 || x % 8 == 0;
   if (s.batch == 1) return true;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "athanor/device/cpu/wide_vectors.h"
+
 namespace athanor::detail {
 namespace {
 
@@ -107,6 +109,30 @@ bool drop_idle_taps(ConvCall& call) {
     any = true;
   }
   return any;
+}
+
+bool skips_pixels(const ConvCall& call, ConvPass pass) {
+  const ConvShape& s = call.shape;
+  if (pass == ConvPass::Input || cpu::vectors_fill_lines() || s.taps() != 1 || call.x.block) return false;
+  const std::int64_t pixels = s.batch * s.y_pixels();
+  if (pixels == 0) return false;
+  // As a net's first layer oneDNN takes them and leaves the many results in blocks: see onednn_conv_rule.cpp.
+  const bool first = s.x_channels >= 5 && s.x_channels < 16 && s.y_channels >= 32;
+  if (pass == ConvPass::Forward && first && pixels * s.x_channels * s.y_channels >= 4'000'000) return false;
+  bool skips = false;
+  for (std::size_t e = 0; e < kAxes; ++e) {
+    if (s.pad[e] != 0) return false;
+    skips = skips || s.x[e] != s.y[e];
+  }
+  return skips;
+}
+
+ConvCall dense_call(const ConvCall& call, const ConvData& x) {
+  ConvCall dense = call;
+  dense.x = x;
+  dense.shape.x = call.shape.y;
+  dense.shape.stride = {1, 1, 1};
+  return dense;
 }
 
 namespace {

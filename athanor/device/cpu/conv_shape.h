@@ -88,6 +88,12 @@ struct ConvCall {
 /// whether there were any.
 bool drop_idle_taps(ConvCall& call);
 
+/// Whether a kernel of one tap leaves out pixels of x, plain ones, and the pass reads the rest faster from a copy. Not
+/// with AVX-512, where it was not measured.
+bool skips_pixels(const ConvCall& call, ConvPass pass);
+/// A call that skips pixels as one of stride 1 on those that it reads.
+ConvCall dense_call(const ConvCall& call, const ConvData& x);
+
 /// Whether the kernels for few channels take it (conv_direct-inl.h, conv_dots-inl.h): two spatial axes, dense planes on
 /// the dest's side (of y for the weight), no grid per residue of a stride.
 bool few_channels(const ConvCall& call, const TapConv& taps);

@@ -109,6 +109,7 @@ GemmPlan plan_gemm(const GemmProblem& g) {
   GemmPlan plan;
   const bool narrow = item_size(g.dtype) < 4;  // sums are wider than elements
   const bool floating = g.dtype == DType::Float || g.dtype == DType::Double;
+  if (g.k_part != 0) return plan;  // both operands packed
   if (amx::suits(g) || amx::suits_floats(g)) {
     plan.form = GemmPlan::Form::Matrix;
     return plan;
@@ -201,6 +202,7 @@ void turn(GemmProblem& g, GemmBatch& distance) {
   std::swap(g.a, g.b);
   std::swap(g.a_row, g.b_col);
   std::swap(g.a_col, g.b_row);
+  std::swap(g.a_part, g.b_part);
   std::swap(g.c_row, g.c_col);
   std::swap(g.bias_row, g.bias_col);
   std::swap(distance.a, distance.b);
@@ -222,11 +224,11 @@ void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   GemmBatch distance = batch;
   // The tiles store along rows of c, and skinny products are cheapest with few rows.
   if ((g.c_row == 1 && g.c_col != 1) || (g.n == 1 && g.m > 1)) detail::turn(g, distance);
-  if (detail::turns_to_dots(g)) detail::turn(g, distance);
+  if (g.k_part == 0 && detail::turns_to_dots(g)) detail::turn(g, distance);
   const detail::GemmPlan plan = detail::plan_gemm(g);
   using Form = detail::GemmPlan::Form;
   const bool matrix = plan.form == Form::Matrix, paired = plan.form == Form::Pairs;
-  if (g.dtype == DType::Float && !matrix && !plan.deep) {
+  if (g.dtype == DType::Float && !matrix && !plan.deep && g.k_part == 0) {
     if (onednn::matmul(g, distance)) return;
     if (g.epilogue == Epilogue::None && batch.count == 1 && onednn::sgemm(g)) return;
   }

@@ -24,6 +24,9 @@ struct GemmProblem {
   std::int64_t bias_row = 0, bias_col = 0;
   Scalar alpha = 1, beta = 0;
   Epilogue epilogue = Epilogue::None;
+  /// If not 0, the inner dimension lies in parts of so many steps, each so far from the one before: the product is the
+  /// sum of theirs. k is a multiple. Only for float32 and float64, without AVX-512.
+  std::int64_t k_part = 0, a_part = 0, b_part = 0;
 };
 
 /// `count` products whose operands lie at fixed distances (in elements, 0 to share one).

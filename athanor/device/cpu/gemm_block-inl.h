@@ -79,11 +79,60 @@ class BlockRun {
  private:
   static constexpr int kCols = kTileCols<T>;
   static constexpr bool kNear = HWY_TARGET == HWY_AVX2 && std::is_same_v<In, T> && std::is_floating_point_v<T>;
+  static constexpr bool kParts = kPanelStays && std::is_same_v<In, T> && std::is_floating_point_v<T>;
   static constexpr bool kTilesPack = !kPanelStays && std::is_same_v<In, T> && std::is_same_v<T, float>;
 
   /// A panel of b stays while row tiles pass by, or the other way round.
   bool panel_stays() const { return kPanelStays || deep_; }
   std::int64_t k_of(std::int64_t block) const { return block * g_.k / blocks_; }
+  std::int64_t steps_of_part() const { return kParts && g_.k_part ? g_.k_part : g_.k; }
+  /// Where step p of an operand lies.
+  const In* a_at(std::int64_t p) const {
+    const std::int64_t part = steps_of_part();
+    return a_ + p / part * g_.a_part + p % part * g_.a_col;
+  }
+  const In* b_at(std::int64_t p) const {
+    const std::int64_t part = steps_of_part();
+    return b_ + p / part * g_.b_part + p % part * g_.b_row;
+  }
+  /// Calls body(first, count) for the runs of steps [p, p + k) within parts.
+  template <class F>
+  void each_run(std::int64_t p, std::int64_t k, const F& body) const {
+    for (const std::int64_t end = p + k; p < end;) {
+      const std::int64_t count = std::min(steps_of_part() - p % steps_of_part(), end - p);
+      body(p, count);
+      p += count;
+    }
+  }
+
+  /// Row tiles [t0, t1) of k steps from p on, packed.
+  void pack_rows(std::int64_t t0, std::int64_t t1, std::int64_t p, std::int64_t k, T* out) const {
+    const auto begin = [this](std::int64_t t) { return tiles_.begin(t); };
+    const std::int64_t i0 = begin(t0);
+    if (!kParts || g_.k_part == 0)
+      return pack_a_panels<T>(a_ + i0 * g_.a_row + p * g_.a_col, g_.a_row, g_.a_col, k, t0, t1, begin, out);
+    if constexpr (kParts)
+      for (std::int64_t t = t0; t < t1; ++t)
+        each_run(p, k, [&](std::int64_t first, std::int64_t count) {
+          pack_a<T>(a_at(first) + begin(t) * g_.a_row, g_.a_row, g_.a_col, count, tiles_.height(t),
+                    out + (begin(t) - i0) * k + (first - p) * tiles_.height(t));
+        });
+  }
+  /// n columns of b from j on, k steps from p on, packed.
+  void pack_columns(std::int64_t j, std::int64_t n, std::int64_t p, std::int64_t k, T* out) const {
+    if (!kParts || g_.k_part == 0)
+      return pack_b_panels<T>(b_ + p * g_.b_row + j * g_.b_col, g_.b_row, g_.b_col, k, n, out);
+    if constexpr (kParts)
+      for (std::int64_t q = 0; q < n; q += kCols)
+        pack_panel(j + q, std::min<std::int64_t>(kCols, n - q), p, k, out + q * k);
+  }
+  /// One panel of them.
+  void pack_panel(std::int64_t j, std::int64_t n, std::int64_t p, std::int64_t k, T* out) const {
+    const int cols = static_cast<int>(n), w = width(n);
+    each_run(p, k, [&](std::int64_t first, std::int64_t count) {
+      pack_b<T>(b_at(first) + j * g_.b_col, g_.b_row, g_.b_col, count, cols, w, out + (first - p) * w);
+    });
+  }
   T* packed_block(std::int64_t block) const { return packed_b_ + (one_stripe_ ? 0 : k_of(block) * packed_cols_); }
   static int width(std::int64_t cols) { return cols <= kVector<T> ? kVector<T> : kCols; }
   static T* scratch(int slot, std::int64_t count) {
@@ -99,8 +148,7 @@ class BlockRun {
     packed_b_ = scratch(1, packed_cols_ * packed_steps_);
     const auto pack = [&](std::int64_t block) {
       const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
-      pack_b_panels<T>(b_ + p * g_.b_row + (j + cols - packed + later) * g_.b_col, g_.b_row, g_.b_col, k,
-                       packed - later, packed_block(block) + later * k);
+      pack_columns(j + cols - packed + later, packed - later, p, k, packed_block(block) + later * k);
     };
     for (std::int64_t block = 0; block < blocks_ && !one_stripe_; ++block) pack(block);
     for (std::int64_t t = 0; t < tiles_.count; t += stripe_tiles_) {
@@ -142,10 +190,7 @@ class BlockRun {
       for (std::int64_t block = 0; block < blocks_; ++block) {
         const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
         T* const packed_a = all_a && near_keeps_a() ? all_a + g_.m * p : all_a;
-        if (packed_a && j == 0)
-          pack_a_panels<T>(
-              a_ + p * g_.a_col, g_.a_row, g_.a_col, k, 0, tiles_.count,
-              [this](std::int64_t t) { return tiles_.begin(t); }, packed_a);
+        if (packed_a && j == 0) pack_rows(0, tiles_.count, p, k, packed_a);
         near_panels(j, std::min(step, g_.n - j), block, packed_a, panel);
       }
   }
@@ -158,7 +203,7 @@ class BlockRun {
       block = stays ? block + 1 : 0;
       column = stays ? j : j + cols;
     }
-    return column < g_.n ? b_ + k_of(block) * g_.b_row + column * g_.b_col : nullptr;
+    return column < g_.n ? b_at(k_of(block)) + column * g_.b_col : nullptr;
   }
 
   /// Has the tiles of a run, from the t-th of those that ask on, ask for a panel: for a row in each turn of steps, or a
@@ -178,9 +223,8 @@ class BlockRun {
     const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
     for (std::int64_t q = 0; q < cols; q += kCols) {
       const int n = static_cast<int>(std::min<std::int64_t>(kCols, cols - q));
-      const T* const b = b_ + p * g_.b_row + (j + q) * g_.b_col;
-      const bool copies = packed_a && g_.b_col == 1 && n == kCols && tiles_.low >= kTileRows - 1;
-      if (!copies) pack_b<T>(b, g_.b_row, g_.b_col, k, n, width(n), panel);
+      const bool copies = packed_a && g_.b_col == 1 && g_.k_part == 0 && n == kCols && tiles_.low >= kTileRows - 1;
+      if (!copies) pack_panel(j + q, n, p, k, panel);
       const T* const next = next_panel(j, cols, q, block);
       const std::int64_t first = copies ? 1 : 0, middle = std::max(tiles_.tall, first);
       const auto multiply = [&](std::int64_t t, std::int64_t end) {
@@ -202,7 +246,7 @@ class BlockRun {
         run.b_step = width(n);
         if (next && t >= first && (packed_a || (g_.b_col != 1 && g_.a_row != 1))) ask_for(next, run, t - first);
         Unpacked<T> unpacked;
-        if (copies && t == 0) unpacked.b = b, unpacked.b_step = g_.b_row;
+        if (copies && t == 0) unpacked.b = b_at(p) + (j + q) * g_.b_col, unpacked.b_step = g_.b_row;
         finish_run(run, unpacked, form, block, i, j + q, m, n,
                    sums_ + (q / kCols * tiles_.count + t) * kTileRows * kCols, kTileRows * kCols);
       };
@@ -228,10 +272,7 @@ class BlockRun {
     T* packed_a = nullptr;
     if (plan_.pack_a) {
       packed_a = scratch(2, (tiles_.begin(t1) - i0) * k + kVector<T>);
-      if (!a_on_the_way_ || cols < kCols)
-        pack_a_panels<T>(
-            a_ + i0 * g_.a_row + p * g_.a_col, g_.a_row, g_.a_col, k, t0, t1,
-            [this](std::int64_t t) { return tiles_.begin(t); }, packed_a);
+      if (!a_on_the_way_ || cols < kCols) pack_rows(t0, t1, p, k, packed_a);
     }
     // Tiles [t, end) of one height by the panel at column q, or one tile by `beside` panels from there.
     const auto multiply = [&](std::int64_t t, std::int64_t end, std::int64_t q, std::int64_t beside = 0) {

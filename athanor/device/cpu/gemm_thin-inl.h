@@ -214,12 +214,14 @@ void thin_block(const GemmProblem& g, const detail::GemmPlan& plan, const Finish
        : g.k == 3 ? few_steps<T, 3>
                   : few_steps<T, 4>)(g, cols, finish);
   } else {
-    for (std::int64_t i = 0; i < g.m; i += 4) {
-      const std::int64_t rows = std::min<std::int64_t>(4, g.m - i);
+    // Two at most where converting a half takes many instructions, which would stand in each function.
+    constexpr int kMost = HWY_TARGET == HWY_SSE4 && is_half_v<In> ? 2 : 4;
+    for (std::int64_t i = 0; i < g.m; i += kMost) {
+      const std::int64_t rows = std::min<std::int64_t>(kMost, g.m - i);
       (rows == 1   ? few_rows<In, T, 1>
        : rows == 2 ? few_rows<In, T, 2>
-       : rows == 3 ? few_rows<In, T, 3>
-                   : few_rows<In, T, 4>)(g, i, cols, finish);
+       : rows == 3 ? few_rows<In, T, kMost - 1>
+                   : few_rows<In, T, kMost>)(g, i, cols, finish);
     }
   }
   if (cols == g.n) return;

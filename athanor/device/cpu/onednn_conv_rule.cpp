@@ -95,11 +95,11 @@ bool tiles_beat_blocks(const ConvShape& s, Pass pass) {
 }
 
 /// The rule for kernels of one tap on plain planes of float32 without AVX-512: products of the planes as they lie,
-/// where these are long, channels are many and, forward, become no more; gradients of weights of single images too.
+/// where these are long, channels are many and, forward, become no more; gradients of weights of any planes.
 bool product_beats_blocks(const ConvCall& call, Pass pass) {
   const ConvShape& s = call.shape;
   const std::int64_t x = s.x_channels, y = s.y_channels;
-  if (s.y_pixels() < 400 && (pass != Pass::Weight || s.batch > 1)) return false;
+  if (s.y_pixels() < 400 && (pass != Pass::Weight || (s.batch > 1 && (x <= 16 || y <= 16)))) return false;
   if (pass != Pass::Weight && (x < 64 || y < 64)) return false;
   if (pass == Pass::Forward && x < y) return false;
   return detail::product_fits(call, pass);

@@ -29,8 +29,8 @@ struct ConvParams {
 enum class ConvPass : std::int8_t { Forward, Input, Weight };
 
 /// Sets `block` to the number of channels in whose blocks a call should find its row-major activations and leave its
-/// result, 0 if they are best plain. x, weight, y: the shapes of the convolution's input, weight and output. Not
-/// launched: the answer is needed at once.
+/// result, 0 if they are best plain; before, it is that in which one of them lies already, or 0. x, weight, y: the
+/// shapes of the convolution's input, weight and output. Not launched: the answer is needed at once.
 extern Kernel<void(int& block, ConvPass pass, DType dtype, IntArrayRef x, IntArrayRef weight, IntArrayRef y,
                    const ConvParams& params)>
     conv_layout_kernel;
