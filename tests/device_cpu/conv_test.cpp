@@ -10,6 +10,7 @@
 
 #include "athanor/base/parallel.h"
 #include "athanor/device/cpu/conv_winograd.h"
+#include "each_target.h"
 #include "strided_array.h"
 
 namespace athanor {
@@ -452,6 +453,34 @@ TEST(Conv, OneTapWithoutStrideOfAnyShape) {
   set_num_threads(before);
 }
 
+TEST(Conv, OneTapThatSkipsPixels) {
+  for (const Case& c : {conv2d(3, 20, 24, 9, 10, 1, 2), conv2d(2, 33, 17, 8, 7, 1, 3), conv2d(1, 70, 66, 42, 41, 1, 2),
+                        conv2d(2, 12, 36, 5, 6, 1, 2, 0, 1, 3), conv2d(2, 9, 33, 132, 126, 1, 2)})
+    for (bool last : {false, true}) {
+      for (DType t : {DType::Float, DType::Double}) check(t, c, last);
+      Case transposed = c;
+      transposed.transposed = true;
+      check(DType::Float, transposed, last);
+    }
+  for (DType t : kAll) check(t, conv2d(2, 7, 5, 4, 6, 1, 2), false, 1);
+  check(DType::Float, {3, 2, 7, 30, {4, 5, 6}, {1, 1, 1}, {1, 2, 3}, {0, 0, 0}, {1, 1, 1}, {0, 0, 0}, 1, false}, true);
+  check(DType::Float, {1, 3, 30, 7, {50}, {1}, {4}, {0}, {1}, {0}, 1, false}, false, 0, Epilogue::Relu);
+}
+
+TEST(Conv, ImagesAreTheInnerDimensionOfOneProduct) {
+  const int before = get_num_threads();
+  testing::on_each_target([] {
+    for (int threads : {1, 3}) {
+      set_num_threads(threads);
+      for (const Case& c : {conv2d(5, 40, 70, 7, 6, 1), conv2d(13, 18, 17, 3, 3, 1), conv2d(20, 66, 130, 9, 10, 1),
+                            conv2d(2, 131, 140, 21, 20, 1), conv2d(9, 36, 60, 5, 5, 1, 1, 0, 1, 2)})
+        for (DType t : {DType::Float, DType::Double}) check(t, c);
+      check(DType::Float, conv2d(150, 24, 20, 4, 5, 1), false, 0, Epilogue::None, false);
+    }
+  });
+  set_num_threads(before);
+}
+
 TEST(Conv, SmallImagesShareAProductAndItsSums) {
   const int before = get_num_threads();
   for (int threads : {1, 3}) {
@@ -544,10 +573,11 @@ TEST(Conv, GroupsAreRightOnSeveralThreadsWhereSomePartsHaveNoTaps) {
 TEST(Conv, SameBitsOnAnyNumberOfThreads) {
   const int before = get_num_threads();
   // Shapes of our own kernels; oneDNN's results repeat on the same number only.
-  for (const Case& c : {conv2d(20, 1, 8, 20, 20, 3), conv2d(6, 16, 24, 20, 20, 5, 1, 2),
-                        conv2d(1, 24, 40, 30, 30, 3, 2, 1, 1, 2), conv2d(9, 16, 40, 10, 10, 3, 1, 1),
-                        conv2d(4, 12, 12, 16, 16, 5, 1, 2, 1, 3), conv2d(16, 40, 144, 8, 8, 2, 3, 0, 1, 2),
-                        conv2d(19, 20, 12, 9, 10, 1), conv2d(1, 40, 3, 40, 41, 1), conv2d(2, 70, 67, 20, 22, 1)})
+  for (const Case& c :
+       {conv2d(20, 1, 8, 20, 20, 3), conv2d(6, 16, 24, 20, 20, 5, 1, 2), conv2d(1, 24, 40, 30, 30, 3, 2, 1, 1, 2),
+        conv2d(9, 16, 40, 10, 10, 3, 1, 1), conv2d(4, 12, 12, 16, 16, 5, 1, 2, 1, 3),
+        conv2d(16, 40, 144, 8, 8, 2, 3, 0, 1, 2), conv2d(19, 20, 12, 9, 10, 1), conv2d(1, 40, 3, 40, 41, 1),
+        conv2d(2, 70, 67, 20, 22, 1), conv2d(20, 66, 40, 9, 10, 1), conv2d(3, 20, 24, 9, 10, 1, 2)})
     for (DType t : {DType::Float, DType::Double}) {
       Tensors x(t, c, false);
       std::vector<std::vector<char>> first;

@@ -82,11 +82,16 @@ constexpr std::int64_t kSmallWeight = 4096;
 
 /// Images whose pixels are the inner dimension of one product of a weight's gradient: small ones would each write a
 /// large result for few multiplications. Not so many that blocks of its columns would be narrow.
-std::int64_t images_of_product(const ConvShape& s, const Sides& sides) {
+std::int64_t images_of_product(const ConvCall& call, const Sides& sides) {
   constexpr std::int64_t kMostSteps = 4096;
-  if (sides.x.step != 1 || sides.y.step != 1 || std::min(s.x_channels, s.y_channels) <= 16) return 1;
-  if (s.y_pixels() >= kSmallPlane && s.x_channels * s.y_channels <= kSmallWeight) return 1;
-  return std::clamp<std::int64_t>(kMostSteps / s.y_pixels(), 1, sides.x.images);
+  const ConvShape& s = call.shape;
+  const std::int64_t images = sides.x.images, pixels = s.y_pixels(), least = std::min(s.x_channels, s.y_channels);
+  if (sides.x.step != 1 || sides.y.step != 1 || least <= 16) return 1;
+  if (images > kManyImages && call.dtype == DType::Double) return 1;
+  if (images > 8 * kManyImages && pixels < 16) return 1;  // copied in many short pieces
+  if (pixels >= kSmallPlane && least < 128) return 1;
+  if (pixels >= 100 && images <= kManyImages && s.x_channels * s.y_channels < kSmallWeight) return 1;
+  return std::clamp<std::int64_t>(kMostSteps / pixels, 1, images);
 }
 
 /// The gradient of a group's weight as the sum of parts that threads compute side by side: as many, and of the same
@@ -99,7 +104,7 @@ class WeightProduct {
         rows_(turned_ ? sides.x : sides.y),
         columns_(turned_ ? sides.y : sides.x),
         by_image_(rows_.images > 1),
-        together_(images_of_product(call.shape, sides)),
+        together_(images_of_product(call, sides)),
         whole_(by_image_ ? rows_.images : rows_.count) {
     const ConvShape& s = call.shape;
     const ConvWeight& w = call.w;
@@ -109,8 +114,9 @@ class WeightProduct {
     g_.b_row = columns_.step, g_.b_col = columns_.channel_step;
     g_.c = w.data;
     g_.c_row = turned_ ? w.x_step : w.y_step, g_.c_col = turned_ ? w.y_step : w.x_step;
-    constexpr std::int64_t kMostParts = 16, kLeastPixels = 256;
-    const std::int64_t parts = std::clamp<std::int64_t>(whole_ / (by_image_ ? 1 : kLeastPixels), 1, kMostParts);
+    constexpr std::int64_t kMostParts = 16, kLeastPixels = 256, kLeastTogether = 1024;
+    const std::int64_t least = !by_image_ ? kLeastPixels : together_ > 1 ? kLeastTogether / rows_.count : 1;
+    const std::int64_t parts = std::clamp<std::int64_t>(whole_ / std::max<std::int64_t>(least, 1), 1, kMostParts);
     share_ = g_.m * g_.n <= kSmallWeight ? (whole_ + parts - 1) / parts : whole_;
   }
 
@@ -151,13 +157,14 @@ class WeightProduct {
     const std::int64_t begin = number * share_, end = std::min(begin + share_, whole_);
     const std::int64_t first = by_image_ ? begin : 0, last = by_image_ ? end : 1, pixel = by_image_ ? 0 : begin;
     const std::int64_t pixels = by_image_ ? rows_.count : end - begin;
-    g.k_part = together_ > 1 ? pixels : 0, g.a_part = rows_.image_step, g.b_part = columns_.image_step;
+    g.a_part = rows_.image_step, g.b_part = columns_.image_step;
     const auto place = [&](const Pixels& p, std::int64_t channels, std::int64_t image) {
       return advance(p.data, image * p.image_step + group * channels * p.channel_step + pixel * p.step, g.dtype);
     };
     g.bias_row = g.c_row, g.bias_col = g.c_col;
     for (std::int64_t image = first; image < last; image += together_) {
       g.k = std::min(together_, last - image) * pixels;
+      g.k_part = g.k > pixels ? pixels : 0;
       g.a = place(rows_, g.m, image);
       g.b = place(columns_, g.n, image);
       gemm(g);
@@ -190,9 +197,10 @@ bool conv_pays(const ConvShape& s, const Sides& sides, bool forward) {
 }
 
 /// The same for the sums over all pixels. A product of each image must not be too short for its result.
-bool weight_pays(const ConvShape& s, const Sides& sides) {
+bool weight_pays(const ConvCall& call, const Sides& sides) {
+  const ConvShape& s = call.shape;
   const std::int64_t x = s.x_channels, y = s.y_channels, pixels = s.y_pixels();
-  if (images_of_product(s, sides) > 1) return true;
+  if (images_of_product(call, sides) > 1) return true;
   if (sides.x.images > kManyImages && pixels < kSmallPlane) return false;
   if (sides.x.channel_step == 1) return x >= 16 || x % 8 == 0;
   if (s.batch == 1) return true;
@@ -214,7 +222,7 @@ bool product_fits(const ConvCall& call, ConvPass pass) {
   if (s.groups > 1 && (s.x_channels < 16 || s.y_channels < 16 || work < 1e6)) return false;  // a call for each group
   const Sides sides(call);
   if ((sides.x.channel_step == 1) != (sides.y.channel_step == 1)) return false;  // one to be turned over
-  return pass == ConvPass::Weight ? weight_pays(s, sides) : conv_pays(s, sides, pass == ConvPass::Forward);
+  return pass == ConvPass::Weight ? weight_pays(call, sides) : conv_pays(s, sides, pass == ConvPass::Forward);
 }
 
 void product_conv(const ConvCall& call, bool forward) {
