@@ -216,6 +216,24 @@ TEST_F(HiddenConv, SecondOrderGradientsAgreeWithThePlainOnes) {
     expect_close(hidden[i], plain[i], 1e-3, 1e-4 * plain[i].abs().max().item<double>());
 }
 
+TEST_F(HiddenConv, StridedLayersReadBlocksAndPlanesAlike) {
+  const auto gradients = [&] {
+    std::vector<Tensor> leaves;
+    for (const Tensor& t : {x, w, w2}) leaves.push_back(t.clone().requires_grad_());
+    for (int pass = 0; pass < 2; ++pass) {  // the second adds to the gradients of the first
+      const Tensor y = conv2d(leaves[0], leaves[1], {}, 2), z = conv2d(relu(y), leaves[2], {}, 2);
+      (z * values(z.sizes(), kFloat, 8)).sum().backward();
+      (conv2d(conv2d(leaves[0], leaves[1]), leaves[2], {}, 2) * 0.5).sum().backward();
+    }
+    std::vector<Tensor> out;
+    for (const Tensor& t : leaves) out.push_back(t.grad());
+    return out;
+  };
+  const auto hidden = gradients(), plain = plainly(gradients);
+  for (std::size_t i = 0; i < hidden.size(); ++i)
+    expect_close(hidden[i], plain[i], 1e-4, 1e-4 * plain[i].abs().max().item<double>());
+}
+
 TEST_F(HiddenConv, SavedTensorMayBeRestoredButNotChanged) {
   const Tensor a = x.clone().requires_grad_();
   const auto gradient = [&](bool look) {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "athanor/base/parallel.h"
+#include "athanor/device/cpu/conv_copies.h"
 #include "athanor/device/cpu/conv_pointwise.h"
 #include "athanor/device/cpu/conv_shape.h"
-#include "athanor/device/cpu/conv_wide.h"
 #include "athanor/device/cpu/conv_winograd.h"
 #include "athanor/device/cpu/copy_blocks.h"
 #include "athanor/device/cpu/host_buffer.h"
@@ -208,7 +208,7 @@ void conv_layout_cpu(int& block, ConvPass pass, DType dtype, IntArrayRef x, IntA
   };
   std::array<std::int64_t, 4> steps[3];
   ConvCall c = call_of(view(x, steps[0]), view(y, steps[1]), view(weight, steps[2]), params);
-  // A plain copy of what lies in blocks would cost what our kernels save.
+  // Where an operand of a weight's gradient lies in blocks, copies in plain order would cost what our kernels save.
   if (lies_in && pass == ConvPass::Weight) c.x.block = lies_in;
   if (!lies_in && detail::skips_pixels(c, pass)) {
     const std::array<std::int64_t, 4> read{x[0], x[1], y[2], y[3]};
@@ -330,7 +330,8 @@ void conv_backward_weight_cpu(const View& dweight, const View& dbias, const View
   if (!params.transposed && !dbias.defined()) {
     ConvCall c = call_of(in, dout, dweight, params);
     c.accumulate = true;
-    if (c.shape.taps() == taps_of(dweight) && on_read_pixels(c, ConvPass::Weight, onednn::conv_weight)) return;
+    const bool whole = c.shape.taps() == taps_of(dweight) && !detail::skips_pixels(c, ConvPass::Weight);
+    if (whole && onednn::conv_weight(c)) return;
   }
   const cpu::HostBuffer<char> room(dweight.numel * static_cast<std::int64_t>(dweight.item_size()));
   View apart = dweight;

@@ -86,9 +86,10 @@ std::int64_t images_of_product(const ConvCall& call, const Sides& sides) {
   constexpr std::int64_t kMostSteps = 4096;
   const ConvShape& s = call.shape;
   const std::int64_t images = sides.x.images, pixels = s.y_pixels(), least = std::min(s.x_channels, s.y_channels);
-  if (sides.x.step != 1 || sides.y.step != 1 || least <= 16) return 1;
+  if (sides.x.step != 1 || sides.y.step != 1 || least < 20) return 1;
   if (images > kManyImages && call.dtype == DType::Double) return 1;
-  if (images > 8 * kManyImages && pixels < 16) return 1;  // copied in many short pieces
+  // Packed in many short pieces, or for few columns.
+  if (pixels <= 16 && (images > 8 * kManyImages || s.x_channels < std::min<std::int64_t>(s.y_channels, 32))) return 1;
   if (pixels >= kSmallPlane && least < 128) return 1;
   if (pixels >= 100 && images <= kManyImages && s.x_channels * s.y_channels < kSmallWeight) return 1;
   return std::clamp<std::int64_t>(kMostSteps / pixels, 1, images);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "athanor/device/cpu/onednn_conv.h"
 #include "athanor/device/cpu/wide_vectors.h"
 
 namespace athanor::detail {
@@ -114,17 +115,15 @@ bool drop_idle_taps(ConvCall& call) {
 bool skips_pixels(const ConvCall& call, ConvPass pass) {
   const ConvShape& s = call.shape;
   if (pass == ConvPass::Input || cpu::vectors_fill_lines() || s.taps() != 1 || call.x.block) return false;
-  const std::int64_t pixels = s.batch * s.y_pixels();
-  if (pixels == 0) return false;
-  // As a net's first layer oneDNN takes them and leaves the many results in blocks: see onednn_conv_rule.cpp.
-  const bool first = s.x_channels >= 5 && s.x_channels < 16 && s.y_channels >= 32;
-  if (pass == ConvPass::Forward && first && pixels * s.x_channels * s.y_channels >= 4'000'000) return false;
   bool skips = false;
   for (std::size_t e = 0; e < kAxes; ++e) {
-    if (s.pad[e] != 0) return false;
+    // Windows may still lie in the far padding once drop_idle_taps has taken the others.
+    if (s.pad[e] != 0 || (s.y[e] - 1) * s.stride[e] >= s.x[e]) return false;
     skips = skips || s.x[e] != s.y[e];
   }
-  return skips;
+  if (!skips || s.batch * s.y_pixels() == 0) return false;
+  // A net's first layer whose many results oneDNN leaves in blocks.
+  return pass != ConvPass::Forward || s.x_channels >= 16 || onednn::conv_block(call, pass) == 0;
 }
 
 ConvCall dense_call(const ConvCall& call, const ConvData& x) {

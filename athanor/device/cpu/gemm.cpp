@@ -220,6 +220,9 @@ std::int64_t boundary(std::int64_t size, std::int64_t pieces, std::int64_t i, st
 
 void gemm(const GemmProblem& problem, const GemmBatch& batch) {
   if (problem.m == 0 || problem.n == 0 || batch.count == 0) return;
+  ATHANOR_CHECK(problem.k_part == 0 || (item_size(problem.dtype) >= 4 && is_floating_point(problem.dtype) &&
+                                        problem.k % problem.k_part == 0 && !cpu::vectors_fill_lines()),
+                "gemm: no parts of ", problem.k_part, " steps of ", problem.k, " for ", problem.dtype);
   GemmProblem g = problem;
   GemmBatch distance = batch;
   // The tiles store along rows of c, and skinny products are cheapest with few rows.

@@ -95,7 +95,8 @@ bool tiles_beat_blocks(const ConvShape& s, Pass pass) {
 }
 
 /// The rule for kernels of one tap on plain planes of float32 without AVX-512: products of the planes as they lie,
-/// where these are long, channels are many and, forward, become no more; gradients of weights of any planes.
+/// where these are long, channels are many and, forward, become no more; gradients of weights, but for short planes of
+/// several images and few channels.
 bool product_beats_blocks(const ConvCall& call, Pass pass) {
   const ConvShape& s = call.shape;
   const std::int64_t x = s.x_channels, y = s.y_channels;

@@ -19,8 +19,12 @@ class CopiedOperand {
  public:
   CopiedOperand(DType given_type, DType own_type, void* data, const Five& sizes, const Five& strides,
                 bool channels_last)
-      : given_type_(given_type), own_type_(own_type), given_data_(data), sizes_(sizes), given_(strides) {
-    contiguous_ = !channels_last;
+      : given_type_(given_type),
+        own_type_(own_type),
+        given_data_(data),
+        sizes_(sizes),
+        given_(strides),
+        contiguous_(!channels_last) {
     constexpr int kDims = kAxes + 2;
     for (int i = 0; i < kDims; ++i) {
       const int row_major = kDims - 1 - i, last = i == 0 ? 1 : i < kDims - 1 ? kDims - i : 0;
