@@ -115,15 +115,19 @@ bool drop_idle_taps(ConvCall& call) {
 bool skips_pixels(const ConvCall& call, ConvPass pass) {
   const ConvShape& s = call.shape;
   if (pass == ConvPass::Input || cpu::vectors_fill_lines() || s.taps() != 1 || call.x.block) return false;
-  bool skips = false;
+  bool skips = false, skips_last = false;  // pixels of some axis, its last one among them
   for (std::size_t e = 0; e < kAxes; ++e) {
+    const std::int64_t last = (s.y[e] - 1) * s.stride[e];
     // Windows may still lie in the far padding once drop_idle_taps has taken the others.
-    if (s.pad[e] != 0 || (s.y[e] - 1) * s.stride[e] >= s.x[e]) return false;
+    if (s.pad[e] != 0 || last >= s.x[e]) return false;
     skips = skips || s.x[e] != s.y[e];
+    skips_last = skips_last || last + 1 < s.x[e];
   }
   if (!skips || s.batch * s.y_pixels() == 0) return false;
-  // A net's first layer whose many results oneDNN leaves in blocks.
-  return pass != ConvPass::Forward || s.x_channels >= 16 || onednn::conv_block(call, pass) == 0;
+  // A net's first layer whose many results oneDNN leaves in blocks; channels-last ones that it reads as fast as they
+  // are, which it does not where the last pixel is read.
+  if (pass == ConvPass::Forward && s.x_channels < 16 && onednn::conv_block(call, pass) != 0) return false;
+  return !skips_last || call.x.channel_step != 1 || !onednn::takes_conv(call, pass);
 }
 
 ConvCall dense_call(const ConvCall& call, const ConvData& x) {

@@ -16,6 +16,7 @@ namespace athanor::onednn {
 #ifdef ATHANOR_STD_THREAD_POOL
 
 int conv_block(const detail::ConvCall&, ConvPass) { return 0; }
+bool takes_conv(const detail::ConvCall&, ConvPass) { return false; }
 bool conv_forward(const detail::ConvCall&) { return false; }
 bool conv_input(const detail::ConvCall&) { return false; }
 bool conv_weight(const detail::ConvCall&) { return false; }
@@ -482,6 +483,7 @@ int conv_block(const ConvCall& call, ConvPass pass) {
   if (!block || s.x_channels % block || s.y_channels % block) return 0;
   return layout_for(call, pass) == Layout::Blocked ? block : 0;
 }
+bool takes_conv(const ConvCall& call, ConvPass pass) { return layout_for(call, pass) != Layout::None; }
 bool conv_forward(const ConvCall& call) { return convolve(call, Pass::Forward); }
 bool conv_input(const ConvCall& call) { return convolve(call, Pass::Input); }
 bool conv_weight(const ConvCall& call) { return convolve(call, Pass::Weight); }

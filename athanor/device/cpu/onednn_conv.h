@@ -11,6 +11,9 @@ namespace athanor::onednn {
 /// not oneDNN's or it takes them as they are.
 int conv_block(const detail::ConvCall& call, ConvPass pass);
 
+/// Whether the rule gives it such a call.
+bool takes_conv(const detail::ConvCall& call, ConvPass pass);
+
 /// y from x with the bias; epilogue None. Returns false, having done nothing, where the rule or oneDNN declines.
 bool conv_forward(const detail::ConvCall& call);
 /// x from y.
