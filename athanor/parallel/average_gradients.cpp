@@ -4,6 +4,7 @@
 
 #include "athanor/distributed/groups.h"
 #include "athanor/ops/factory.h"
+#include "athanor/parallel/agreement.h"
 
 namespace athanor::nn::parallel {
 
@@ -25,7 +26,7 @@ void average_gradients(const std::vector<Tensor>& parameters, const distributed:
     }
     flat.push_back(athanor::tensor(marks, TensorOptions(kDouble)).to(flat[0].options()));
     const Tensor all = cat(flat);
-    group->all_reduce(all, distributed::ReduceOp::AVG);
+    group->all_reduce(all, distributed::ReduceOp::AVG, false, call_for("average_gradients"));
     const auto count = static_cast<std::int64_t>(members.size());
     const Tensor used = all.narrow(0, all.numel() - count, count).to(TensorOptions(kDouble).device(Device()));
     std::int64_t at = 0;

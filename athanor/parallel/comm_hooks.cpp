@@ -2,6 +2,7 @@
 
 #include "athanor/distributed/groups.h"
 #include "athanor/ops/factory.h"
+#include "athanor/parallel/agreement.h"
 
 namespace athanor::nn::parallel::comm_hooks {
 
@@ -25,7 +26,8 @@ std::future<Tensor> later(Then then) {
 }
 
 std::future<Tensor> average(const ProcessGroupPtr& group, const Tensor& values) {
-  auto work = distributed::group_or_default(group)->all_reduce(values, ReduceOp::AVG, true);
+  auto work = distributed::group_or_default(group)->all_reduce(
+      values, ReduceOp::AVG, true, call_for("DistributedDataParallel's communication hook"));
   return later([work, values] {
     work->wait();
     return values;
@@ -141,7 +143,7 @@ class PowerSGDStep {
     std::vector<Tensor> flat;
     for (const Tensor& t : plain_) flat.push_back(t.reshape({-1}));
     const Tensor all = cat(flat);
-    group_->all_reduce(all, ReduceOp::AVG);
+    group_->all_reduce(all, ReduceOp::AVG, false, call_for("DistributedDataParallel's powerSGD_hook"));
     std::int64_t at = 0;
     for (Tensor& t : plain_) {
       t.copy_(all.narrow(0, at, t.numel()).view(t.sizes()));
@@ -154,7 +156,7 @@ class PowerSGDStep {
     std::vector<Tensor> flat;
     for (Low& low : low_) flat.push_back((low.*factor).reshape({-1}));
     const Tensor all = cat(flat);
-    group_->all_reduce(all);
+    group_->all_reduce(all, ReduceOp::SUM, false, call_for("DistributedDataParallel's powerSGD_hook"));
     std::int64_t at = 0;
     for (Low& low : low_) {
       Tensor& f = low.*factor;

@@ -478,7 +478,7 @@ void Reducer::agree_on_order() {
     for (const std::size_t i : bucket.members)
       if (!listed[i]) order.push_back(i);
   Tensor shared = athanor::tensor(std::vector<std::int64_t>(order.begin(), order.end()), TensorOptions(kLong));
-  group_->broadcast(shared, 0);
+  group_->broadcast(shared, 0, false, call_for("DistributedDataParallel: the order of its gradients"));
   for (std::size_t i = 0; i < order.size(); ++i)
     order[i] = static_cast<std::size_t>(shared.data_ptr<std::int64_t>()[i]);
   const Order wanted = cut(order);

@@ -110,7 +110,8 @@ void expect_close(const Tensor& got, const Tensor& expected, double scaled, cons
 
 TEST_F(TwoDevices, HalvesOfANetworkTrainAsTheWhole) {
   const Device first(DeviceType::CPU, 0), second(DeviceType::CPU, 1);
-  for (const auto& [dtype, scaled] : {std::pair(kDouble, 1e-10), std::pair(kFloat, 1e-5)}) {
+  // Batch norm of the last layers' 12 values magnifies how sums round, which depends on the number of threads.
+  for (const auto& [dtype, scaled] : {std::pair(kDouble, 1e-10), std::pair(kFloat, 1e-4)}) {
     manual_seed(3);
     const ResNetOptions options = ResNetOptions(Block::Bottleneck, {1, 1, 1, 1}).num_classes(5);
     const auto whole = std::make_shared<ResNetImpl>(options);

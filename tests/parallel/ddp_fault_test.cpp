@@ -1,4 +1,7 @@
 // A rank that dies or hangs in the middle of data-parallel training.
+#include "athanor/distributed/flight_recorder.h"
+#include "athanor/parallel/average_gradients.h"
+#include "athanor/parallel/comm_hooks.h"
 #include "athanor/parallel/ddp.h"
 #include "tests/distributed/faults.h"
 #include "tests/distributed/served_store.h"
@@ -89,6 +92,31 @@ TEST(Faults, AMismatchInBackwardNamesTheBucket) {
     EXPECT_NE(end.error.find(".bias"), std::string::npos) << end.error;
     EXPECT_EQ(end.error.find("reducer.cpp"), std::string::npos) << end.error;
   }
+}
+
+TEST(Faults, NoCallOfDataParallelTrainingIsNamedByALineOfTheLibrary) {
+  const distributed::ServedStore store;
+  const auto ends = distributed::run_processes(2, [&](int rank) {
+    distributed::ProcessGroupOptions options;
+    options.rank = rank;
+    options.size = 2;
+    options.timeout = std::chrono::seconds(20);
+    const auto group = std::make_shared<distributed::ProcessGroup>(store.connect(), options);
+    Sequential net(Linear(4, 3), Linear(3, 2)), other(Linear(4, 3));
+    const auto wrapped = DistributedDataParallelOptions().process_group(group).overlap(true);
+    comm_hooks::PowerSGDOptions power;
+    power.start_powerSGD_iter = 2, power.min_compression_rate = 0.1;
+    DistributedDataParallel plain(net, DistributedDataParallelOptions(wrapped).find_unused_parameters(true));
+    DistributedDataParallel hooked(other, wrapped);
+    hooked->register_comm_hook(std::make_shared<comm_hooks::PowerSGDState>(group, power), comm_hooks::powerSGD_hook);
+    plain(ones({1, 4})).sum().backward();
+    for (int step = 0; step < 4; ++step) hooked(ones({1, 4})).sum().backward();
+    average_gradients(*net, group);
+    const std::string calls = group->flight_recorder().text();
+    if (calls.find("the order of its gradients") == std::string::npos || calls.find(".cpp") != std::string::npos)
+      throw Error(calls);
+  });
+  for (const distributed::RankEnd& end : ends) EXPECT_TRUE(end.good()) << end.error;
 }
 
 }  // namespace
