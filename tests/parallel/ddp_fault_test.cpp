@@ -1,4 +1,5 @@
 // A rank that dies or hangs in the middle of data-parallel training.
+#include "athanor/athanor.h"
 #include "athanor/distributed/flight_recorder.h"
 #include "athanor/parallel/average_gradients.h"
 #include "athanor/parallel/comm_hooks.h"
