@@ -25,10 +25,8 @@ class CopiedOperand {
         sizes_(sizes),
         given_(strides),
         contiguous_(!channels_last) {
-    constexpr int kDims = kAxes + 2;
-    for (int i = 0; i < kDims; ++i) {
-      const int row_major = kDims - 1 - i, last = i == 0 ? 1 : i < kDims - 1 ? kDims - i : 0;
-      const int d = channels_last ? last : row_major;
+    constexpr std::array<std::size_t, kAxes + 2> kRowMajor{4, 3, 2, 1, 0}, kChannelsLast{1, 4, 3, 2, 0};
+    for (const std::size_t d : channels_last ? kChannelsLast : kRowMajor) {
       own_[d] = numel_;
       numel_ *= sizes[d];
     }
