@@ -105,39 +105,54 @@ class ShiftedStage {
   std::int64_t offsets_rows_ = -1;
 };
 
-/// As `tile`, with row p of b at b + at[p].
+/// `count` tiles beside each other, each as `tile`'s with row p of b at b + at[p]. `asks`: meanwhile they ask for the
+/// lines that the next one writes.
 template <class T, int kRows, int kVectors>
-HWY_NOINLINE void tap_tile(std::int64_t k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b,
-                           const std::int64_t* HWY_RESTRICT at, T* to, std::int64_t to_step, const TileEnd<T>& end) {
+HWY_NOINLINE void tap_tiles(std::int64_t count, std::int64_t k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b,
+                            const std::int64_t* HWY_RESTRICT at, T* to, std::int64_t to_step, const TileEnd<T>& end,
+                            bool asks) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  V sum[kRows][kVectors];
+  constexpr int kCols = kVectors * kVector<T>;
+  for (; count > 0; --count, b += kCols, to += kCols) {
+    V sum[kRows][kVectors];
 #pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i)
+    for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) sum[i][j] = empty_sum(d);
-  std::int64_t p = 0;
-  if constexpr (kUnrolls<T, kRows>) {
+      for (int j = 0; j < kVectors; ++j) sum[i][j] = empty_sum(d);
+    if (asks) {
+      const T* next = to + 2 * kCols - 1;
 #pragma GCC unroll 1
-    for (; p + kUnrolled <= k; p += kUnrolled, a += kUnrolled * kRows)
+      for (int i = 0; i < kRows; ++i, next += to_step) __builtin_prefetch(next, 1);
+    }
+    std::int64_t p = 0;
+    const T* HWY_RESTRICT step = a;
+    if constexpr (kUnrolls<T, kRows>) {
+#pragma GCC unroll 1
+      for (; p + kUnrolled <= k; p += kUnrolled, step += kUnrolled * kRows)
 #pragma GCC unroll 4
-      for (int u = 0; u < kUnrolled; ++u) add_step<T>(sum, a + u * kRows, 1, b + at[p + u]);
+        for (int u = 0; u < kUnrolled; ++u) add_step<T>(sum, step + u * kRows, 1, b + at[p + u]);
+    }
+#pragma GCC unroll 1
+    for (; p < k; ++p, step += kRows) add_step<T>(sum, step, 1, b + at[p]);
+    end_tile<T, kRows, kVectors>(end, sum);
+    // Not the compiler's business that the step stays: it would keep the distances of all rows on the stack.
+    std::int64_t row_step = to_step;
+    asm("" : "+r"(row_step));
+    T* row = to;
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i, row += row_step)
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) hn::StoreU(sum[i][j], d, row + j * kVector<T>);
   }
-#pragma GCC unroll 1
-  for (; p < k; ++p, a += kRows) add_step<T>(sum, a, 1, b + at[p]);
-  end_tile<T, kRows, kVectors>(end, sum);
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) hn::StoreU(sum[i][j], d, to + i * to_step + j * kVector<T>);
 }
 
 template <class T>
-using TapTileFn = void (*)(std::int64_t k, const T* a, const T* b, const std::int64_t* at, T* to, std::int64_t to_step,
-                           const TileEnd<T>& end);
+using TapTilesFn = void (*)(std::int64_t count, std::int64_t k, const T* a, const T* b, const std::int64_t* at, T* to,
+                            std::int64_t to_step, const TileEnd<T>& end, bool asks);
 template <class T, int kVectors, int... kRow>
-TapTileFn<T> pick_tap_tile(int rows, std::integer_sequence<int, kRow...>) {
-  constexpr TapTileFn<T> table[] = {&tap_tile<T, kRow + 1, kVectors>...};
+TapTilesFn<T> pick_tap_tiles(int rows, std::integer_sequence<int, kRow...>) {
+  constexpr TapTilesFn<T> table[] = {&tap_tiles<T, kRow + 1, kVectors>...};
   return table[rows - 1];
 }
 
@@ -186,39 +201,27 @@ class DirectRun {
       TileEnd<T> end;
       if (weights_.bias()) end.row_add = weights_.bias() + g * taps_.to + tiles.begin(t);
       end.relu = call_.epilogue == Epilogue::Relu;
-      T* to = dest + tiles.begin(t) * dest_.channel_step;
-      for (std::int64_t p = 0; p < positions; p += kTileCols<T>) {
-        // The last vectors lie over those before, where there are any: what both hold is the same.
-        const std::int64_t width = positions - p <= kVector<T> ? kVector<T> : kTileCols<T>;
-        const std::int64_t at = positions >= width ? std::min(p, positions - width) : p;
-        if (part.inner <= kFewProducts) ask_for(to + p + kTileCols<T>, tiles.height(t));
-        columns(tiles.height(t), part.inner, a, stage.data() + at, offsets.data(), to + at, positions - at, end);
-      }
+      columns(tiles.height(t), part.inner, a, stage.data(), offsets.data(), dest + tiles.begin(t) * dest_.channel_step,
+              positions, end);
     }
   }
 
-  /// The lines where two vectors of each row's results are going to lie. Few products leave the hardware too little
-  /// time to fetch the lines of so many rows before they are written. Inlined, or the compiler drops what only fetches
-  /// ahead.
-  HWY_INLINE void ask_for(const T* to, int rows) const {
-    for (int i = 0; i < rows; ++i, to += dest_.channel_step) {
-      __builtin_prefetch(to, 1);
-      __builtin_prefetch(to + kVector<T>, 1);
-    }
-  }
-
-  /// The next two vectors of positions, of which `left` exist.
-  void columns(int rows, std::int64_t k, const T* a, const T* b, const std::int64_t* at, T* to, std::int64_t left,
+  /// `count` results of each of `rows` channels. The last vectors lie over those before, where there are any: what both
+  /// hold is the same.
+  void columns(int rows, std::int64_t k, const T* a, const T* b, const std::int64_t* at, T* to, std::int64_t count,
                const TileEnd<T>& end) const {
     constexpr std::make_integer_sequence<int, kTileRows> all{};
-    const TapTileFn<T> fn = left <= kVector<T> ? pick_tap_tile<T, 1>(rows, all) : pick_tap_tile<T, 2>(rows, all);
-    const std::int64_t width = left <= kVector<T> ? kVector<T> : kTileCols<T>;
-    if (left >= width) {
-      fn(k, a, b, at, to, dest_.channel_step, end);
-      return;
-    }
+    // Few products leave the hardware too little time to fetch the lines of so many rows before they are written.
+    const bool asks = k <= kFewProducts;
+    const TapTilesFn<T> wide = pick_tap_tiles<T, 2>(rows, all);
+    wide(count / kTileCols<T>, k, a, b, at, to, dest_.channel_step, end, asks);
+    const std::int64_t left = count % kTileCols<T>;
+    if (left == 0) return;
+    const std::int64_t width = left <= kVector<T> ? kVector<T> : kTileCols<T>, first = count - width;
+    const TapTilesFn<T> last = width == kTileCols<T> ? wide : pick_tap_tiles<T, 1>(rows, all);
+    if (first >= 0) return last(1, k, a, b + first, at, to + first, dest_.channel_step, end, false);
     HWY_ALIGN T edge[kTileRows * kTileCols<T>];
-    fn(k, a, b, at, edge, width, end);
+    last(1, k, a, b, at, edge, width, end, false);
     for (int i = 0; i < rows; ++i) std::copy_n(edge + i * width, left, to + i * dest_.channel_step);
   }
 

@@ -82,9 +82,9 @@ class ScatterRun {
       for (std::int64_t t = 0; t < tiles_.count; ++t) {
         const int m = tiles_.height(t);
         const T* a = weights_ + (g * rows_ + tiles_.begin(t)) * inner_ + lines.first * taps_.from * m;
-        const TapTileFn<T> fn = wide ? pick_tap_tile<T, 2>(m, all) : pick_tap_tile<T, 1>(m, all);
-        fn(lines.count() * taps_.from, a, source + p, at.data() + lines.first * taps_.from,
-           sums + tiles_.begin(t) * step + p, step, {});
+        const TapTilesFn<T> fn = wide ? pick_tap_tiles<T, 2>(m, all) : pick_tap_tiles<T, 1>(m, all);
+        fn(1, lines.count() * taps_.from, a, source + p, at.data() + lines.first * taps_.from,
+           sums + tiles_.begin(t) * step + p, step, {}, false);
       }
     };
     for (std::int64_t p = 0; p < positions; p += 2 * L) {

@@ -33,9 +33,9 @@ inline constexpr std::int64_t kPackedB = kPanelStays ? 1 << 22 : 1 << 21;  // el
 /// For BlockRun::near. Bytes of a block of a that stay in the second cache (found with 512 KB of it) while all panels
 /// of b pass by; of all blocks of a, in the third; elements of the sums between blocks.
 inline constexpr std::int64_t kNearA = 256 << 10, kNearBlocksOfA = 1 << 20, kNearSums = 128 << 10;
-/// Bytes of a b whose rows run across its panels, at least: a small one is packed as fast all at once. Panels that take
-/// turns over the blocks of such a b.
-inline constexpr std::int64_t kNearFarB = 512 << 10, kNearPanels = 4;
+/// Bytes and steps of a b whose rows run across its panels, at least: a small one is packed as fast all at once. Panels
+/// that take turns over the blocks of such a b.
+inline constexpr std::int64_t kNearFarB = 512 << 10, kNearFarSteps = 96, kNearPanels = 4;
 /// The same for GemmPlan::deep.
 inline constexpr std::int64_t kDeepSteps = 2048, kDeepTiles = 8, kDeepPackedB = 1 << 22;
 
@@ -168,7 +168,8 @@ class BlockRun {
     if (!plan_.pack_b || g_.m * std::min(g_.k, block_steps_) * kBytes > kNearA) return false;
     if (plan_.pack_a && near_keeps_a() && g_.m * g_.k * kBytes > kNearBlocksOfA) return false;
     // Rows a multiple of 2048 bytes apart push each other out of the second cache before they are packed.
-    if (g_.b_col == 1) return g_.k >= kFewSteps && g_.k * g_.n * kBytes >= kNearFarB && g_.b_row * kBytes % 2048 != 0;
+    if (g_.b_col == 1)
+      return g_.k >= kNearFarSteps && g_.k * g_.n * kBytes >= kNearFarB && g_.b_row * kBytes % 2048 != 0;
     // Columns of few steps are turned over in one go as fast; many rows take b in stripes, unless there is more of it.
     return g_.b_row == 1 && g_.k > kFewSteps && (one_stripe_ || g_.n >= g_.m);
   }
