@@ -110,15 +110,18 @@ HWY_INLINE void store_last(D d, hn::Vec<D> v, T* to, std::int64_t n) {
   std::memcpy(static_cast<void*>(to), lanes, static_cast<std::size_t>(n) * sizeof(T));
 }
 
-/// What LoopFn says of strides[0].
+/// What LoopFn says of strides that are none.
 struct Ahead {
-  std::int64_t bytes;   ///< beyond the vector at hand, to ask for; or 0
-  std::int64_t stream;  ///< not 0 if so; a bool would be moved about in every turn of a loop
+  std::int64_t bytes;          ///< beyond the vector at hand, to ask for; or 0
+  std::int64_t first, second;  ///< the same for either input of put_pair: 0 for one that is not asked for
+  std::int64_t stream;         ///< not 0 if so; a bool would be moved about in every turn of a loop
 
   explicit Ahead(const std::int64_t* strides)
       : bytes(strides[0] < 0            ? -strides[0]
               : strides[0] >= kAskAhead ? strides[0]
                                         : 0),
+        first(bytes),
+        second(bytes),
         stream(strides[0] < 0) {}
 };
 
@@ -145,13 +148,15 @@ inline constexpr bool kInPairs = false;
 template <class Op>
 inline constexpr bool kInPairs<float, InPairs<Op>> = HWY_TARGET == HWY_AVX2;
 
-/// Two vectors of results that follow each other.
+/// Two vectors of results that follow each other. `in`: one input or two.
 template <class T, class D, class... In>
 HWY_INLINE void put_pair(D d, hn::Vec<D> v, hn::Vec<D> w, T* to, Ahead& ahead, const In*... in) {
   constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
-  asm volatile("" : "+r"(ahead.bytes), "+r"(ahead.stream));
+  asm volatile("" : "+r"(ahead.first), "+r"(ahead.stream));
+  if constexpr (sizeof...(in) == 2) asm volatile("" : "+r"(ahead.second));
   // To ask for what is at hand takes less than to ask whether to.
-  (hwy::Prefetch(reinterpret_cast<const char*>(in) + ahead.bytes), ...);
+  std::int64_t distance = ahead.first;
+  ((hwy::Prefetch(reinterpret_cast<const char*>(in) + distance), distance = ahead.second), ...);
   if (ahead.stream) {
     hn::Stream(v, d, to);
     return hn::Stream(w, d, to + kLanes);
@@ -229,6 +234,10 @@ void binary_vectors(char* const* ptrs, const std::int64_t* strides, std::int64_t
                      load(d, step[1] ? last_vector(copies[1], in[1], n) : in[1]), p);
   const T *a = in[0], *b = in[1];
   Ahead ahead(strides);
+  if (kInPairs<T, Op> && ahead.stream) {
+    if (strides[1] < 0) ahead.first = 0;
+    if (strides[2] < 0) ahead.second = 0;
+  }
   std::int64_t i = 0;
   if constexpr (kInPairs<T, Op>)
     for (; i + 2 * kLanes <= whole; i += 2 * kLanes, a += 2 * step[0], b += 2 * step[1])

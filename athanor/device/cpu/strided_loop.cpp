@@ -52,6 +52,8 @@ void merge_dims(LoopPlan& p) {
 
 /// How far ahead inputs are asked for, in bytes, where results leave from registers and one page is walked at a time.
 constexpr std::int64_t kStreamAhead = 2048;
+/// Bytes of an input that comes round again, at most, for it to be found in a cache then.
+constexpr std::int64_t kFoundAgain = 8 << 20;
 
 /// A block of each operand, on the stack. The odd spacing keeps equal offsets of two blocks off the same cache set, and
 /// leaves room for what spread() writes too much.
@@ -194,12 +196,21 @@ class Walk {
       if (kind_[i] == Kind::Staged && i > 0 && !rows && p_.strides[i][0] == 0 && p_.sizes[0] < kLongRow && !s_.widen[i])
         kind_[i] = Kind::Spread;
       inner_[i] = repeats ? 0 : s_.widen[i] ? 4 : size_[i];
-      streamed_[i] = i == 0 ? -ask_ahead() : inner_[i];
+      streamed_[i] = i == 0 ? -ask_ahead() : comes_round(i) ? -inner_[i] : inner_[i];
       any_staged_ |= is_copied(i);
       spreads_ |= kind_[i] == Kind::Spread;
     }
     if (!dense_[0]) stream_ = false;
     return !any_staged_ || (!rows && all_inputs_flow());
+  }
+  /// Inputs that are near already, so that asking for them holds up the others: by a seventh of the time of x + row.
+  /// (Not found out for lanes walked in step.)
+  bool comes_round(int i) const {
+    if (lanes_ > 1 || kind_[i] == Kind::Repeat || p_.strides[i][p_.ndim - 1] != 0) return false;
+    std::int64_t bytes = size_[i];
+    for (int d = 0; d < p_.ndim; ++d)
+      if (p_.strides[i][d] != 0) bytes *= p_.sizes[d];
+    return bytes <= kFoundAgain;
   }
   bool is_copied(int i) const { return kind_[i] == Kind::Staged || kind_[i] == Kind::Spread; }
   /// Flat blocks suit the inputs; the output is dense and at most converted or streamed.
@@ -288,6 +299,7 @@ class Walk {
   static constexpr int kLanes = 4;
   const int lanes_ = !walks_pages_in_step() ? 1 : s_.streams ? kLanes : 2;
   const bool one_wide_ = fetches_across_pages();
+  const std::int64_t lane_ = lanes_ == 1 && s_.streams ? 8 * kBlock : kBlock;  // elements
   const std::int64_t piece_bytes_ = lanes_ > 1 ? 512 : s_.streams ? 4096 : one_wide_ ? 2048 : 1024;
   const std::int64_t ahead_ = one_wide_ ? kBlock / 2 : lanes_ * kBlock;  // elements
   /// The same where results leave from registers, in bytes.
@@ -300,7 +312,7 @@ class Walk {
       int count = 0;
       for (; count < lanes_ && begin < end; ++count) {
         Lane& lane = lanes[count];
-        lane.left = std::min(end - begin, kBlock);
+        lane.left = std::min(end - begin, lane_);
         if (rows_) lane.left = std::min(lane.left, p_.sizes[0] - at.at[0]);
         for (int i = 0; i < p_.operands; ++i)
           lane.ptrs[i] = kind_[i] == Kind::Periodic ? periods_[i].data() + begin % period_[i] * inner_[i]
@@ -340,7 +352,10 @@ class Walk {
         if (lane.left == 0) continue;
         // The first piece ends with a cache line of the result, as do those that follow.
         const auto place = reinterpret_cast<std::uintptr_t>(lane.ptrs[0]);
-        const std::int64_t n = std::min(lane.left, piece - static_cast<std::int64_t>(place % kLine) / size);
+        const std::int64_t before = static_cast<std::int64_t>(place % kLine) / size;
+        std::int64_t n = std::min(lane.left, piece - before);
+        // What leaves from registers are whole lines: of a long piece the ends are pieces of their own.
+        if (s_.streams && n * size >= 2048) n = before > 0 ? kLine / size - before : n - n % (kLine / size);
         if (spreads_) spread_piece(lane, n);
         if (s_.streams && place % kLine == 0 && n * size % kLine == 0) {
           s_.fn(lane.ptrs, streamed_, n, s_.params);
@@ -360,9 +375,9 @@ class Walk {
     }
   }
 
-  /// One period and a block more, so that a block can start anywhere in it.
+  /// One period and a lane more, so that a lane can start anywhere in it.
   void fill_period(int i) {
-    const std::int64_t total = period_[i] + kBlock;
+    const std::int64_t total = period_[i] + lane_;
     periods_[i] = HostBuffer<char>(total * inner_[i] + 64);  // spread() may write that much beyond
     Position at(p_, 0);
     for (std::int64_t k = 0; k < total; k += kBlock) {

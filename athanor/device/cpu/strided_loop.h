@@ -15,7 +15,8 @@ namespace athanor::cpu {
 /// ptrs[0] is the output, then the inputs; strides in bytes. The output is dense; each input is dense or, if the
 /// operation's LoopSpec says so, one repeated element (stride 0). Inputs may be the output itself. If the LoopSpec says
 /// that the loop can, strides[0] may be no stride: from kAskAhead on, it is how many bytes ahead inputs are to be asked
-/// for; if negative, that is -strides[0], and results bypass the caches: the output is then whole cache lines.
+/// for; if negative, that is -strides[0], and results bypass the caches: the output is then whole cache lines, and an
+/// input whose stride has a minus before it need not be asked for.
 using LoopFn = void (*)(char* const* ptrs, const std::int64_t* strides, std::int64_t n, const void* params);
 
 /// Larger than any element.
