@@ -88,11 +88,13 @@ class BlockRun {
   std::int64_t steps_of_part() const { return kParts && g_.k_part ? g_.k_part : g_.k; }
   /// Where step p of an operand lies.
   const In* a_at(std::int64_t p) const {
-    const std::int64_t part = steps_of_part();
+    if (!kParts || g_.k_part == 0) return a_ + p * g_.a_col;
+    const std::int64_t part = g_.k_part;
     return a_ + p / part * g_.a_part + p % part * g_.a_col;
   }
   const In* b_at(std::int64_t p) const {
-    const std::int64_t part = steps_of_part();
+    if (!kParts || g_.k_part == 0) return b_ + p * g_.b_row;
+    const std::int64_t part = g_.k_part;
     return b_ + p / part * g_.b_part + p % part * g_.b_row;
   }
   /// Calls body(first, count) for the runs of steps [p, p + k) within parts.
@@ -222,6 +224,9 @@ class BlockRun {
   /// tile by tile down each panel.
   void near_panels(std::int64_t j, std::int64_t cols, std::int64_t block, const T* packed_a, T* panel) const {
     const std::int64_t p = k_of(block), k = k_of(block + 1) - p;
+    TileRun<T> run;  // one for all: to clear it takes as long as several steps of a tile
+    run.k = k;
+    run.b = panel;
     for (std::int64_t q = 0; q < cols; q += kCols) {
       const int n = static_cast<int>(std::min<std::int64_t>(kCols, cols - q));
       const bool copies = packed_a && g_.b_col == 1 && g_.k_part == 0 && n == kCols && tiles_.low >= kTileRows - 1;
@@ -232,9 +237,8 @@ class BlockRun {
         if (t == end) return;
         const int m = tiles_.height(t);
         const std::int64_t i = tiles_.begin(t);
-        TileRun<T> run;
         run.count = end - t;
-        run.k = k;
+        run.ask_tiles = run.end_next = 0;
         AForm form = AForm::Columns;
         if (packed_a) {
           run.a = packed_a + i * k;
@@ -243,7 +247,6 @@ class BlockRun {
         } else {
           form = place_a(run, i, p, m);
         }
-        run.b = panel;
         run.b_step = width(n);
         if (next && t >= first && (packed_a || (g_.b_col != 1 && g_.a_row != 1))) ask_for(next, run, t - first);
         Unpacked<T> unpacked;
