@@ -239,7 +239,8 @@ TEST(Gemm, BroadcastBiasAndOperands) {
 TEST(Gemm, ABiasOfRowsOrColumnsIsAddedToTilesOfEveryKind) {
   on_each_target([] {
     for (const DType t : {DType::Float, DType::Double})
-      for (const auto& [m, n, k] : {Shape{41, 70, 30}, {41, 70, 300}, {130, 460, 300}, {12, 300, 20}}) {
+      for (const auto& [m, n, k] :
+           {Shape{41, 70, 30}, {41, 70, 300}, {130, 460, 300}, {12, 300, 20}, {41, 1100, 300}, {41, 2100, 129}}) {
         StridedArray a(t, {m, k}), b(t, {k, n}), row(t, {1, n}), col(t, {m, 1});
         a.fill(1), b.fill(2), row.fill(3).broadcast(0, m), col.fill(4).broadcast(1, n);
         for (StridedArray* bias : {&row, &col}) {

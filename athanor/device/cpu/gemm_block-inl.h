@@ -239,6 +239,7 @@ class BlockRun {
         const std::int64_t i = tiles_.begin(t);
         run.count = end - t;
         run.ask_tiles = run.end_next = 0;
+        run.end = nullptr;
         AForm form = AForm::Columns;
         if (packed_a) {
           run.a = packed_a + i * k;
