@@ -226,6 +226,43 @@ TEST(StridedLoop, StreamsOneElementOverEachShortRow) {
   }
 }
 
+/// Rows and columns that come round again under every row, or element, of a large result that begins within a line.
+template <class T>
+void check_streamed_rows(DType dtype, std::int64_t width, int target) {
+  constexpr std::int64_t kMargin = 16, kBegin = 3;
+  const std::int64_t rows = (32 << 20) / static_cast<std::int64_t>(sizeof(T)) / width + 2, n = rows * width;
+  const Box a(dtype, {rows, width}), row(dtype, {width}), column(dtype, {rows, 1}), room(dtype, {n + kMargin});
+  auto *x = a.view().ptr<T>(), *r = row.view().ptr<T>(), *c = column.view().ptr<T>(), *y = room.view().ptr<T>();
+  for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<T>(spread_value(i));
+  for (std::int64_t i = 0; i < width; ++i) r[i] = static_cast<T>(spread_value(3 * i + 2));
+  for (std::int64_t i = 0; i < rows; ++i) c[i] = static_cast<T>(spread_value(5 * i + 1));
+  View out = a.view();
+  out.data = y + kBegin;
+  const auto check = [&](const Box& p, const Box& q, int threads, const auto& expected) {
+    const ThreadTeamGuard team(threads);
+    std::memset(y, 0xff, static_cast<std::size_t>(n + kMargin) * sizeof(T));
+    binary_kernel.get(kCPU)(BinaryOp::Sub, out, p.view(), q.view(), 1, 0);
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0, at = kBegin; i < rows; ++i)
+      for (std::int64_t j = 0; j < width; ++j, ++at) wrong += y[at] != expected(x[at - kBegin], r[j], c[i]);
+    for (std::int64_t i = 0; i < kMargin; ++i) wrong += !std::isnan(y[i < kBegin ? i : n + i]);
+    ASSERT_EQ(wrong, 0) << dtype_name(dtype) << ", rows of " << width << ", instruction set " << target;
+  };
+  check(a, row, 1, [](T from, T in_row, T) { return from - in_row; });
+  check(row, a, 3, [](T from, T in_row, T) { return in_row - from; });
+  check(a, column, 3, [](T from, T, T in_column) { return from - in_column; });
+  check(column, row, 1, [](T, T in_row, T in_column) { return in_column - in_row; });
+}
+
+TEST(StridedLoop, StreamsUnderRowsThatComeRoundAndCutCacheLinesOnEveryInstructionSet) {
+  for (int target = 0; cpu::use_simd_target(target); ++target)
+    for (const std::int64_t width : {1003, 4096, 5003, 40001}) {
+      check_streamed_rows<float>(kFloat, width, target);
+      check_streamed_rows<double>(kDouble, width, target);
+    }
+  cpu::use_simd_target(0);
+}
+
 TEST(StridedLoop, StreamsTurnedOverOperandsAndHalves) {
   const std::int64_t rows = 2900, cols = 3001;
   const Box turned(kFloat, {rows, cols}, {1, rows}), plain(kFloat, {rows, cols}), out(kFloat, {rows, cols});

@@ -123,7 +123,10 @@ HWY_NOINLINE void tap_tiles(std::int64_t count, std::int64_t k, const T* HWY_RES
     if (asks) {
       const T* next = to + 2 * kCols - 1;
 #pragma GCC unroll 1
-      for (int i = 0; i < kRows; ++i, next += to_step) __builtin_prefetch(next, 1);
+      for (int i = 0; i < kRows; ++i, next += to_step) {
+        __builtin_prefetch(next, 1);
+        if constexpr (kCols > kLine<T>) __builtin_prefetch(next - kLine<T>, 1);
+      }
     }
     std::int64_t p = 0;
     const T* HWY_RESTRICT step = a;

@@ -238,7 +238,7 @@ class BlockRun {
         const int m = tiles_.height(t);
         const std::int64_t i = tiles_.begin(t);
         run.count = end - t;
-        run.ask_tiles = run.end_next = 0;
+        run.ask_tiles = run.ask_next = run.end_next = 0;
         run.end = nullptr;
         AForm form = AForm::Columns;
         if (packed_a) {

@@ -66,7 +66,8 @@ void set_storage(LoopSpec& spec, int operand, DType t, bool widen) {
   spec.widen[operand] = widen && is_half(t);
 }
 
-/// Whether the loop of a unary or binary operation is one of unary_vectors or binary_vectors, which can stream.
+/// Whether the loop of a unary or binary operation is one of unary_vectors or binary_vectors, which can stream, or one
+/// that makes nothing of strides.
 bool makes_vectors(const View& out, const View& in) {
   return out.dtype == in.dtype && (out.dtype == DType::Float || out.dtype == DType::Double);
 }

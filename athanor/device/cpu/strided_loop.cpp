@@ -52,8 +52,8 @@ void merge_dims(LoopPlan& p) {
 
 /// How far ahead inputs are asked for, in bytes, where results leave from registers and one page is walked at a time.
 constexpr std::int64_t kStreamAhead = 2048;
-/// Bytes of an input that comes round again, at most, for it to be found in a cache then.
-constexpr std::int64_t kFoundAgain = 8 << 20;
+/// Bytes of an input that comes round again, at most, and times that it does, at least, for it to be found in a cache.
+constexpr std::int64_t kFoundAgain = 4 << 20, kRounds = 16;
 
 /// A block of each operand, on the stack. The odd spacing keeps equal offsets of two blocks off the same cache set, and
 /// leaves room for what spread() writes too much.
@@ -210,7 +210,7 @@ class Walk {
     std::int64_t bytes = size_[i];
     for (int d = 0; d < p_.ndim; ++d)
       if (p_.strides[i][d] != 0) bytes *= p_.sizes[d];
-    return bytes <= kFoundAgain;
+    return bytes <= kFoundAgain && kRounds * bytes <= p_.numel * size_[i];
   }
   bool is_copied(int i) const { return kind_[i] == Kind::Staged || kind_[i] == Kind::Spread; }
   /// Flat blocks suit the inputs; the output is dense and at most converted or streamed.
