@@ -9,7 +9,7 @@ namespace {
 struct BranchesImpl : Module {
   explicit BranchesImpl(int n = 3, std::int64_t width = 4) {
     for (int i = 0; i < n; ++i)
-      branches.push_back(
+      branches.emplace_back(
           register_module(athanor::detail::str("branch", i), Linear(LinearOptions(width, width).bias(false))));
   }
   Tensor forward(const Tensor& x, const std::vector<int>& which) {
