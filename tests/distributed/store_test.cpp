@@ -331,6 +331,35 @@ TEST(TCPStore, DeadServerIsAnErrorThatNamesIt) {
   }
 }
 
+// Who is let in by the system but not yet by the server loses the connection with it: before, at or after the first
+// word.
+TEST(TCPStore, ServerThatGoesWhileOneConnectsIsAnErrorOfTheStore) {
+  for (int i = 0; i < 600; ++i) {
+    Listener listener = Listener::on_port(0);
+    TCPStoreOptions options;
+    options.port = listener.port();
+    options.timeout = milliseconds(2);
+    std::atomic<bool> begins = false;
+    std::thread server([&] {
+      while (!begins) {
+      }
+      const auto start = std::chrono::steady_clock::now();
+      while (std::chrono::steady_clock::now() - start < std::chrono::microseconds(i)) {
+      }
+      listener.close();
+    });
+    begins = true;
+    try {
+      const TCPStore store("127.0.0.1", options);
+      ADD_FAILURE() << "no error";
+    } catch (const DistStoreError&) {  // what is wanted
+    } catch (const DistNetworkError& error) {
+      EXPECT_NE(std::string(error.what()).find("could not connect"), std::string::npos) << error.what();
+    }
+    server.join();
+  }
+}
+
 TEST(TCPStore, StoppedServerHoldsNobodyBeyondTheThreadsDeadline) {
   int ports[2];
   ASSERT_EQ(::pipe(ports), 0);

@@ -173,8 +173,8 @@ Socket TCPStore::connect(Deadline deadline) {
   Socket socket = Socket::connect(server_ ? server_->local_endpoint() : Endpoint{host_, port_}, deadline);
   std::string hello = with_query(Query::Validate);
   put_number(hello, kMagic);
-  socket.send_all(hello.data(), hello.size(), deadline);
   try {
+    socket.send_all(hello.data(), hello.size(), deadline);
     authenticate(socket, deadline);
     // A round trip shows that the other side is a store, and one that lets us in.
     std::string ping = with_query(Query::Ping);
