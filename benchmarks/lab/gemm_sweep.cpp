@@ -1,4 +1,4 @@
-// Products of many small shapes, and element-wise operations within the first cache, as rows that
+// Products of many small shapes, and element-wise operations within the first cache or past all, as rows that
 // benchmarks/two_builds.py times with two builds of the library: how detail::reads_in_place of
 // athanor/device/cpu/gemm.cpp, the sizes of blocks in gemm_block-inl.h, amx::suits_floats and pays_deep were found.
 //   cmake build -DATHANOR_LAB=ON && ninja -C build lab_gemm_sweep
@@ -78,6 +78,20 @@ void add_pointwise(bench::Program& program, const std::string& name, Tensor (*fn
   });
 }
 
+/// x + row and x + column, of a few elements or of so many that results go past the caches.
+void add_broadcast(bench::Program& program, std::int64_t rows, std::int64_t cols) {
+  for (const bool row : {true, false}) {
+    const std::string name =
+        std::string(row ? "broadcast/row/" : "broadcast/column/") + std::to_string(rows) + "x" + std::to_string(cols);
+    program.add(name, "B", 8.0 * static_cast<double>(rows * cols), [=]() -> Body {
+      return [x = randn({rows, cols}), y = row ? randn({cols}) : randn({rows, 1})] {
+        const NoGradGuard off;
+        const Tensor z = x + y;
+      };
+    });
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -113,5 +127,7 @@ int main(int argc, char** argv) {
   add_pointwise(program, "exp", [](const Tensor& x) { return exp(x); });
   add_pointwise(program, "gelu", [](const Tensor& x) { return gelu(x); });
   add_pointwise(program, "tanh", [](const Tensor& x) { return tanh(x); });
+  for (const std::int64_t cols : {300, 1000, 5000, 5003, 10000}) add_broadcast(program, 100000000 / cols, cols);
+  for (const std::int64_t cols : {10, 50, 200, 1000, 3000}) add_broadcast(program, 40000 / cols, cols);
   return program.serve();
 }

@@ -85,15 +85,16 @@ class BlockRun {
   /// A panel of b stays while row tiles pass by, or the other way round.
   bool panel_stays() const { return kPanelStays || deep_; }
   std::int64_t k_of(std::int64_t block) const { return block * g_.k / blocks_; }
-  std::int64_t steps_of_part() const { return kParts && g_.k_part ? g_.k_part : g_.k; }
+  bool in_parts() const { return kParts && g_.k_part != 0; }
+  std::int64_t steps_of_part() const { return in_parts() ? g_.k_part : g_.k; }
   /// Where step p of an operand lies.
   const In* a_at(std::int64_t p) const {
-    if (!kParts || g_.k_part == 0) return a_ + p * g_.a_col;
+    if (!in_parts()) return a_ + p * g_.a_col;
     const std::int64_t part = g_.k_part;
     return a_ + p / part * g_.a_part + p % part * g_.a_col;
   }
   const In* b_at(std::int64_t p) const {
-    if (!kParts || g_.k_part == 0) return b_ + p * g_.b_row;
+    if (!in_parts()) return b_ + p * g_.b_row;
     const std::int64_t part = g_.k_part;
     return b_ + p / part * g_.b_part + p % part * g_.b_row;
   }
@@ -111,7 +112,7 @@ class BlockRun {
   void pack_rows(std::int64_t t0, std::int64_t t1, std::int64_t p, std::int64_t k, T* out) const {
     const auto begin = [this](std::int64_t t) { return tiles_.begin(t); };
     const std::int64_t i0 = begin(t0);
-    if (!kParts || g_.k_part == 0)
+    if (!in_parts())
       return pack_a_panels<T>(a_ + i0 * g_.a_row + p * g_.a_col, g_.a_row, g_.a_col, k, t0, t1, begin, out);
     if constexpr (kParts)
       for (std::int64_t t = t0; t < t1; ++t)
@@ -122,8 +123,7 @@ class BlockRun {
   }
   /// n columns of b from j on, k steps from p on, packed.
   void pack_columns(std::int64_t j, std::int64_t n, std::int64_t p, std::int64_t k, T* out) const {
-    if (!kParts || g_.k_part == 0)
-      return pack_b_panels<T>(b_ + p * g_.b_row + j * g_.b_col, g_.b_row, g_.b_col, k, n, out);
+    if (!in_parts()) return pack_b_panels<T>(b_ + p * g_.b_row + j * g_.b_col, g_.b_row, g_.b_col, k, n, out);
     if constexpr (kParts)
       for (std::int64_t q = 0; q < n; q += kCols)
         pack_panel(j + q, std::min<std::int64_t>(kCols, n - q), p, k, out + q * k);
@@ -229,7 +229,7 @@ class BlockRun {
     run.b = panel;
     for (std::int64_t q = 0; q < cols; q += kCols) {
       const int n = static_cast<int>(std::min<std::int64_t>(kCols, cols - q));
-      const bool copies = packed_a && g_.b_col == 1 && g_.k_part == 0 && n == kCols && tiles_.low >= kTileRows - 1;
+      const bool copies = packed_a && g_.b_col == 1 && !in_parts() && n == kCols && tiles_.low >= kTileRows - 1;
       if (!copies) pack_panel(j + q, n, p, k, panel);
       const T* const next = next_panel(j, cols, q, block);
       const std::int64_t first = copies ? 1 : 0, middle = std::max(tiles_.tall, first);

@@ -196,7 +196,7 @@ class Walk {
       if (kind_[i] == Kind::Staged && i > 0 && !rows && p_.strides[i][0] == 0 && p_.sizes[0] < kLongRow && !s_.widen[i])
         kind_[i] = Kind::Spread;
       inner_[i] = repeats ? 0 : s_.widen[i] ? 4 : size_[i];
-      streamed_[i] = i == 0 ? -ask_ahead() : comes_round(i) ? -inner_[i] : inner_[i];
+      streamed_[i] = i == 0 ? -ask_ahead() : stream_ && comes_round(i) ? -inner_[i] : inner_[i];
       any_staged_ |= is_copied(i);
       spreads_ |= kind_[i] == Kind::Spread;
     }
@@ -299,7 +299,8 @@ class Walk {
   static constexpr int kLanes = 4;
   const int lanes_ = !walks_pages_in_step() ? 1 : s_.streams ? kLanes : 2;
   const bool one_wide_ = fetches_across_pages();
-  const std::int64_t lane_ = lanes_ == 1 && s_.streams ? 8 * kBlock : kBlock;  // elements
+  /// Elements of a lane, or of a block where results do not stream.
+  std::int64_t lane_length() const { return stream_ && s_.streams && lanes_ == 1 ? 8 * kBlock : kBlock; }
   const std::int64_t piece_bytes_ = lanes_ > 1 ? 512 : s_.streams ? 4096 : one_wide_ ? 2048 : 1024;
   const std::int64_t ahead_ = one_wide_ ? kBlock / 2 : lanes_ * kBlock;  // elements
   /// The same where results leave from registers, in bytes.
@@ -312,7 +313,7 @@ class Walk {
       int count = 0;
       for (; count < lanes_ && begin < end; ++count) {
         Lane& lane = lanes[count];
-        lane.left = std::min(end - begin, lane_);
+        lane.left = std::min(end - begin, lane_length());
         if (rows_) lane.left = std::min(lane.left, p_.sizes[0] - at.at[0]);
         for (int i = 0; i < p_.operands; ++i)
           lane.ptrs[i] = kind_[i] == Kind::Periodic ? periods_[i].data() + begin % period_[i] * inner_[i]
@@ -343,7 +344,7 @@ class Walk {
 
   /// Little at a time: results leave while the next operands arrive.
   void stream_lanes(Lane* lanes, int count) {
-    constexpr std::int64_t kLine = 64;
+    constexpr std::int64_t kLine = 64, kLongPiece = 2048;
     const std::int64_t size = size_[0], piece = std::max<std::int64_t>(piece_bytes_ / size, 128);
     for (bool more = true; more;) {
       more = false;
@@ -355,7 +356,7 @@ class Walk {
         const std::int64_t before = static_cast<std::int64_t>(place % kLine) / size;
         std::int64_t n = std::min(lane.left, piece - before);
         // What leaves from registers are whole lines: of a long piece the ends are pieces of their own.
-        if (s_.streams && n * size >= 2048) n = before > 0 ? kLine / size - before : n - n % (kLine / size);
+        if (s_.streams && n * size >= kLongPiece) n = before > 0 ? kLine / size - before : n - n % (kLine / size);
         if (spreads_) spread_piece(lane, n);
         if (s_.streams && place % kLine == 0 && n * size % kLine == 0) {
           s_.fn(lane.ptrs, streamed_, n, s_.params);
@@ -375,9 +376,9 @@ class Walk {
     }
   }
 
-  /// One period and a lane more, so that a lane can start anywhere in it.
+  /// One period and a lane or block more, so that such can start anywhere in it.
   void fill_period(int i) {
-    const std::int64_t total = period_[i] + lane_;
+    const std::int64_t total = period_[i] + lane_length();
     periods_[i] = HostBuffer<char>(total * inner_[i] + 64);  // spread() may write that much beyond
     Position at(p_, 0);
     for (std::int64_t k = 0; k < total; k += kBlock) {
